@@ -38,6 +38,7 @@ from scheduler.service.log.store.tables import (
     events,
     jobs,
     leases,
+    live,
     nodes,
     on_gpus,
     settings,
@@ -214,9 +215,7 @@ class Metrics(Collector):
             func.min(jobs.c.submitted_at).label("first"),
         )
         first: dict[str, float] = {}
-        for row in connection.execute(
-            query.where(jobs.c.phase.not_in(_OVER)).group_by(jobs.c.vc, jobs.c.phase)
-        ):
+        for row in connection.execute(query.where(live).group_by(jobs.c.phase, jobs.c.vc)):
             standing.add_metric([row.vc, row.phase], row.n)
             asked.add_metric([row.vc, row.phase], row.gpus)
             if Phase(row.phase) in ELIGIBLE:

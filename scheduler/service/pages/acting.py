@@ -24,7 +24,6 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import JOB_ID, UnknownJob, VisibleQueries
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.asked import INPUTS, differences, wanted
-from scheduler.service.pages.groups import of_group
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.routes import Word, show
 
@@ -61,8 +60,10 @@ def preview_of_group(
     of = {"do": do, "like": like, "vc": vc}
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        found = of_group(queries, (vc, owner or viewer.name, like, gpus, phase))
-        ids = [one.job_id for one in found[:MOST_CANCELLED]]
+        found = queries.members(
+            vc=vc, owner=owner or viewer.name, like=like, gpus=gpus, phase=phase
+        )
+        ids = found[:MOST_CANCELLED]
         those, left = _many(request, view, do, ids, preview=True)
         return {**of, "ids": those, "left": left, "more": len(found) - len(ids), "problem": ""}
 

@@ -10,9 +10,10 @@ from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
 from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import duration
+from scheduler.service.log.record import ELIGIBLE
 from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry
-from scheduler.service.pages.groups import Group, grouped
-from scheduler.service.pages.queries import HOLDING, WAITING, PageQueries
+from scheduler.service.pages.groups import GROUPS, in_order
+from scheduler.service.pages.queries import HOLDING, WAITING, Group, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline
 
 ROWS = 8  # of a queue, before "all of it"
@@ -112,7 +113,8 @@ class Board:
     not_modelled: list[str]  # what the policy slurm leaves out
     stopped_at: float | None  # nobody decides since then; 0 = nobody ever did
     timeline: Timeline | None  # of the one virtual cluster
-    groups: list[Group]  # where there are too many jobs to be shown one by one
+    groups: list[Group]  # where there are too many jobs to be shown one by one,
+    ids: dict[int, str]  # and the first of the largest, by the event that submitted each
 
 
 def board(view: PageQueries, only: str = "", after: str = "") -> Board:
@@ -124,15 +126,16 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
     if only not in {node.vc for node in nodes}:
         only, after = "", ""
     waiting = dict.fromkeys(dict.fromkeys(node.vc for node in nodes), 0)
-    for (vc, phase), n in phases.items():
+    for (vc, phase), (n, _) in phases.items():
         if phase in WAITING:
             waiting[vc] = waiting.get(vc, 0) + n
     wanted = [only] if only else [vc for vc, n in waiting.items() if n]
     queues = _queues(view, wanted, waiting, 100 if only else ROWS, after)
     shown = [row.job for queue in queues for row in queue.rows if row.job]
+    groups = _groups(view, only)
     return Board(
         now,
-        _tiles(view, now, nodes, phases),
+        _tiles(now, nodes, phases),
         [m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
         queues,
         [job for job in placed if not only or job.vc == only],
@@ -140,33 +143,34 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
         view.not_modelled(),
         view.undecided_since(),
         timeline(view, only, now, shown) if only else None,
-        _groups(view, only),
+        groups,
+        view.submitted_by([group.first for group in groups[:GROUPS]]),
     )
 
 
 def _groups(view: PageQueries, only: str) -> list[Group]:
     """The viewer's jobs as groups; none where the lists show them all."""
-    briefs = [one for one in view.briefs() if not only or one.vc == only]
-    return grouped(briefs) if len(briefs) > MANY else []
+    groups = view.groups(**({"vc": only} if only else {}))
+    return in_order(groups) if sum(group.jobs for group in groups) > MANY else []
 
 
 def _tiles(
-    view: PageQueries, now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], int]
+    now: float, nodes: Sequence[Node], phases: Mapping[tuple[str, str], tuple[int, float]]
 ) -> list[Tile]:
     gpus = [gpu for node in nodes for gpu in node.gpus]
     busy = sum(bool(gpu.jobs) for gpu in gpus)
     shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
     drained = sum(not node.open for node in nodes)
     total = {
-        name: sum(n for (_, phase), n in phases.items() if phase in group)
+        name: sum(n for (_, phase), (n, _) in phases.items() if phase in group)
         for name, group in (
             ("holding", HOLDING),
             ("waiting", WAITING),
             ("profiling", ("profiling",)),
         )
     }
-    oldest = view.oldest_waits()
-    wait = duration(now - min(oldest.values())) if oldest else "no job waits"
+    oldest = [at for (_, phase), (_, at) in phases.items() if phase in ELIGIBLE]
+    wait = duration(now - min(oldest)) if oldest else "no job waits"
     profiled = f"{total['profiling']} being profiled" if total["profiling"] else ""
     return [
         (f"{busy} of {len(gpus)}", "GPUs in use", f"{100 * busy // max(len(gpus), 1)} %"),

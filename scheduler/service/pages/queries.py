@@ -6,22 +6,33 @@ Rows come out cut down to what the viewer may see, as there; figures name nobody
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import RowMapping, case, exists, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, case, exists, func, select
 
 from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.service.log.record import ELIGIBLE, Phase
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
 from scheduler.service.log.store.reads import JobRow, Line, Page, VisibleQueries
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, leases, on_gpus
+from scheduler.service.log.store.tables import (
+    decisions,
+    events,
+    forecasts,
+    jobs,
+    leases,
+    live,
+    on_gpus,
+)
 from scheduler.service.log.store.visibility import Viewer
 
+LIVE = [phase.value for phase in Phase if not phase.over]
 OVER = [phase.value for phase in Phase if phase.over]
 HOLDING = [phase.value for phase in Phase if phase.holds_gpus]
 WAITING = [phase.value for phase in Phase if phase.waits]
@@ -72,17 +83,26 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
-    """A job that is not over, in so few words that thousands can be read at once."""
+class Group:
+    """Jobs that are alike and not over.
 
-    job_id: str
+    Attributes:
+        like: their name, every number in it as "#" (`store.alike`).
+        first: the event that submitted the first of them; `oldest`: and when (seconds since the
+            epoch).
+        next_start, last_start: of those that wait, even odds; None: nobody foresaw one.
+    """
+
     vc: str
     owner: str
-    name: str
+    like: str
     gpus: int
     phase: str
-    submitted_at: float
-    start_p50: float | None
+    jobs: int
+    first: int
+    oldest: float
+    next_start: float | None
+    last_start: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +208,44 @@ class PageQueries(VisibleQueries):
             )
         return found
 
-    def briefs(self) -> list[Brief]:
-        """The viewer's jobs that are not over, in the order they were submitted; at most
-        `FIGURES`."""
+    def groups(self, **only: str | int) -> list[Group]:
+        """The viewer's jobs that are not over, those that are alike as one, in no order.
+
+        Args:
+            only: what their columns are to have; `like`: and their names.
+        """
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
-        names = [name for name in Brief.__slots__ if name != "start_p50"]
-        start = case((jobs.c.phase.in_(WAITING), forecasts.c.start_p50)).label("start_p50")
+        start = case((jobs.c.phase.in_(WAITING), forecasts.c.start_p50))
         query = (
-            select(*(jobs.c[name] for name in names), start)
+            select(
+                *_KEY.values(),
+                func.count(),
+                func.min(jobs.c.submitted_seq),
+                func.min(jobs.c.submitted_at),
+                func.min(start),
+                func.max(start),
+            )
             .select_from(jobs.outerjoin(forecasts, latest))
-            .where(jobs.c.ended_at.is_(None), self._mine())
-            .order_by(jobs.c.submitted_seq)
-            .limit(FIGURES)
+            .where(live, self._mine(), *_having(only))
+            .group_by(*_KEY.values())
         )
-        return [Brief(**row) for row in self._all(query)]
+        return [Group(*row) for row in self._tuples(query)]
+
+    def members(self, **only: str | int) -> list[str]:
+        """Ids of the viewer's jobs that are not over and have what is wanted (as in `groups`), in
+        the order they were submitted; at most `FIGURES`."""
+        query = select(jobs.c.job_id).where(live, self._mine(), *_having(only))
+        return [row[0] for row in self._tuples(query.order_by(jobs.c.submitted_seq).limit(FIGURES))]
+
+    def submitted_by(self, seqs: Collection[int]) -> dict[int, str]:
+        """The viewer's jobs that these events submitted."""
+        query = select(jobs.c.submitted_seq, jobs.c.job_id).where(jobs.c.submitted_seq.in_(seqs))
+        return dict(self._tuples(query.where(self._mine()))) if seqs else {}
+
+    def _tuples(self, query: Select[Any]) -> list[Any]:
+        """Rows as they come: of thousands a mapping of each takes longer than the query."""
+        with self._engine.connect() as connection:
+            return list(connection.execute(query).all())
 
     def unqueued(self) -> list[JobRow]:
         """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""
@@ -312,17 +356,13 @@ class PageQueries(VisibleQueries):
             )
         )  # fmt: skip
 
-    def oldest_waits(self) -> dict[str, float]:
-        """When the longest waiting job of each virtual cluster, not held, was submitted."""
-        query = select(jobs.c.vc, func.min(jobs.c.submitted_at).label("at"))
-        rows = self._all(query.where(jobs.c.phase.in_(ELIGIBLE)).group_by(jobs.c.vc))
-        return {r["vc"]: r["at"] for r in rows}
-
-    def phases(self) -> dict[tuple[str, str], int]:
-        """Jobs that are not over, by virtual cluster and phase."""
-        query = select(jobs.c.vc, jobs.c.phase, func.count().label("n"))
-        rows = self._all(query.where(jobs.c.ended_at.is_(None)).group_by(jobs.c.vc, jobs.c.phase))
-        return {(r["vc"], r["phase"]): r["n"] for r in rows}
+    def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
+        """Jobs that are not over, by virtual cluster and phase: how many, and when the first was
+        submitted."""
+        first = func.min(jobs.c.submitted_at)
+        query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
+        rows = self._tuples(query.where(live).group_by(jobs.c.phase, jobs.c.vc))
+        return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
         """Feature values behind the latest scores of a bundle, one per job, as text.
@@ -345,3 +385,13 @@ class PageQueries(VisibleQueries):
         query = select(events.c.body).where(events.c.kind == kind).order_by(events.c.seq.desc())
         rows: Sequence[RowMapping] = self._all(query.limit(1))
         return dict(json.loads(rows[0]["body"])) if rows else {}
+
+
+_KEY: dict[str, ColumnElement[Any]] = {
+    "vc": jobs.c.vc, "owner": jobs.c.owner, "like": alike(jobs.c.name), "gpus": jobs.c.gpus,
+    "phase": jobs.c.phase,
+}  # fmt: skip
+
+
+def _having(only: Mapping[str, str | int]) -> list[ColumnElement[bool]]:
+    return [_KEY[name] == wanted for name, wanted in only.items()]

@@ -30,7 +30,7 @@ from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.asked import filled_in, inputs
 from scheduler.service.pages.board import board, others
-from scheduler.service.pages.groups import GROUPS, members
+from scheduler.service.pages.groups import GROUPS, group_page
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
@@ -85,7 +85,7 @@ def group(
         "group.html",
         "",
         lambda queries: {
-            "g": members(queries, wanted, first),
+            "g": group_page(queries, *wanted, first=first),
             "now": queries.now(),
             "acts": _acts(request, viewer),
         },

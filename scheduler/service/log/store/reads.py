@@ -56,7 +56,15 @@ from scheduler.service.log.store.rows import (
     VcLoad,
     job_row,
 )
-from scheduler.service.log.store.tables import decisions, events, forecasts, jobs, nodes, on_gpus
+from scheduler.service.log.store.tables import (
+    decisions,
+    events,
+    forecasts,
+    jobs,
+    live,
+    nodes,
+    on_gpus,
+)
 from scheduler.service.log.store.visibility import (
     Viewer,
     shown_actor,
@@ -189,7 +197,7 @@ class VisibleQueries(VisibleRows):
             if wanted is not None:
                 query = query.where(column == wanted)
         if not over:
-            query = query.where(jobs.c.phase.not_in([p.value for p in Phase if p.over]))
+            query = query.where(live)
         if after is not None:
             (last,) = opened(after, int)
             query = query.where(jobs.c.submitted_seq < last)
@@ -272,10 +280,8 @@ class VisibleQueries(VisibleRows):
     def load(self) -> list[VcLoad]:
         """Each virtual cluster at a glance."""
         counts: dict[tuple[str, str], int] = {}
-        live = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(
-            jobs.c.ended_at.is_(None)
-        )
-        for row in self._all(live.group_by(jobs.c.vc, jobs.c.phase)):
+        counted = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(live)
+        for row in self._all(counted.group_by(jobs.c.phase, jobs.c.vc)):
             counts[row["vc"], row["phase"]] = row["n"]
         lent, by_vc = self.lent(), dict[str, list[Node]]()
         for node in self.cluster():

@@ -32,6 +32,7 @@ from features.clock import Clock
 from features.garbage import uncollected
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import chain, leases
+from scheduler.service.log.store.alike import of_name
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.leases import Lease
 from scheduler.service.log.store.line import line_of
@@ -358,6 +359,7 @@ def _tune_sqlite(engine: Engine) -> None:
         cursor.execute(f"PRAGMA wal_autocheckpoint={JOURNAL_PAGES}")
         cursor.execute("PRAGMA secure_delete=ON")  # of users' environments nothing is to be left
         cursor.close()
+        dbapi.create_function("alike", 1, of_name, deterministic=True)
 
     @event.listens_for(engine, "begin")
     def _begun(connection: Connection) -> None:

@@ -18,8 +18,11 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     false,
+    text,
     true,
 )
+
+from scheduler.service.log.record import HOLDS, WAITS
 
 metadata = MetaData()
 Columns = dict[str, str | int | float | bool | None]  # a row that is written
@@ -112,9 +115,17 @@ jobs = Table(
     Index("jobs_by_phase", "phase", "vc"),
     Index("jobs_by_owner", "owner", "submitted_seq"),
     Index("jobs_by_owner_phase", "owner", "phase"),
+    Index("jobs_by_seq", "submitted_seq"),
+    Index(
+        "jobs_by_end",
+        "ended_at",
+        sqlite_where=text("ended_at IS NOT NULL"),
+        postgresql_where=text("ended_at IS NOT NULL"),
+    ),
 )
-# Those on GPUs now: of jobs that ended in front of a Slurm, `nodes` tells where they were.
-on_gpus = (jobs.c.nodes != "[]") & jobs.c.ended_at.is_(None)
+# Those that are not over, and of them those on GPUs: by their phase, of which there is an index.
+live = jobs.c.phase.in_([phase.value for phase in (*WAITS, *HOLDS)])
+on_gpus = jobs.c.phase.in_([phase.value for phase in HOLDS]) & (jobs.c.nodes != "[]")
 
 # Forecasts: the one made at submission is kept and scored, the latest is replaced.
 forecasts = Table(

@@ -6,39 +6,44 @@ import re
 from html import unescape
 
 from fastapi.testclient import TestClient
+from sqlalchemy import delete, insert
 
-from scheduler.service.pages.groups import alike, grouped
-from scheduler.service.pages.queries import Brief
+from scheduler.service.log.store.alike import of_name
+from scheduler.service.log.store.tables import forecasts
+from scheduler.service.pages.groups import in_order
+from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.pages.conftest import Lived, submit_many
 from tests.scheduler.service.pages.test_operations import fields
 
 
 def test_names_of_a_sweep_are_alike() -> None:
-    assert alike("sweep-lr0.01-seed12") == alike("sweep-lr0.3-seed1") == "sweep-lr#.#-seed#"
-    assert alike("") == ""
+    assert of_name("sweep-lr0.01-seed12") == of_name("sweep-lr0.3-seed1") == "sweep-lr#.#-seed#"
+    assert of_name("") == ""
 
 
-def test_groups_by_name_size_and_state() -> None:
-    def one(i: int, name: str, gpus: int = 1, phase: str = "queued", start: float | None = None):  # type: ignore[no-untyped-def]
-        return Brief(f"j{i}", "vision", "ada", name, gpus, phase, 10.0 * i, start)
-
-    found = grouped(
-        [
-            one(1, "a-1", start=900.0),
-            one(2, "a-2", start=300.0),
-            one(3, "a-3", gpus=2),
-            one(4, "a-4", phase="running"),
-            one(5, "b"),
-        ]
-    )
-    assert [(g.like, g.gpus, g.phase, g.jobs) for g in found] == [
-        ("a-#", 1, "running", 1),
-        ("a-#", 1, "queued", 2),
-        ("a-#", 2, "queued", 1),
-        ("b", 1, "queued", 1),
+def test_groups_by_name_size_and_state(lived: Lived) -> None:
+    runs = lived.submit("ada.byron", gpus=4, vc="vision", name="a-4")
+    lived.settle(1)
+    asked = [("a-1", 4), ("a-2", 4), ("a-3", 3), ("b", 4)]
+    ids = [lived.submit("ada.byron", gpus=n, vc="vision", name=name) for name, n in asked]
+    lived.settle(1)
+    with lived.store.writing() as connection:
+        for job_id, start in zip(ids, (900.0, 300.0, 5.0, None), strict=True):
+            connection.execute(delete(forecasts).where(forecasts.c.job_id == job_id))
+            row = {"job_id": job_id, "basis": "latest", "made_at": 0.0, "start_p50": start}
+            connection.execute(insert(forecasts), row)
+    view = PageQueries(lived.store, lived.viewer("ada.byron"))
+    found = [g for g in in_order(view.groups(vc="vision")) if g.like in ("a-#", "b")]
+    seen = [(g.like, g.gpus, g.phase, g.jobs, g.next_start, g.last_start) for g in found]
+    assert seen == [
+        ("a-#", 4, "running", 1, None, None),
+        ("a-#", 4, "queued", 2, 300.0, 900.0),
+        ("a-#", 3, "queued", 1, 5.0, 5.0),
+        ("b", 4, "queued", 1, None, None),
     ]
-    assert (found[1].oldest, found[1].next_start, found[1].last_start) == (10.0, 300.0, 900.0)
-    assert found[1].ids == ["j1", "j2"]
+    assert view.submitted_by([g.first for g in found]) == {
+        g.first: job for g, job in zip(found, (runs, ids[0], ids[2], ids[3]), strict=True)
+    }
 
 
 def test_a_thousand_jobs_are_all_there(lived: Lived) -> None:
