@@ -171,9 +171,9 @@ def _rows(decisions: list[Decision]) -> Iterator[Found]:
 def _holders(row: Found) -> Found:
     """Takes out of a wait whom it names, and for how long."""
     evidence = row.pop("evidence", ())
-    if others := [part for part in evidence if part[0] != "free_in_s"]:
+    if others := [part for part in evidence if part[0] != "gone_in_s"]:
         row["evidence"] = others
-    found = dict(part for part in evidence if part[0] == "free_in_s")
+    found = dict(part for part in evidence if part[0] == "gone_in_s")
     return {**found, "held_by": row.pop("held_by")} if "held_by" in row else found
 
 

@@ -125,14 +125,18 @@ class RunFolder:
         return {job_id: value for job_id, value in pairs if value is not None}
 
     def overtaken(self, job: JobFacts) -> dict[str, int]:
-        """Later jobs of its virtual cluster that were given GPUs while it waited, by why."""
+        """Later jobs of its virtual cluster that were given GPUs while it waited, by why; of
+        profiling runs those in which the job ended."""
         if job.refused:
             return {}
         until = job.start_time if job.start_time is not None else job.end_time
         later = pc.field("submit_time") > pa.scalar(_ms(job.submit_time), _TIME)
-        rows = self.table(JOBS, ["job_id", "gpus"], (pc.field("vc") == job.vc) & later)
-        gpus = dict(zip(rows["job_id"].to_pylist(), rows["gpus"].to_pylist(), strict=True))
-        given = pc.field("action").isin([Action.START.value, Action.PACK.value])
+        columns = ["job_id", "gpus", "ended_in_profiling"]
+        rows = self.table(JOBS, columns, (pc.field("vc") == job.vc) & later).to_pylist()
+        gpus = {row["job_id"]: row["gpus"] for row in rows}
+        whole = {row["job_id"] for row in rows if row["ended_in_profiling"]}
+        moves = [Action.START.value, Action.PACK.value] + [Action.PROFILE.value] * bool(whole)
+        given = pc.field("action").isin(moves)
         if until is not None:
             given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
         wanted = given & (pc.field("time") > pa.scalar(_ms(job.submit_time), _TIME))
@@ -143,6 +147,8 @@ class RunFolder:
         for row in rows.sort_by("seq").to_pylist():
             if row["job_id"] == job.job_id:
                 own = own if row["priority"] is None else row["priority"]
+            elif row["action"] == Action.PROFILE.value and row["job_id"] not in whole:
+                continue
             elif row["job_id"] in gpus:
                 fewer = gpus.pop(row["job_id"]) < job.gpus  # once, by its first start
                 ahead = None not in (own, row["priority"]) and row["priority"] < own

@@ -333,7 +333,7 @@ class Core:
             self.cluster.pools[vc],
             gpus,
             runs,
-            lambda run: self.policy.left_s(run, self.jobs[run.job.job_id], now),
+            lambda run, level: self.policy.left_s(run, self.jobs[run.job.job_id], now, level),
         )
         return self._holding.put(vc, gpus, now, found)
 

@@ -6,14 +6,16 @@ runs that are expected to free enough GPUs soonest, on one node where the job fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
 from scheduler.core.cluster import Cluster, Pool, Run
 
 MOST = 8  # jobs that a wait names
-LeftS = Callable[[Run], float]  # expected seconds until a run has ended; inf: not known
+LEVEL = 0.9  # that all that are named have ended
+# expected seconds until a run has ended, or within which it has with a probability; inf: not known
+LeftS = Callable[[Run, float | None], float]
 RECKONED_S = 60.0  # so long a reckoning is good, while the GPUs it is about are as they were
 
 
@@ -22,12 +24,12 @@ class Holding(NamedTuple):
 
     Attributes:
         jobs: at most `MOST`.
-        free_in_s: seconds until all of them should have ended; 0: not known.
+        gone_in_s: seconds within which all of them have ended, nine times in ten; 0: not known.
         nodes: where, with the GPUs that could be given there (a bit mask).
     """
 
     jobs: tuple[str, ...] = ()
-    free_in_s: float = 0.0
+    gone_in_s: float = 0.0
     nodes: tuple[tuple[int, int], ...] = ()
 
 
@@ -50,7 +52,7 @@ class Reckonings:
             return None
         if any(job not in cluster.runs for job in found.jobs):
             return None
-        return found._replace(free_in_s=max(0.0, found.free_in_s - (now - since)))
+        return found._replace(gone_in_s=max(0.0, found.gone_in_s - (now - since)))
 
     def put(self, vc: str, gpus: int, now: float, found: Holding) -> Holding:
         self._kept[vc, gpus] = now, found
@@ -59,9 +61,10 @@ class Reckonings:
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
     """The runs whose end, expected soonest, leaves a job of so many GPUs enough."""
+    runs = list(runs)
     on: dict[int, list[tuple[float, int, int, str]]] = {}  # node -> (left, order, GPUs, job)
     for run in runs:
-        left = left_s(run)
+        left = left_s(run, None)
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             if node in pool and pool.is_open(node):
                 on.setdefault(node, []).append((left, run.order, mask, run.job.job_id))
@@ -80,7 +83,7 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
         return NOBODY
     return Holding(
         tuple(names)[:MOST],
-        max(seconds for seconds, *_ in chosen),
+        max(left_s(run, LEVEL ** (1 / len(names))) for run in runs if run.job.job_id in names),
         tuple((node, pool.open_on(node)) for _, _, node, _ in chosen),
     )
 
@@ -88,15 +91,26 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
 def _on_node(
     parts: list[tuple[float, int, int, str]], free: int, need: int
 ) -> tuple[float, list[str]] | None:
-    """Runs of a node in the order they should end, until enough of its GPUs are free."""
-    jobs: list[str] = []
-    last_s = 0.0
-    for i, (left, _, mask, job) in enumerate(parts):
-        if free.bit_count() >= need:
-            break
-        jobs.append(job)
-        last_s = left
-        for _, _, other, _ in parts[i + 1 :]:
-            mask &= ~other  # a partner still holds them
-        free |= mask
-    return (last_s, jobs) if jobs and free.bit_count() >= need else None
+    """Runs of a node in the order they should end, until enough of its GPUs are free; none of them
+    can be left out."""
+
+    def enough(gone: Sequence[int]) -> bool:
+        held = 0  # a partner of one that is gone still holds them
+        for i, (_, _, mask, _) in enumerate(parts):
+            if i not in gone:
+                held |= mask
+        given = free
+        for i in gone:
+            given |= parts[i][2] & ~held
+        return given.bit_count() >= need
+
+    if enough(()):
+        return None
+    gone = next((range(n + 1) for n in range(len(parts)) if enough(range(n + 1))), None)
+    if gone is None:
+        return None
+    kept = list(gone)
+    for i in gone:
+        rest = [one for one in kept if one != i]
+        kept = rest if enough(rest) else kept
+    return parts[kept[-1]][0], [parts[i][3] for i in kept]

@@ -227,11 +227,15 @@ class Policy:
         """What makes up the key of a job: terms that sum to it, up to what all jobs share."""
         return (("order value", queued.key),)
 
-    def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
-        """Expected seconds until a run has ended; inf: not known. For what is said of waits."""
+    def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
+        """Expected seconds until a run has ended; inf: not known. For what is said of waits.
+
+        Args:
+            level: within which it has ended in this share of such cases, instead.
+        """
         return (
             inf
-            if queued.estimate_s is None
+            if queued.estimate_s is None or level is not None
             else max(0.0, queued.estimate_s - (now - run.start_time))
         )
 

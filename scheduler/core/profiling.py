@@ -251,7 +251,7 @@ class ProfilingStage:
             if queued.reason is None:
                 queued.reason = Reason.AWAITING_PROFILE
                 runs = [run for run in core.cluster.runs.values() if run.profiling]
-                held_by = soonest(pool, gpus, runs, lambda run: run.start_time).jobs
+                held_by = soonest(pool, gpus, runs, lambda run, _: run.start_time).jobs
                 core.record(
                     now,
                     Action.WAIT,

@@ -280,8 +280,8 @@ class Turn:
         queued.reason = reason
         position = self.queue.position(queued)
         holding = self._held_by(queued, reason, blocker, position)
-        if holding.free_in_s and isfinite(holding.free_in_s):
-            evidence = (*evidence, ("free_in_s", round(holding.free_in_s, 1)))
+        if holding.gone_in_s and isfinite(holding.gone_in_s):
+            evidence = (*evidence, ("gone_in_s", round(holding.gone_in_s, 1)))
         self._decide(
             Action.WAIT,
             reason,

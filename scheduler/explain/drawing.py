@@ -52,6 +52,7 @@ class StoryView:
 
 _LEGEND = (
     ("waiting", "waiting"),
+    ("held", "held, or until other jobs end"),
     ("profiling", "being profiled"),
     ("running", "running alone"),
     ("shared", "sharing its GPUs"),

@@ -52,6 +52,7 @@ class Phase(StrEnum):
     """What a job is doing between two decisions."""
 
     WAITING = "waiting"
+    HELD = "held"  # by somebody, or until other jobs have ended: no waiting
     PROFILING = "profiling"
     RUNNING = "running"
     REFUSED = "refused"
@@ -152,12 +153,7 @@ class Held:
     ran_s: float | None
 
 
-_NOT_FOR_GPUS = (
-    Reason.AWAITING_PROFILE,
-    Reason.HELD_BY_OWNER,
-    Reason.HELD_BY_OPERATOR,
-    *DEPENDS,
-)
+_HELD = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
 _OPENS = {
     Action.WAIT: Phase.WAITING,
     Action.PREEMPT: Phase.WAITING,
@@ -194,7 +190,7 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
         if d.action is Action.ENQUEUE:
             opened, why = Phase.WAITING, Reason.NOT_YET_EVALUATED
         elif d.action in _OPENS:
-            opened, why = _OPENS[d.action], d.reason
+            opened, why = Phase.HELD if d.reason in _HELD else _OPENS[d.action], d.reason
         else:
             continue
         if opened is phase is Phase.WAITING and why is reason:
@@ -243,7 +239,7 @@ def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
     """From when to when it waited for GPUs, not to be profiled or released."""
     spells: list[tuple[float, float]] = []
     for s in spans:
-        if s.phase is not Phase.WAITING or s.reason in _NOT_FOR_GPUS or s.end is None:
+        if s.phase is not Phase.WAITING or s.reason is Reason.AWAITING_PROFILE or s.end is None:
             continue
         start = spells.pop()[0] if spells and spells[-1][1] == s.start else s.start
         spells.append((start, s.end))

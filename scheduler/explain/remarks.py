@@ -127,7 +127,7 @@ def _gain(seconds: float) -> str:
     return f"summed up the two end {duration(abs(seconds))} {sooner} by it"
 
 
-_IN_WORDS = ("free_in_s", "p10_s", "p50_s", "p90_s", "mean_s", "predicted_before_s")
+_IN_WORDS = ("gone_in_s", "free_in_s", "p10_s", "p50_s", "p90_s", "mean_s", "predicted_before_s")
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _SAID: dict[str, Callable[[float], str]] = {
@@ -136,7 +136,7 @@ _SAID: dict[str, Callable[[float], str]] = {
     "left_s": lambda v: f"{duration(v)} left to run",
     "partner_left_s": lambda v: f"the other {duration(v)}",
     "gain_s": _gain,
-    "asked_share": lambda v: f"GPUs asked for are {number(v)} times those there are",
+    "asked_share": lambda v: f"GPUs asked for are {number(v)} times those it may run on",
     "reserved_gpus": lambda v: f"{count(int(v), 'GPU')} kept",
     "fairness_s": lambda v: f"for past use {signed(v)} on its place",
     "share_excess": lambda v: f"its user had {percent(abs(v))} {_side(v)} the share due",

@@ -131,6 +131,8 @@ class _Search:
         self.instead: list[list[str]] = []  # runs that would do as well as those in `best`
         self.not_examined: list[str] = []
         self.base = self._copy()
+        # who is predicted again in a copy is predicted as it was
+        self.believed = Believed({j: q.estimate_s for j, q in self.core.jobs.items()})
 
     def _copy(self) -> CoreCopy:
         """The core with whom it has to do with."""
@@ -151,7 +153,9 @@ class _Search:
                     self.best = tuple(items)
                     break
             else:
-                return Way(still=self._even_then(), not_examined=tuple(self.not_examined))
+                still = self._even_then()
+                if not self.best:
+                    return Way(still=still, not_examined=tuple(self.not_examined))
             self.best = tuple(self._fewest(list(self.best)))
             self._instead()
         except _OutOfTime:
@@ -176,7 +180,7 @@ class _Search:
         return Way(holders, alternatives, instead, tuple(self.not_examined))
 
     def _decided(self, gone: Iterable[Item]) -> list[Decision]:
-        return _decided_without(self.base.restore(Believed({})), gone, self.futures.now)
+        return _decided_without(self.base.restore(self.believed), gone, self.futures.now)
 
     def _starts(self, gone: Iterable[Item]) -> bool:
         if process_time() > self.until:
@@ -324,13 +328,26 @@ class _Search:
                     told.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Why it waits with nothing in its way; None: it would start."""
-        line = [] if self.crowd else self.waiting
-        decided = self._decided([*line, *self.nodes, *(r.job.job_id for r in self.runs)])
-        if _begins(decided, self.job_id):
-            return None
-        last = [d.reason for d in decided if d.job_id == self.job_id]
-        return last[-1] if last else self.queued.reason
+        """Why it waits with nothing in its way; None: it would start.
+
+        Who stands behind it may come first once the policy looks again, as one that has waited for
+        long: those are in its way, too.
+        """
+        line: list[Item] = [] if self.crowd else [*self.waiting]
+        gone: list[Item] = [*line, *self.nodes, *(r.job.job_id for r in self.runs)]
+        while True:
+            decided = self._decided(gone)
+            if _begins(decided, self.job_id):
+                self.best = tuple(gone)
+                return None
+            first = [d.job_id for d in decided if d.action in BEGINS]
+            if process_time() > self.until:
+                self.not_examined.append("who else goes before it")
+                return None
+            if not first:
+                last = [d.reason for d in decided if d.job_id == self.job_id]
+                return last[-1] if last else self.queued.reason
+            gone += first
 
     def _holder(self, item: Item) -> Holder:
         if isinstance(item, int):

@@ -124,21 +124,25 @@ def sentence_of(d: Decision) -> str:
     return text + held_words(d)
 
 
+NAMED = 3  # jobs in a sentence
+
+
 def held_words(d: Decision) -> str:
     """Whom a wait was for, as recorded, to follow its sentence; "" where that names them, or
     nobody is known."""
     if not d.held_by or d.action is not Action.WAIT or d.blocker in d.held_by:
         return ""
     named = [job for job in d.held_by if job not in (AHEAD, ANOTHER)]
-    hidden = len(d.held_by) - len(named)
+    hidden, more = len(d.held_by) - len(named), len(named[NAMED:])
     others = [count(hidden, "job") + " of others"] if hidden else []
-    who = listed([f"job {job}" for job in named] + others)
+    others += [f"{more} more"] if more else []
+    who = listed([f"job {job}" for job in named[:NAMED]] + others)
     if d.reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
         return f"; the next before it was {who}" if named else ""
     if d.reason is Reason.RESERVED_FOR_STARVING_JOB:
         return f" ({who})" if named else ""
-    free_in_s = dict(d.evidence).get("free_in_s")
-    soon = f", then expected to end within {duration(float(free_in_s))}" if free_in_s else ""
+    gone_in_s = dict(d.evidence).get("gone_in_s")
+    soon = f", gone within {duration(float(gone_in_s))}, nine in ten" if gone_in_s else ""
     return f"; held by {who}{soon}"
 
 
@@ -159,7 +163,7 @@ def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> s
     if action is Action.PACK:
         return "shared the GPUs of a running job"
     if action is Action.PROFILE:
-        return "took a few minutes to be profiled"
+        return "ended within the minutes it was profiled for"
     if reason is Reason.BORROWED:
         return "ran on idle GPUs of another virtual cluster"
     if reason is Reason.BACKFILLED:

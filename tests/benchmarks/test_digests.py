@@ -43,7 +43,7 @@ START = Decision(
 )  # fmt: skip
 WAIT = Decision(
     1, 1.5e9, Action.WAIT, Reason.GPUS_BUSY, "b", "vc", need=2, free=1, held_by=("a",),
-    evidence=(("free_in_s", 90.0),),
+    evidence=(("gone_in_s", 90.0),),
 )  # fmt: skip
 
 
@@ -64,7 +64,7 @@ def found(decisions: Iterable[Decision]) -> Found:
         ([replace(START, evidence=(("head_room", 0.4),)), WAIT], ["record"]),
         ([START, replace(WAIT, reason=Reason.GPUS_FRAGMENTED)], ["record"]),
         ([START, replace(WAIT, held_by=("c",))], ["holders"]),
-        ([START, replace(WAIT, evidence=(("free_in_s", 80.0),))], ["holders"]),
+        ([START, replace(WAIT, evidence=(("gone_in_s", 80.0),))], ["holders"]),
         ([START], ["record", "holders"]),
         ([WAIT, START], ["record"]),
         ([replace(START, gpus=(5,)), WAIT], ["record", "effects"]),

@@ -234,8 +234,9 @@ def test_a_pair_is_told_in_words() -> None:
     assert said == (
         "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
         "run, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, GPUs asked for "
-        "are 1.71 times those there are, on a100: 50 % of full speed, on a100: 100 s with the wait "
-        "for others, for past use -8 min on its place, its user had 12 % less than the share due, "
+        "are 1.71 times those it may run on, on a100: 50 % of full speed, on a100: 100 s with the "
+        "wait for others, for past use -8 min on its place, its user had 12 % less than the share "
+        "due, "
         "marginal gain 2.50"
     )
 
@@ -751,6 +752,23 @@ def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
     assert sum(tell(run, "j").overtaken.values()) == 1
 
 
+def test_later_jobs_that_ended_while_they_were_profiled_went_first_too(tmp_path: Path) -> None:
+    later = [replace(a_job(submit_time=1050.0), job_id=name) for name in ("ended", "waits")]
+    run = a_run(
+        tmp_path,
+        [
+            a_decision(0, 1000.0, Action.ENQUEUE, Reason.SUBMITTED),
+            other(1, 1100.0, Action.PROFILE, "ended"),
+            other(2, 1200.0, Action.PROFILE, "waits"),
+            other(3, 1600.0, Action.START, "j"),
+        ],
+        a_job(start_time=1600.0, end_time=2100.0),
+        replace(later[0], end_time=1150.0, ended_in_profiling=True),
+        replace(later[1], ended_in_profiling=False),
+    )
+    assert tell(run, "j").overtaken == {"ended within the minutes it was profiled for": 1}
+
+
 def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> None:
     """184 of 223 that came first in line were said to have asked for fewer GPUs."""
 
@@ -806,7 +824,7 @@ def test_spells_that_touch_are_one_and_holds_are_none() -> None:
             span(Reason.AWAITING_PROFILE, 0.0, 1.0),
             span(busy, 1.0, 2.0),
             span(scattered, 2.0, 4.0),
-            span(Reason.HELD_BY_OWNER, 4.0, 5.0),
+            Span(Phase.HELD, Reason.HELD_BY_OWNER, 4.0, 5.0),
             span(busy, 5.0, 6.0),
             Span(Phase.RUNNING, busy, 6.0, 8.0),
             span(busy, 8.0, None),

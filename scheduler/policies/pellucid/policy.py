@@ -15,7 +15,7 @@ from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.durations import DurationDistribution
+from scheduler.core.durations import DurationDistribution, at_level
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
@@ -286,8 +286,14 @@ class Pellucid(Policy):
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 
-    def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
+    def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         """As predicted; of one that has outlived its prediction, what is expected of such."""
+        if level is not None:
+            speed, limit_s = self.type_speed(run), queued.job.time_limit_s
+            done_s = (now - run.start_time) * speed
+            limit_s = None if limit_s is None else limit_s * speed
+            quantiles = self.distribution.quantiles(queued.estimate_s, done_s, limit_s)
+            return max(0.0, at_level(quantiles, level) - done_s) / speed
         predicted_s, ran_s = queued.estimate_s or 0.0, now - run.start_time
         if ran_s < predicted_s:
             return predicted_s - ran_s

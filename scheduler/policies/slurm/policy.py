@@ -359,7 +359,7 @@ class Slurm(Policy):
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         return (("priority", queued.key),)
 
-    def left_s(self, run: Run, queued: QueuedJob, now: float) -> float:
+    def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
 

@@ -168,7 +168,25 @@ async def explanation(
     explained = await run_in_threadpool(explain, view, job_id, changes.now())
     if not analyse or explained.hold or not Phase(explained.phase).waits:
         return explained
-    return replace(explained, analysis=await analysis(job_id, request, view))
+    made = await analysis(job_id, request, view)
+    if made.unavailable or not explained.principal:
+        return replace(explained, analysis=made)
+    # the numbers of one answer are those of one moment
+    first = replace(
+        explained.principal[0],
+        reason=made.reason,
+        text=made.dominant,
+        need=made.need,
+        free=made.free,
+        limit=made.limit,
+    )
+    return replace(
+        explained,
+        reason=made.reason,
+        dominant=made.dominant,
+        principal=[first, *explained.principal[1:]],
+        analysis=made,
+    )
 
 
 async def analysis(

@@ -244,6 +244,8 @@ class Promise:
     def verdict(self) -> str:
         if self.kept is None:
             return "no forecast to score yet"
+        if self.batches < FEWEST:
+            return "too few to tell"
         if abs(self.kept - self.aim) <= max(self.margin, 0.05):
             return "as promised"
         return "too cautious" if self.kept > self.aim else "too hopeful"
@@ -258,6 +260,7 @@ class Promises:
     charts: list[Chart]
 
 
+FEWEST = 20  # batches before a share is judged
 GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Run
 from scheduler.core.decisions import Action, Reason
-from scheduler.core.holders import MOST, Reckonings, soonest
+from scheduler.core.holders import LEVEL, MOST, Reckonings, soonest
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
@@ -26,14 +26,26 @@ def test_when_those_named_have_ended_it_fits(sizes: list[int], gpus: int, left: 
         if placement is not None:
             runs.append(cluster.start(a_job(f"r{i}", gpus=size).job, pool.name, placement, 0.0))
     expected = {run.job.job_id: float(left[i]) for i, run in enumerate(runs)}
-    jobs, seconds, _ = soonest(pool, gpus, runs, lambda run: expected[run.job.job_id])
+    jobs, seconds, _ = soonest(
+        pool,
+        gpus,
+        runs,
+        lambda run, level: expected[run.job.job_id] / (level or 1.0),
+    )
     if pool.place(gpus) is not None or len(jobs) == MOST:
         return  # nobody holds it up, or more hold it up than are named
     assert jobs
-    assert seconds == max(expected[job] for job in jobs)
-    for job in jobs:
-        cluster.release(job)
-    assert pool.place(gpus) is not None
+    assert seconds == max(expected[job] for job in jobs) / LEVEL ** (1 / len(jobs))
+    held = {run.job.job_id: run for run in runs}
+    for left_out in (None, *jobs):  # all of them are needed, and no other
+        free = {node: pool.free_on(node).bit_count() for node in pool.nodes()}
+        for job in jobs:
+            if job != left_out:
+                for node, gpus_there in zip(held[job].nodes, held[job].gpus, strict=True):
+                    free[node] += gpus_there.bit_count()
+        whole = sum(there == 8 for there in free.values())
+        fits = whole >= 2 if gpus > 8 else max(free.values()) >= gpus
+        assert fits == (left_out is None), (left_out, jobs)
 
 
 def test_the_one_that_should_end_first_is_named() -> None:
@@ -43,8 +55,8 @@ def test_the_one_that_should_end_first_is_named() -> None:
         cluster.start(a_job(name, gpus=8).job, pool.name, pool.place(8) or [], 0.0)
         for name in ("late", "soon")
     ]
-    assert soonest(pool, 4, runs, lambda run: float(run.order == 0))[:2] == (("soon",), 0.0)
-    both, seconds, _ = soonest(pool, 16, runs, lambda run: float(run.order == 0))
+    assert soonest(pool, 4, runs, lambda run, _: float(run.order == 0))[:2] == (("soon",), 0.0)
+    both, seconds, _ = soonest(pool, 16, runs, lambda run, _: float(run.order == 0))
     assert (set(both), seconds) == ({"late", "soon"}, 1.0)
 
 
@@ -64,8 +76,10 @@ def test_a_reckoning_holds_while_the_gpus_it_is_about_are_as_they_were() -> None
     ((vc, pool),) = cluster.pools.items()
     run = cluster.start(a_job("r", gpus=6).job, vc, pool.place(6) or [], 0.0)
     kept = Reckonings()
-    found = kept.put(vc, 4, 0.0, soonest(pool, 4, [run], lambda _: 100.0))
-    assert kept.get(vc, 4, cluster, 10.0) == found._replace(free_in_s=90.0)
+    found = kept.put(
+        vc, 4, 0.0, soonest(pool, 4, [run], lambda _, level: 50.0 if level is None else 100.0)
+    )
+    assert kept.get(vc, 4, cluster, 10.0) == found._replace(gone_in_s=90.0)
     assert kept.get(vc, 8, cluster, 10.0) is None
     assert kept.get(vc, 4, cluster, 61.0) is None
     cluster.start(a_job("s", gpus=1).job, vc, pool.place(1) or [], 1.0)

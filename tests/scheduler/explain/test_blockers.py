@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
+from scheduler.core.estimates import TableEstimator
 from scheduler.explain.findings import LISTED, analysis, answer, compared
 from scheduler.explain.way import BEGINS, Holder, Kind, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
@@ -248,3 +249,21 @@ def test_a_job_that_runs_does_not_wait() -> None:
     desk.submit(a_job("a"))
     with pytest.raises(LookupError, match="job a has its GPUs"):
         answer(Futures(desk.core, memory, 1.0), "a")
+
+
+def test_of_a_quiet_line_behind_a_drained_node_who_will_go_first_is_named_too() -> None:
+    """Both have waited past the bound since the policy last looked: the first to come goes first,
+    though it stands behind."""
+    given = TableEstimator("given", {"long": 9000.0, "short": 60.0})
+    desk = Desk(pellucid(max_wait_s=3600.0), cluster_of(nodes=1, gpus=8), Memory(given, asks=True))
+    desk.core.nodes.set_open(0, False)
+    desk.submit(a_job("long", gpus=8), a_job("short", gpus=4, at=1.0), now=1.0)
+    memory = desk.core.estimator
+    assert isinstance(memory, Memory)
+    futures = Futures(desk.core, memory, 1e6)
+    assert [q.job.job_id for q in desk.core.queues["vc"]] == ["short", "long"]
+    found = answer(futures, "short")
+    assert found.way.still is None
+    assert {h.node if h.node is not None else h.job_id for h in found.way.holders} == {0, "long"}
+    assert starts_without(futures, "short", [0, "long"])
+    assert not starts_without(futures, "short", [0])

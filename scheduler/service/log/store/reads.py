@@ -17,8 +17,10 @@ from sqlalchemy import (
     ColumnElement,
     Engine,
     Float,
+    FromClause,
     RowMapping,
     and_,
+    exists,
     false,
     func,
     literal,
@@ -32,7 +34,6 @@ from features.plain import Json
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Reason
-from scheduler.explain.belief import ALIKE
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
@@ -352,7 +353,8 @@ class VisibleQueries(VisibleRows):
 
     def overtaken(self, job_id: str) -> dict[str, int]:
         """Jobs submitted later to the virtual cluster of a job of the viewer's that were given
-        GPUs while it waited: how many, by why they could. No profiling run is counted."""
+        GPUs while it waited: how many, by why they could. Of profiling runs those are counted in
+        which the job ended."""
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
         fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
@@ -362,11 +364,21 @@ class VisibleQueries(VisibleRows):
         )
         ahead = func.coalesce(before, false()).label("ahead")
         how = decisions.c.action, decisions.c.reason, ahead, fewer
+
+        def starts(of: FromClause) -> ColumnElement[bool]:
+            return of.c.action.in_((Action.START.value, Action.PACK.value))
+
+        other = decisions.alias()
+        whole = and_(
+            decisions.c.action == Action.PROFILE.value,
+            jobs.c.ended_at.is_not(None),
+            ~exists().where(other.c.job_id == jobs.c.job_id, starts(other)),
+        )
         query = (
             select(*how, func.count().label("n"))
             .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
             .where(jobs.c.vc == job["vc"], jobs.c.submitted_seq > job["submitted_seq"])
-            .where(decisions.c.action.in_((Action.START.value, Action.PACK.value)))
+            .where(or_(starts(decisions), whole))
             .where(decisions.c.at >= job["submitted_at"])
         )
         if until is not None:
@@ -377,20 +389,6 @@ class VisibleQueries(VisibleRows):
             why = overtaking(Action(row["action"]), Reason(row["reason"]), **how_far)
             by[why] = by.get(why, 0) + row["n"]
         return by
-
-    def alike(self, job: JobRow) -> list[float]:
-        """Seconds that the latest ended jobs of the same owner and name ran: among what the owner
-        submitted last, at most `ALIKE`. The job itself is not among them."""
-        own = jobs.c.owner == job.owner, self._mine()
-        latest = select(jobs.c.job_id).where(*own).order_by(jobs.c.submitted_seq.desc())
-        query = (
-            select(jobs.c.ended_at - jobs.c.started_at)
-            .where(jobs.c.job_id.in_(latest.limit(MAX_PAGE)), jobs.c.name == job.name)
-            .where(jobs.c.job_id != job.job_id, jobs.c.ended_at > jobs.c.started_at)
-            .order_by(jobs.c.ended_at.desc())
-        )
-        with self._engine.connect() as connection:
-            return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def joined_by(self, job_id: str) -> Line | None:
         """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.

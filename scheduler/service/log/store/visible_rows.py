@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, s
 from features.plain import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
+from scheduler.explain.belief import ALIKE
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.rows import (
@@ -55,6 +56,20 @@ class VisibleRows:
             return set()
         query = select(jobs.c.job_id).where(jobs.c.job_id.in_(wanted), self._mine())
         return {row["job_id"] for row in self._all(query)}
+
+    def alike(self, job: JobRow) -> list[float]:
+        """Seconds that the latest ended jobs of the same owner and name ran: among what the owner
+        submitted last, at most `ALIKE`. The job itself is not among them."""
+        own = jobs.c.owner == job.owner, self._mine()
+        latest = select(jobs.c.job_id).where(*own).order_by(jobs.c.submitted_seq.desc())
+        query = (
+            select(jobs.c.ended_at - jobs.c.started_at)
+            .where(jobs.c.job_id.in_(latest.limit(MAX_PAGE)), jobs.c.name == job.name)
+            .where(jobs.c.job_id != job.job_id, jobs.c.ended_at > jobs.c.started_at)
+            .order_by(jobs.c.ended_at.desc())
+        )
+        with self._engine.connect() as connection:
+            return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
         visible = self._visible([row["partner"] for row in rows])

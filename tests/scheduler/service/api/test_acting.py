@@ -128,6 +128,10 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert alice.delete(f"{JOBS}/{waiting}/hold").json()["needed"]
     service.turn(2)
     assert row(service, waiting)["phase"] == "running"
+    waited_s = sum(wait["seconds"] for wait in told["waits"])
+    told = alice.get(f"{JOBS}/{waiting}/explain").json()
+    assert not any("Held" in wait["reason"] for wait in told["waits"])
+    assert sum(wait["seconds"] for wait in told["waits"]) == pytest.approx(waited_s, abs=1.0)
     assert not alice.delete(f"{JOBS}/{waiting}/hold").is_success
     assert audit(service.store, service.decider.bundle_store.find).clean
 

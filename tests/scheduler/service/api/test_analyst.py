@@ -12,8 +12,9 @@ from sqlalchemy import update
 from benchmarks.explanations.reading import readable
 from features.codec import decode
 from pipeline.printed.why import after_lines, lines_of
-from scheduler.explain.explanation import Compared, Explanation
+from scheduler.explain.explanation import Analysis, Compared, Explanation
 from scheduler.service.analyst.process import Analyst
+from scheduler.service.api import jobs as job_routes
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
@@ -56,6 +57,21 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     assert "bob.noyce" not in told.text
     plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
     assert plain["analysis"] is None
+
+
+def test_the_numbers_of_one_answer_are_those_of_one_moment(
+    answered: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = answered.submit("alice", gpus=4)
+    answered.turn(2)
+
+    async def later(*_: object) -> Analysis:
+        return Analysis(reason="GpusBusy", dominant="2 of 8 are free", need=4, free=2, limit=8)
+
+    monkeypatch.setattr(job_routes, "analysis", later)
+    told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
+    assert told["dominant"] == told["principal"][0]["text"] == "2 of 8 are free"
+    assert told["principal"][0]["free"] == told["analysis"]["free"] == 2
 
 
 def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: Service) -> None:

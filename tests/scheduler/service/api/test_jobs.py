@@ -22,6 +22,7 @@ from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
+from tests.scheduler.service.desk import Desk, lasting
 
 JOBS = "/api/v1/jobs"
 BODY = {"command": ["train", "100", "30"], "vc": "vision", "gpus": 2, "name": "first"}
@@ -123,6 +124,26 @@ def test_a_job_moved_before_another_came_before_it_in_line(service: Service) -> 
     service.turn(4, wait_s=5.0)
     told = olga.get(f"{JOBS}/{first}/explain").json()["overtaken"]
     assert told["why"] == {"came before it in line by then": 1}  # not: asked for fewer GPUs
+
+
+def test_a_later_job_that_ended_while_it_was_profiled_went_first(
+    store: Store, tmp_path: Path
+) -> None:
+    partition = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0)
+    outcomes = {"runs": lasting(900.0), "waits": lasting(900.0), "brief": lasting(5.0)}
+    desk = Desk(store, tmp_path, outcomes, policy="lucid", partition=partition)
+    desk.submit("runs", gpus=4)
+    for _ in range(5):
+        desk.turn(31.0)
+    desk.submit("waits", gpus=4)
+    for _ in range(5):
+        desk.turn(31.0)
+    desk.submit("brief")
+    for _ in range(5):
+        desk.turn(10.0)
+    assert [desk.row(job).phase for job in outcomes] == ["running", "queued", "ended"]
+    view = Reads(store.engine).seen_by(Viewer("ann", Role.OPERATOR))
+    assert view.overtaken("waits") == {"ended within the minutes it was profiled for": 1}
 
 
 def test_a_priority_is_previewed_then_given(service: Service) -> None:

@@ -76,7 +76,8 @@ def test_spans_cover_a_life(busy: Lived) -> None:
         (0.9, 1000, "as promised"),
         (0.7, 1000, "too hopeful"),
         (0.99, 1000, "too cautious"),
-        (0.7, 5, "as promised"),  # five jobs prove nothing
+        (0.9, 19, "too few to tell"),
+        (0.9, 20, "as promised"),
     ],
 )
 def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict: str) -> None:
@@ -91,7 +92,7 @@ def test_a_batch_that_is_late_as_one_proves_little() -> None:
     line = next(one for one in lines if one.text == "started by the p90 forecast")
     assert (line.kept, line.jobs, line.kept_each) == (0.5, 18, 0.9)
     assert line.batches == pytest.approx(18**2 / (9 + 81))
-    assert Promise("x", "x", 0.9, 0.7, 100, 4.0, 0.9).verdict == "as promised"
+    assert Promise("x", "x", 0.9, 0.7, 100, 4.0, 0.9).verdict == "too few to tell"
     assert Promise("x", "x", 0.9, 0.7, 100, 100.0, 0.7).verdict == "too hopeful"
 
 
