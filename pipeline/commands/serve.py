@@ -129,6 +129,7 @@ def serve(
     with user_errors():
         from dataclasses import replace
 
+        from pipeline.serving import noted
         from pipeline.worlds.cluster_file import read_cluster_file
         from pipeline.worlds.policy_options import given, over
         from scheduler.assembly import CoreSpec, Stated
@@ -198,7 +199,8 @@ def serve(
         )
         for line in must_know(now, settings):
             typer.echo(line)
-        Supervisor(settings, listening).run()
+        with noted(settings.database):
+            Supervisor(settings, listening).run()
 
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,7 +35,11 @@ class Stored:
     """Which database a command works on, and how it prints what it did."""
 
     database: Annotated[
-        str | None, typer.Option(help="URL of the service's database; as for `pellucid serve`.")
+        str | None,
+        typer.Option(
+            help="URL of the service's database. Left out: of your service that runs here, else as "
+            "for `pellucid serve`."
+        ),
     ] = None
     config: CONFIG = None
     as_json: PRINT_JSON = False
@@ -42,11 +47,15 @@ class Stored:
     @contextmanager
     def opened(self, *, make: bool = False) -> Iterator[Store]:
         """The database; with `make` a new one, where there is none."""
+        from pipeline.serving import database_served
         from scheduler.service.log.store.schema import prepare
         from scheduler.service.log.store.store import Store, must_exist
         from scheduler.service.settings import read_settings
 
-        found = read_settings(self.config, database=self.database).database
+        named = self.database
+        if named is None and self.config is None and "PELLUCID_DATABASE" not in os.environ:
+            named = database_served()
+        found = read_settings(self.config, database=named).database
         if not make:
             must_exist(found)
         store = Store(found)

@@ -1,0 +1,65 @@
+"""Which services of this user run on this host, and on which database: commands that work on it
+find it by that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+from features.files import write_whole
+from pipeline.errors import UserError
+
+
+@contextmanager
+def noted(database: str) -> Iterator[None]:
+    """Let others of this user find the database while this lasts. Only a file's: the URL of a
+    server can hold a password."""
+    note = _folder() / str(os.getpid())
+    if database.startswith("sqlite:///"):
+        file = Path(database.removeprefix("sqlite:///").partition("?")[0]).absolute()
+        with suppress(OSError):  # a home that cannot be written: it has to be named, as before
+            note.parent.mkdir(parents=True, exist_ok=True)
+            started = psutil.Process().create_time()
+            write_whole(note, f"{started} sqlite:///{file}".encode(), mode=0o600)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            note.unlink(missing_ok=True)
+
+
+def database_served() -> str | None:
+    """The database of the one service that runs; None: none does. Raises UserError: several do."""
+    found = {url for note in _notes() if (url := _alive(note)) is not None}
+    if len(found) > 1:
+        names = ", ".join(sorted(found))
+        raise UserError(f"several services run here: choose one with --database: {names}")
+    return next(iter(found), None)
+
+
+def _folder() -> Path:
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state", "pellucid/serves")
+
+
+def _notes() -> list[Path]:
+    try:
+        return [one for one in _folder().iterdir() if one.name.isdecimal()]
+    except OSError:
+        return []
+
+
+def _alive(note: Path) -> str | None:
+    """What a note says, if the process that wrote it lives; it is not another's by now."""
+    try:
+        started, _, url = note.read_text().partition(" ")
+        if psutil.Process(int(note.name)).create_time() == float(started):
+            return url
+    except (OSError, ValueError, psutil.Error):
+        pass
+    with suppress(OSError):
+        note.unlink()
+    return None
