@@ -58,3 +58,27 @@ def test_why_queue_and_eta_of_an_ordinary_user(accounted: SlurmCluster, file: Pa
     assert found["answer"]["tried"]
     status, _, error = ask(accounted, file, "why", "999999")
     assert (status, error.count("\n")) == (2, 1)
+
+
+def test_what_a_site_hides_is_named_and_leaves_no_number(cluster: SlurmCluster, file: Path) -> None:
+    """PrivateData: the asker's own job is explained, others' are not counted."""
+    with (cluster.folder / "slurm.conf").open("a") as conf:
+        conf.write("PrivateData=jobs\n")
+    cluster.run("scontrol", "reconfigure")
+    command = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--gres=gpu:8")
+    theirs = cluster.run(*command, "-N4", "--wrap", "sleep 600").stdout.strip()
+    until(lambda: cluster.jobs()[int(theirs)]["job_state"] == "RUNNING", "it to run")
+    own = submit(cluster, "--gres=gpu:8", "-t", "30")
+    until(lambda: cluster.jobs()[int(own)]["state_reason"] == "Resources", "a reason")
+    status, found, _ = ask(cluster, file, "why", own)
+    assert status == 0
+    assert found["answer"]["slurm"]["code"] == "Resources"
+    assert found["answer"]["forecast"]["start_p50"] is None
+    assert "standing" not in found["answer"] or found["answer"]["standing"] is None
+    assert [line for line in found["hidden"] if "PrivateData=jobs" in line]
+    status, _, error = ask(cluster, file, "why", theirs)
+    assert (status, error.count("\n")) == (2, 1)
+    _, found, _ = ask(cluster, file, "queue", "--all")
+    assert {one["job_id"] for one in found["answer"]} == {own}
+    _, found, _ = ask(cluster, file, "queue", "--all", user="root")
+    assert {one["job_id"] for one in found["answer"]} == {own, theirs}
