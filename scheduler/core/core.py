@@ -301,7 +301,8 @@ class Core:
                 continue
             turn = Turn(self, vc, now)
             self.policy.serve(turn)
-            self._explain_fresh(turn)
+            stage = self.profiling
+            turn.explain_fresh(stage.add if stage and stage.overlaps_waiting else None)
 
     # --- used by turns and stages -----------------------------------------------------------
 
@@ -414,15 +415,3 @@ class Core:
             need=job.gpus,
             limit=self.profiling.max_gpus if self.profiling is not None else None,
         )
-
-    def _explain_fresh(self, turn: Turn) -> None:
-        """Jobs that joined since the last turn and were not reached get a reason too."""
-        queue, stage = turn.queue, self.profiling
-        for queued in queue.fresh:
-            if queued.job.job_id in self.cluster.runs:
-                continue
-            if queued.reason is None:
-                turn.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=turn.sole_blocker(queued))
-            if stage is not None and stage.overlaps_waiting:
-                stage.add(queued)
-        queue.fresh.clear()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import Any, NoReturn, Protocol
 
@@ -352,6 +352,18 @@ class Turn:
             evidence=(*queued.evidence, *evidence),
             **more,
         )
+
+    def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
+        """Jobs that joined since the last turn and were not reached get a reason too, and are to be
+        profiled while they wait: `watch`, if that is done."""
+        for queued in self.queue.fresh:
+            if queued.job.job_id in self._core.cluster.runs:
+                continue
+            if queued.reason is None:
+                self.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=self.sole_blocker(queued))
+            if watch is not None:
+                watch(queued)
+        self.queue.fresh.clear()
 
 
 def _asked(queued: QueuedJob) -> str:

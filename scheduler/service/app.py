@@ -122,12 +122,13 @@ def create_app(
     app.include_router(session.router)
     if pages:
         from scheduler.service.pages import acting as acting_pages
-        from scheduler.service.pages import operations, routes, sharing
+        from scheduler.service.pages import operations, routes, sharing, submitting
 
         app.include_router(routes.router)
         app.include_router(operations.router)
         app.include_router(acting_pages.router)
         app.include_router(sharing.router)
+        app.include_router(submitting.router)
     names = [*LOOPBACK_NAMES, settings.host, *settings.named]
     hosts = names if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)

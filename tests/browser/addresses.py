@@ -27,7 +27,12 @@ def addresses(
     yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())
     like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"
     yield "group-hold", like.replace("/jobs?", "/group/act?") + "&do=hold"
-    yield from (("group", like), ("links", "/links"), ("settings", "/settings"))
+    yield from (
+        ("group", like),
+        ("links", "/links"),
+        ("settings", "/settings"),
+        ("submit", "/submit"),
+    )
     yield "missing", "/jobs/nothing-there"
     if operator:
         yield "drain", "/nodes/change?node=node000&reason=fan"

@@ -62,7 +62,12 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
         viewer,
         "board.html",
         "/",
-        lambda queries: {"b": board(queries, vc, after), "others": others, "groups": GROUPS},
+        lambda queries: {
+            "b": board(queries, vc, after),
+            "others": others,
+            "groups": GROUPS,
+            "submits": _acts(request, viewer),
+        },
     )
 
 

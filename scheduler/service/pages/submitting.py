@@ -1,0 +1,100 @@
+"""The form that submits a job. Its fields are the declared ones; what is left blank is their
+default."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from asyncio import wrap_future
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import RedirectResponse, Response
+
+from scheduler.core.request import FIELDS
+from scheduler.service.api.auth import Asking, form
+from scheduler.service.api.changes import Changes
+from scheduler.service.api.problems import Problem, misfit
+from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.asked import Input
+from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.routes import show
+
+router = APIRouter(include_in_schema=False)
+INPUTS = {name: Input(one) for name, one in FIELDS.items() if name != "priority"}
+FIRST = ("gpus", "time_limit_s", "vc", "name")  # the rest is folded
+WORDS = ("command", "workdir")
+
+
+@router.get("/submit")
+def empty(request: Request, viewer: Asking) -> Response:
+    """The form, with nothing filled in."""
+    return _form(request, viewer, {})
+
+
+@router.post("/submit")
+async def submit(request: Request, viewer: Asking) -> Response:
+    """Submit it and show the job; the form again, filled in, with what is wrong. The same form
+    twice is the same job."""
+    given = {name: text.strip() for name, text in form(request).items()}
+    try:
+        changes: Changes = request.app.state.changes
+        written = await wrap_future(changes.submit(viewer, wanted(given), key_of(given)))
+    except Problem as problem:
+        return await run_in_threadpool(
+            _form, request, viewer, given, problem.sentence, problem.status
+        )
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{written.job_id}", 303)
+
+
+def key_of(given: Mapping[str, str]) -> str | None:
+    key = given.get("key", "")
+    return key if re.fullmatch(r"[0-9a-f]{32}", key) else None
+
+
+def wanted(given: Mapping[str, str]) -> SubmitRequest:
+    """What the form asks for. Raises Problem (422)."""
+    try:
+        command = shlex.split(given.get("command", ""))
+    except ValueError as error:
+        raise Problem(422, "invalid-request", f"Command: {error}") from None
+    sent = {name: one for name, one in INPUTS.items() if given.get(one.name)}
+    values: dict[str, Any] = {name: one.read(given[one.name]) for name, one in sent.items()}
+    try:
+        return SubmitRequest.model_validate(
+            {"command": command, "workdir": given.get("workdir", ""), **values}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+    where = str(first["loc"][0]) if first["loc"] else ""
+    if one := sent.get(where):
+        detail = f"{one.label} is {given[one.name]}; give {one.accepts}"
+    elif where == "command" and not command:
+        detail = "Command: say what is to run"
+    else:
+        detail = misfit({**first, "loc": ("body", *first["loc"])})
+    raise Problem(422, "invalid-request", detail)
+
+
+def _form(
+    request: Request, viewer: Viewer, given: Mapping[str, str], why_not: str = "", status: int = 200
+) -> Response:
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        vcs = queries.vcs() if viewer.sees_all else viewer.vcs
+        choices = {"vc": list(vcs)}
+        parts: dict[bool, list[tuple[Input, list[str]]]] = {True: [], False: []}
+        for name, one in INPUTS.items():
+            yes_no = ["yes", "no"] if one.of.kind is bool else []
+            parts[name in FIRST].append((one, choices.get(name, yes_no)))
+        key = given.get("key") or secrets.token_hex(16)
+        return {
+            "given": given, "problem": why_not, "key": key, "first": parts[True],
+            "more": parts[False],
+        }  # fmt: skip
+
+    return show(request, viewer, "submit.html", "/submit", build, status=status)

@@ -1,0 +1,48 @@
+"""A job submitted from a page."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from scheduler.core.request import FIELDS
+from tests.scheduler.service.pages.conftest import Lived
+from tests.scheduler.service.pages.test_operations import fields
+
+
+def test_the_form_has_every_declared_field_and_submits(lived: Lived) -> None:
+    ada = lived.browser("ada.byron")
+    assert 'href="/submit"' in ada.get("/").text
+    page = ada.get("/submit").text
+    offered = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', page))
+    names = {f"{n[:-2]}_h" if one.ask.unit == "s" else n for n, one in FIELDS.items()}
+    assert offered == (names - {"priority"}) | {"csrf", "key", "command", "workdir"}
+    asks = {"gpus": "2", "time_limit_h": "1:30:00", "share": "no", "name": "from a page"}
+    sent = fields(page) | {"command": "python3 -c 'print(1)'", **asks}
+    done = ada.post("/submit", data=sent)
+    assert done.status_code == 303, unescape(done.text)
+    job = lived.see("ada.byron").job(done.headers["location"].removeprefix("/jobs/"))
+    assert (job.gpus, job.time_limit_s, job.share) == (2, 5400.0, False)
+    assert (job.name, job.owner, job.vc) == ("from a page", "ada.byron", "vision")
+    again = ada.post("/submit", data=sent)  # a click too many
+    assert again.headers["location"] == done.headers["location"]
+
+
+def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(lived: Lived) -> None:
+    ada = lived.browser("ada.byron")
+    page = ada.get("/submit").text
+    before = lived.store.last_seq()
+    for wrong, says in (
+        ({"command": ""}, "say what is to run"),
+        ({"command": "echo 'x"}, "Command: No closing quotation"),
+        ({"gpus": "many"}, "GPUs is many; give a whole number from 1"),
+        ({"vc": "speech"}, "speech"),
+        ({"workdir": "here"}, "give an absolute path"),
+    ):
+        sent = fields(page) | {"command": "true", "comment": '"><b>kept</b>', **wrong}
+        refused = ada.post("/submit", data=sent)
+        assert refused.status_code in (403, 422), wrong
+        assert says in unescape(refused.text)
+        assert 'value="&#34;&gt;&lt;b&gt;kept' in refused.text
+    assert lived.store.last_seq() == before
+    assert ada.post("/submit", data={"command": "true"}).status_code == 403, "without our word"
