@@ -44,7 +44,7 @@ def test_it_is_an_event_that_decides_and_is_shown(desk: Desk) -> None:
         core = desk.decider.state.core
         assert isinstance(core.jobs["long"].estimate_s, Stated)
         assert core.jobs["long"].estimate_s == pytest.approx(40_000.0, rel=0.02)
-        assert core.held_by("vc", 8, desk.decider.state.now).free_in_s > 3e4
+        assert core.held_by("vc", 8, desk.decider.state.now).gone_in_s > 3e4
         desk.restart()
     assert desk.row("long").detail.startswith(WORDS)
     queries = PageQueries(desk.store, OWNER)
