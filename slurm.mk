@@ -5,20 +5,18 @@
 
 .PHONY: slurm-test slurm-up slurm-demo
 
-# A daemon on a busy machine may miss a moment: what failed is tried once more, alone.
-SLURM_PYTEST = PELLUCID_SLURM=1 $(BIN)/python -m benchmarks.slurm.alone --limit 1500 \
-	$(BIN)/python -m pytest
-
 # SLURM=24.11 (or 22.05, 26.05): that release, in a folder of its own; none: this host's packages
 ifdef SLURM
-SLURM_FOLDER = $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),$(HOME)/.cache)/pellucid/slurm-$(SLURM)
+SLURM_FOLDER = $(if $(XDG_CACHE_HOME),$(XDG_CACHE_HOME),/var/cache)/pellucid/slurm-$(SLURM)
 slurm-test slurm-up slurm-demo: export PATH := $(SLURM_FOLDER)/pellucid-bin:$(PATH)
 endif
 
 slurm-test: install ## Bring up Slurm (SLURM=24.11: that release), run its tests, leave nothing
 	benchmarks/slurm/install.sh $(SLURM)
-	$(SLURM_PYTEST) -n 6 --dist loadfile tests/slurm || \
-	  $(SLURM_PYTEST) --last-failed --last-failed-no-failures none tests/slurm
+	@# one process, which a signal to make reaches; what failed on a busy machine is tried again
+	exec env PELLUCID_SLURM=1 $(BIN)/python -m benchmarks.slurm.alone --limit 1500 \
+	  --again '-n 0 --last-failed --last-failed-no-failures none' \
+	  $(BIN)/python -m pytest -n 6 --dist loadfile tests/slurm
 
 slurm-up: install ## A private Slurm with fake GPUs to try things on, until Ctrl-C
 	benchmarks/slurm/install.sh $(SLURM)

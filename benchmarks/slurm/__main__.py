@@ -1,8 +1,9 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps`.
+"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps|sites`.
 
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
 dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
+sites: `--count` sites made up from `--seed` on, every answer judged (two minutes a site).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 
@@ -21,6 +22,7 @@ from benchmarks.calibration import Calibration
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.recording import Recording, kept, record
+from benchmarks.slurm.sites import Found, site, use
 from benchmarks.slurm.twice import two_runs
 from benchmarks.slurm.twin import figures
 
@@ -31,7 +33,7 @@ SLOWER = 1.05  # Slurm's commands with advise mode to without
 def main() -> None:
     """Run the scenarios; JSON on standard output, progress on standard error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument("scenario", choices=["advise", "twin", "dumps"])
+    parser.add_argument("scenario", choices=["advise", "twin", "dumps", "sites"])
     parser.add_argument("--jobs", type=int, help="10,000 in advise, 200 a seed in twin")
     parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
     parser.add_argument("--seed", type=int, default=0)
@@ -44,9 +46,13 @@ def main() -> None:
     parser.add_argument(
         "--again", type=Path, help="twin: second recordings, to compare two real runs of a seed"
     )
+    parser.add_argument("--count", type=int, default=1, help="sites: how many")
+    parser.add_argument("--slurm", help="22.05, 24.11, 26.05: that release; else this host's")
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
+    if asked.slurm:
+        use(asked.slurm)
     told: dict[str, Any] = {}
     missed: list[str] = []
     if asked.scenario == "advise":
@@ -68,6 +74,12 @@ def main() -> None:
         found = dumps(asked.seed, asked.keep, _tell)
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
+    if asked.scenario == "sites":
+        every = Found()
+        for seed in range(asked.seed, asked.seed + asked.count):
+            every.join(site(seed, _tell))
+        told["sites"] = asdict(every)
+        missed += every.missed()
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 

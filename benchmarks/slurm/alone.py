@@ -1,20 +1,25 @@
-"""Runs a command with a time limit and sees to it that no process of it is left.
+"""Runs a command with a time limit and sees to it that no process or temporary file of it is left.
 
-    python -m benchmarks.slurm.alone --limit 600 pytest tests/slurm
+    python -m benchmarks.slurm.alone --limit 600 --again '-n 0 --last-failed' pytest tests/slurm
 
 Whatever the command starts stays a descendant of this process, daemons too: an orphan is given to
 the nearest ancestor that calls itself a subreaper (prctl(2)). What outlives the command is named
-on standard error, killed, and makes the exit code 1; past the limit all is killed, and it is 124.
+on standard error, killed, and makes the exit code 1; past the limit, or when this is told to end,
+all is killed.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import os
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
 
 import psutil
 
@@ -25,8 +30,6 @@ TIMED_OUT = 124  # as timeout(1) says it
 
 def run(command: Sequence[str], limit_s: float) -> int:
     """Run it; its exit code, 1 when it left a process, 124 when it took too long."""
-    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
     process = subprocess.Popen(list(command))
     try:
         code = process.wait(limit_s)
@@ -84,9 +87,20 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="Run a command; nothing of it is left.")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds (default 600)")
+    parser.add_argument("--again", help="if it fails, once more with these words after it")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
-    sys.exit(run(asked.command, asked.limit))
+    for told in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(told, lambda number, _: sys.exit(128 + number))
+    if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+    with tempfile.TemporaryDirectory(prefix="pellucid-") as folder:
+        Path(folder).chmod(0o755)  # daemons of other users work there
+        os.environ["TMPDIR"] = folder
+        code = run(asked.command, asked.limit)
+        if code not in (0, TIMED_OUT) and asked.again is not None:
+            code = run([*asked.command, *asked.again.split()], asked.limit)
+    sys.exit(code)
 
 
 if __name__ == "__main__":

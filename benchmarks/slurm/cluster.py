@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.slurm import accounting
-from benchmarks.slurm.config import SLURM_USER, Ports, Shape, write
+from benchmarks.slurm.config import SLURM_USER, UNIVERSITY, Own, Ports, Shape, write
 from benchmarks.slurm.processes import Processes, SlurmError, as_user, free_ports, until
-from benchmarks.slurm.university import NODES
+from scheduler.backends.slurm.versions import job_as_first, release_of
 
 PREFIX = "pellucid-slurm-"  # of the folder's name; the process id follows
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
@@ -46,9 +46,11 @@ class SlurmCluster:
         gpus: int = 8,
         accounting: bool = False,
         university: bool = False,
+        own: Own | None = None,
     ) -> None:
-        nodes = len(NODES) if university else nodes
-        self.shape = Shape(nodes, gpus, accounting, university)
+        own = UNIVERSITY if university else own
+        nodes = own.nodes if own is not None else nodes
+        self.shape = Shape(nodes, gpus, accounting, own)
         self.nodes = tuple(f"n{index + 1}" for index in range(nodes))
 
     def __enter__(self) -> SlurmCluster:
@@ -166,9 +168,10 @@ class SlurmCluster:
         return [*become, *command], {**plain, **home, **self.environment, **(environment or {})}
 
     def jobs(self) -> dict[int, dict[str, Any]]:
-        """Every job Slurm still knows, as `squeue --json` has it, by id."""
+        """Every job Slurm still knows, as `squeue --json` of 22.05 has it, by id."""
         told = json.loads(self.run("squeue", "--json", "--states=all").stdout)
-        return {job["job_id"]: job for job in told["jobs"]}
+        of = release_of(told)
+        return {job["job_id"]: job_as_first(job, of) for job in told["jobs"]}
 
     def node_states(self) -> dict[str, str]:
         """Node name -> state as `sinfo` says it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import subprocess
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,24 @@ SLURM_USER = "slurm"
 
 
 @dataclass(frozen=True, slots=True)
+class Own:
+    """A cluster of its own making.
+
+    Attributes:
+        nodes: how many, named n1, n2, ...
+        gres: gres.conf, in this folder.
+        lines: of slurm.conf, for nodes that listen on these ports.
+    """
+
+    nodes: int
+    gres: Callable[[Path], str]
+    lines: Callable[[Sequence[int]], list[str]]
+
+
+UNIVERSITY = Own(len(university.NODES), university.gres, university.lines)
+
+
+@dataclass(frozen=True, slots=True)
 class Shape:
     """What the cluster looks like.
 
@@ -22,13 +41,13 @@ class Shape:
         nodes: how many, named n1, n2, ...
         gpus: fake GPUs on each: plain files.
         accounting: slurmdbd on MariaDB, and slurmrestd with JWT.
-        university: instead, six nodes as a university has them (`university`).
+        own: nodes and partitions otherwise than all alike.
     """
 
     nodes: int = 4
     gpus: int = 8
     accounting: bool = False
-    university: bool = False
+    own: Own | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +75,8 @@ def write(folder: Path, name: str, shape: Shape, ports: Ports) -> None:
     plain = "CgroupPlugin=disabled\n" if release() >= (23, 11) else "CgroupAutomount=no\n"
     (folder / "cgroup.conf").write_text(plain)
     lines = _daemons(folder, name, shape, ports)
-    if shape.university:
-        gres, more = university.gres(folder), university.lines(ports.nodes)
+    if shape.own is not None:
+        gres, more = shape.own.gres(folder), shape.own.lines(ports.nodes)
     else:
         gres, more = f"Name=gpu File={folder}/gpu[0-{shape.gpus - 1}]\n", _plain(shape, ports)
     (folder / "gres.conf").write_text(gres)
@@ -118,6 +137,7 @@ def _plain(shape: Shape, ports: Ports) -> list[str]:
     """Nodes that are all alike, in one partition."""
     host = socket.gethostname()
     lines = ["GresTypes=gpu", "SchedulerParameters=bf_interval=1,sched_interval=1"]
+    lines.append("PriorityType=priority/basic")  # later releases have multifactor by default
     if shape.accounting:
         lines.append("AccountingStorageTRES=gres/gpu")
     for index, port in enumerate(ports.nodes):

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the packages of a private Slurm cluster where they are missing (Debian, Ubuntu; root).
-# No service of theirs is started: the cluster starts its own daemons.
+# No service of theirs is started, or enabled: the cluster starts its own daemons.
 #
 #     install.sh           on this host, its own release
 #     install.sh 24.11     Debian's 24.11 in a folder; of the host only debootstrap is needed
@@ -21,6 +21,10 @@ no_services() { # of a root folder, while packages are installed
     chmod 755 "$policy"
 }
 
+enabled() { # units that start with the host
+    find /etc/systemd/system -path '*.wants/*' -type l
+}
+
 if [ $# = 0 ]; then
     missing=
     for program in $programs; do
@@ -31,8 +35,12 @@ if [ $# = 0 ]; then
     command -v apt-get >/dev/null || { echo "there is no apt-get here: install them by hand" >&2; exit 1; }
     no_services ""
     apt-get update -q
+    before=$(enabled)
     # shellcheck disable=SC2086
     apt-get install -q -y --no-install-recommends $packages
+    enabled | while read -r unit; do
+        case $before in *"$unit"*) ;; *) rm "$unit" ;; esac
+    done
     exit 0
 fi
 
@@ -42,7 +50,7 @@ case $1 in
     26.05) suite=sid ;;
     *) echo "there is no release $1 in a folder; there are 22.05, 24.11 and 26.05" >&2; exit 2 ;;
 esac
-root=${XDG_CACHE_HOME:-$HOME/.cache}/pellucid/slurm-$1
+root=${XDG_CACHE_HOME:-/var/cache}/pellucid/slurm-$1
 [ ! -e "$root/pellucid-bin/.done" ] || exit 0
 [ "$(id -u)" = 0 ] || { echo "a folder of packages is made by root" >&2; exit 1; }
 command -v debootstrap >/dev/null || { echo "debootstrap is missing: apt-get install debootstrap" >&2; exit 1; }
@@ -66,15 +74,26 @@ touch "$root/etc/hosts"
 unshare --mount --propagation private sh -c '
     for of in /proc /dev; do mount --rbind $of $1$of; done
     shift; exec chroot "$@"
-' in "$root" "$root" sh -c "
-    apt-get update -q && apt-get install -q -y --no-install-recommends $packages procps" >>"$root.log" 2>&1 ||
+' in "$root" "$root" sh -ec "
+    apt-get update -q
+    apt-get install -q -y --no-install-recommends $packages procps
+    [ $suite != bookworm ] || exit 0
+    # slurmdbd is refused every answer (error 5027) by the database's client of later suites
+    echo deb $mirror bookworm main >/etc/apt/sources.list.d/client.list
+    cd /opt
+    apt-get update -q
+    apt-get download -q libmariadb3/bookworm
+    dpkg-deb -x libmariadb3_*.deb /opt/client
+    ls -d /opt/client/usr/lib/*/ >/etc/ld.so.conf.d/00-client.conf
+    ldconfig" >>"$root.log" 2>&1 ||
     { tail -n 3 "$root.log" >&2; exit 1; }
 
-# What runs in the folder, with the host's processes, devices, temporary files and users. A command
-# that `setpriv` begins as another user enters the folder first, as only root can.
+# What runs in the folder, with the host's processes, devices, temporary files and users, as whoever
+# runs it. A command that `setpriv` begins as another user enters the folder first.
 cat >"$root/pellucid-bin/.in" <<END
 #!/bin/sh
-exec unshare --mount --propagation private sh -c '
+[ "\$(id -u)" = 0 ] || own="--user --map-current-user --keep-caps"
+exec unshare \$own --mount --propagation private sh -c '
     root=\$1; shift
     for of in /proc /sys /dev /tmp; do mount --rbind \$of \$root\$of || exit 1; done
     for of in passwd group hosts; do mount --bind /etc/\$of \$root/etc/\$of || exit 1; done
@@ -83,6 +102,8 @@ exec unshare --mount --propagation private sh -c '
 END
 cat >"$root/pellucid-bin/.there" <<'END'
 #!/bin/sh
+# where the folder is under /tmp, PATH would find these wrappers again
+PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 cd "$1" 2>/dev/null || cd /
 shift
 exec "$@"

@@ -40,10 +40,13 @@ PRIORITY = (
 )
 
 
-def gres(folder: Path) -> str:
+Nodes = Sequence[tuple[int, int, dict[str, int], str]]
+
+
+def gres(folder: Path, nodes: Nodes = NODES) -> str:
     """gres.conf: plain files stand for the devices."""
     lines = []
-    for index, (_, _, gpus, _) in enumerate(NODES):
+    for index, (_, _, gpus, _) in enumerate(nodes):
         first = 0
         for kind, count in gpus.items():
             files = f"{folder}/gpu[{first}-{first + count - 1}]"
@@ -54,7 +57,6 @@ def gres(folder: Path) -> str:
 
 def lines(ports: Sequence[int]) -> list[str]:
     """What slurm.conf says of nodes, partitions, order and limits."""
-    host = socket.gethostname()
     said = [
         "GresTypes=gpu",
         "Licenses=matlab:2",
@@ -63,10 +65,16 @@ def lines(ports: Sequence[int]) -> list[str]:
         "AccountingStorageTRES=gres/gpu,gres/gpu:a100,license/matlab",
         *PRIORITY,
     ]
-    for index, ((cpus, memory, gpus, more), port) in enumerate(zip(NODES, ports, strict=True)):
+    return [*said, *of_nodes(ports, NODES), *PARTITIONS]
+
+
+def of_nodes(ports: Sequence[int], nodes: Nodes) -> list[str]:
+    """A line of slurm.conf for each node."""
+    host, said = socket.gethostname(), []
+    for index, ((cpus, memory, gpus, more), port) in enumerate(zip(nodes, ports, strict=True)):
         has = ",".join(f"gpu:{kind}:{count}" for kind, count in gpus.items())
         said.append(
             f"NodeName=n{index + 1} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} "
             f"CPUs={cpus} RealMemory={memory} {f'Gres={has} ' if has else ''}{more}"
         )
-    return [*said, *PARTITIONS]
+    return said

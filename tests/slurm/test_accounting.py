@@ -100,7 +100,7 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
 ) -> None:
     """Two nodes of eight GPUs, jobs enough to queue; then sacct, scontrol and replay as told."""
     ids = [
-        accounted.run("sbatch", "--parsable", f"--gpus={gpus}", "--time=2",
+        accounted.run("sbatch", "--parsable", "--output=/dev/null", f"--gpus={gpus}", "--time=2",
                       "--wrap", f"sleep {seconds}", user="nobody").stdout.strip()
         for gpus, seconds in [(8, 2), (4, 3), (8, 2), (2, 2), (4, 1), (1, 2), (8, 1), (2, 1)]
     ]  # fmt: skip

@@ -1,0 +1,208 @@
+"""Whether an answer to `why` keeps the four rules, by what Slurm itself prints.
+
+Nothing of what answers is imported here: answers are read as the JSON that they are.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = Mapping[str, Any]
+Rows = dict[str, dict[str, str]]
+CLOSED = ("DOWN", "DRAIN", "FAIL", "MAINT", "NOT_RESPONDING", "INVAL", "UNKNOWN", "BOOT", "POWER")
+SLACK_S = 1.0  # between an answer and the clock that it is compared with
+_FIELD = re.compile(r"(?:^| )([A-Za-z][\w/:.-]*)=")
+
+
+def records(text: str, first: str) -> Rows:
+    """`scontrol show ... -o` by the value of the first field."""
+    found: Rows = {}
+    for line in text.splitlines():
+        names = list(_FIELD.finditer(line))
+        row: dict[str, str] = {}
+        for name, following in zip(names, [*names[1:], None], strict=False):
+            end = following.start() if following is not None else len(line)
+            row.setdefault(name[1], line[name.end() : end].strip())
+        if first in row:
+            found[row[first]] = row
+    return found
+
+
+def hosts(said: str) -> set[str]:
+    """``n[1-2,5],a`` as names."""
+    found: set[str] = set()
+    for prefix, inside in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", said):
+        if not inside:
+            found.add(prefix)
+            continue
+        for part in inside.split(","):
+            low, _, high = part.partition("-")
+            found |= {f"{prefix}{n:0{len(low)}}" for n in range(int(low), int(high or low) + 1)}
+    return found - {"(null)", ""}
+
+
+def tasks_of(row: Json) -> list[str]:
+    """Ids as `why` takes them of a record of `scontrol show job`."""
+    array, tasks = row.get("ArrayJobId", ""), row.get("ArrayTaskId", "")
+    if not array or array == "0" or tasks in ("", "N/A"):
+        head = row.get("HetJobId", "0")
+        return [row["JobId"] if head in ("0", "") else f"{head}+{row.get('HetJobOffset', '0')}"]
+    found = []
+    for part in tasks.partition("%")[0].split(","):
+        low, _, high = part.partition("-")
+        found += [f"{array}_{n}" for n in range(int(low), int(high or low) + 1)]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What Slurm printed at one moment, and what it says when it is asked.
+
+    Attributes:
+        can: whether a job could ever run if it had to have a node (by name), by
+            ``sbatch --test-only -w``; None: Slurm does not say.
+        asked: what `sbatch --test-only` says against a job with such changes of its options
+            (``timelimit``: ``5``); "": nothing; None: it was not asked.
+        shown: hidden partitions that this user may be shown.
+    """
+
+    at: float
+    jobs: Rows
+    nodes: Rows
+    reservations: Rows
+    hidden: frozenset[str]
+    can: Callable[[str, str], bool | None] = lambda *_: None
+    asked: Callable[[str, str, str], str | None] = lambda *_: None
+    by_id: dict[str, dict[str, str]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        by_id = {one: row for row in self.jobs.values() for one in tasks_of(row)}
+        object.__setattr__(self, "by_id", by_id)
+
+    def word(self, job_id: str) -> str:
+        """Slurm's reason: a word, or the first of a sentence."""
+        return self.by_id[job_id]["Reason"].partition(",")[0].partition(":")[0]
+
+    def open(self, node: str) -> bool:
+        state = self.nodes.get(node, {}).get("State", "UNKNOWN")
+        return not any(word in state for word in CLOSED)
+
+    def reserved(self, job: Json, node: str, until: float) -> bool:
+        """Whether a reservation keeps a node from a job from now until then."""
+        return any(
+            node in hosts(one.get("Nodes", ""))
+            and float(one["StartTime"]) < until
+            and float(one["EndTime"]) > self.at
+            and one["ReservationName"] != job.get("Reservation", "")
+            for one in self.reservations.values()
+        )
+
+
+def limit_s(job: Json) -> float:
+    """The time limit of a job."""
+    match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job.get("TimeLimit", ""))
+    if match is None:
+        return 600.0
+    days, hours, minutes, seconds = (int(one or 0) for one in match.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60.0 + seconds
+
+
+def faults(answer: Json, facts: Facts) -> list[str]:
+    """Which rules an answer about a waiting job breaks; a line each, which names the rule first."""
+    job_id = str(answer["job_id"])
+    job, slurm = facts.by_id[job_id], answer.get("slurm") or {}
+    found = [f"no answer: {slurm.get('left_out')}"] * bool(slurm.get("left_out"))
+    found += _nodes(job_id, job, slurm, facts)
+    found += _reservation(job_id, job, slurm, facts)
+    found += [
+        f"time: {name} is {facts.at - at:.0f} s past"
+        for name, at in _times(answer, slurm)
+        if at < facts.at - SLACK_S
+    ]
+    text = json.dumps(answer)
+    own = job.get("Partition", "").split(",")
+    found += [f"hidden: {one}" for one in facts.hidden if one in text and one not in own]
+    return found
+
+
+def _nodes(job_id: str, job: Json, slurm: Json, facts: Facts) -> Iterator[str]:
+    """A node that is named as one that would do can run the job; one named as closed is."""
+    needed = slurm.get("needed") or {}
+    for node in (needed.get("would_do") or {}).get("first", ()):
+        if not facts.open(node):
+            yield f"node: {node} would do, and is {facts.nodes.get(node, {}).get('State')}"
+        elif node in hosts(job.get("ExcNodeList", "")):
+            yield f"node: {node} would do, and is excluded"
+        elif facts.reserved(job, node, facts.at + limit_s(job)):
+            yield f"node: {node} would do, and is reserved"
+        elif facts.can(job_id, node) is False:
+            yield f"node: {node} would do, and cannot"
+    for one in needed.get("closed", ()):
+        if facts.open(one["name"]):
+            yield f"node: {one['name']} is said to be {one['state']}, and is open"
+
+
+def _reservation(job_id: str, job: Json, slurm: Json, facts: Facts) -> Iterator[str]:
+    held = slurm.get("reservation")
+    if not held:
+        return
+    name = held["name"]
+    row = facts.reservations.get(name)
+    if row is None:
+        yield f"reservation: there is no {name}"
+    elif name != job.get("Reservation", ""):
+        can = [facts.can(job_id, node) for node in hosts(row.get("Nodes", ""))]
+        if can and all(one is False for one in can):
+            yield f"reservation: {name} has no node that would do"
+        if not facts.at - SLACK_S < float(row["EndTime"]):
+            yield f"reservation: {name} is over"
+        if float(row["StartTime"]) > facts.at + limit_s(job) + SLACK_S:
+            yield f"reservation: {name} begins after the job would end"
+
+
+def _times(answer: Json, slurm: Json) -> Iterator[tuple[str, float]]:
+    forecast = answer.get("forecast") or {}
+    for name in ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90"):
+        if forecast.get(name) is not None:
+            yield name, forecast[name]
+    if slurm.get("plan"):
+        yield "the plan", slurm["plan"]["at"]
+    if slurm.get("begins") is not None:
+        yield "begin", slurm["begins"]
+
+
+def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
+    """Which rules an answer to what would have a job start sooner breaks."""
+    found, was = [], (answer.get("as_it_is") or {}).get("start_p90")
+    for one in answer.get("tried") or ():
+        words = str(one["command"]).split()
+        name, _, value = words[-1].partition("=")
+        if words[:3] != ["scontrol", "update", f"jobid={job_id}"] or len(words) != 4:
+            found.append(f"command: {one['command']}")
+        elif refused := facts.asked(job_id, name, value):
+            found.append(f"command: {one['command']}: {refused}")
+        if one.get("start_p90") is None or (was is not None and one["start_p90"] >= was):
+            found.append(f"command: {one['command']} makes p90 {one.get('start_p90')}, not {was}")
+        found += [f"hidden: {part}" for part in facts.hidden if part in json.dumps(one)]
+    return found
+
+
+def estimated(options: Sequence[str], answer: Json, refused: Mapping[str, str]) -> list[str]:
+    """Where an answer of `eta` differs from what `sbatch --test-only` says.
+
+    Args:
+        options: what was asked.
+        refused: what Slurm says against them in each partition that is named; "": nothing.
+    """
+    found = []
+    for one in answer.get("tried", ()):
+        if refused.get(one["partition"]):
+            found.append(f"eta: {one['partition']} takes {options}: {refused[one['partition']]}")
+    for one in answer.get("closed", ()):
+        if refused.get(one["partition"]) == "":
+            found.append(f"eta: {one['partition']} is closed to {options}: {one['why']}")
+    return found

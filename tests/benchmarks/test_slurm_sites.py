@@ -1,0 +1,162 @@
+"""The judge of generated sites sees a lie in an answer, each by its rule; and sites are seeded."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.slurm.generated import generate
+from benchmarks.slurm.judge import Facts, estimated, faults, hosts, offers, records, tasks_of
+from tests.waiting import until
+
+NOW = 1_800_000_000.0
+JOBS = (
+    "JobId=7 JobName=a b UserId=nobody(65534) JobState=PENDING Reason=Resources Partition=main "
+    "TimeLimit=00:10:00 ExcNodeList=n3 Reservation=\n"
+    "JobId=8 ArrayJobId=8 ArrayTaskId=1-2,5%2 JobState=PENDING Reason=Priority Partition=zzhidden"
+)
+NODES = "\n".join(
+    f"NodeName={name} State={state}"
+    for name, state in (("n1", "IDLE"), ("n2", "DOWN*"), ("n3", "MIXED"), ("n4", "MIXED"))
+)
+RESERVED = (
+    f"ReservationName=maintenance StartTime={NOW + 60:.0f} EndTime={NOW + 120:.0f} Nodes=n[4-5]\n"
+    f"ReservationName=far StartTime={NOW + 9000:.0f} EndTime={NOW + 9900:.0f} Nodes=n[1-2]"
+)
+TRUE: dict[str, Any] = {
+    "job_id": "7",
+    "forecast": {"start_p50": NOW + 30, "start_p90": NOW + 90},
+    "slurm": {"code": "Resources", "needed": {"would_do": {"first": ["n1"]}, "closed": []}},
+}
+
+
+def facts(can: Mapping[str, bool | None] | None = None) -> Facts:
+    def ever(_: str, node: str) -> bool | None:
+        return (can or {"n1": True, "n3": True, "n4": True}).get(node, False)
+
+    def asked(_: str, name: str, value: str) -> str:
+        return "Invalid qos" if (name, value) == ("qos", "theirs") else ""
+
+    return Facts(
+        NOW,
+        records(JOBS, "JobId"),
+        records(NODES, "NodeName"),
+        records(RESERVED, "ReservationName"),
+        frozenset(("zzhidden",)),
+        ever,
+        asked,
+    )
+
+
+def lie(**slurm: Any) -> dict[str, Any]:
+    return TRUE | {"slurm": TRUE["slurm"] | slurm}
+
+
+def would_do(node: str) -> dict[str, Any]:
+    return lie(needed={"would_do": {"first": [node]}})
+
+
+def test_the_truth_breaks_no_rule() -> None:
+    assert faults(TRUE, facts()) == []
+    held = {"name": "maintenance", "nodes": {"first": ["n4", "n5"]}}
+    assert faults(lie(reservation=held), facts()) == []
+    assert faults(TRUE | {"job_id": "8_5", "text": "in zzhidden"}, facts()) == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "rule"),
+    [
+        (would_do("n2"), "node: n2 would do, and is DOWN*"),
+        (would_do("n3"), "node: n3 would do, and is excluded"),
+        (would_do("n4"), "node: n4 would do, and is reserved"),
+        (would_do("n9"), "node: n9 would do, and is None"),
+        (lie(needed={"closed": [{"name": "n1", "state": "DOWN"}]}), "node: n1 is said to be DOWN"),
+        (lie(reservation={"name": "gone"}), "reservation: there is no gone"),
+        (lie(reservation={"name": "far"}), "reservation: far begins after"),
+        (TRUE | {"forecast": {"start_p50": NOW - 61}}, "time: start_p50 is 61 s past"),
+        (lie(plan={"at": NOW - 5}), "time: the plan is 5 s past"),
+        (lie(begins=NOW - 5), "time: begin is 5 s past"),
+        (TRUE | {"detail": "jobs of partition zzhidden go first"}, "hidden: zzhidden"),
+        (lie(left_out="it cannot be planned"), "no answer: it cannot be planned"),
+    ],
+)
+def test_a_lie_breaks_its_rule(answer: dict[str, Any], rule: str) -> None:
+    (found,) = faults(answer, facts())
+    assert found.startswith(rule)
+
+
+def test_a_node_or_reservation_that_slurm_says_cannot_do_breaks_its_rule() -> None:
+    cannot = facts({"n1": False})
+    assert faults(TRUE, cannot) == ["node: n1 would do, and cannot"]
+    named = lie(reservation={"name": "maintenance"}, needed=None)
+    assert faults(named, cannot) == ["reservation: maintenance has no node that would do"]
+
+
+def test_offers_that_are_refused_or_no_sooner_are_faults() -> None:
+    update = "scontrol update jobid=7"
+    good = {"command": f"{update} qos=high", "start_p90": NOW + 50}
+    answer = {"as_it_is": {"start_p90": NOW + 90}, "tried": [good]}
+    assert offers("7", answer, facts()) == []
+    for bad in (
+        good | {"command": f"{update} qos=theirs"},
+        good | {"start_p90": NOW + 90},
+        good | {"command": "scancel 7"},
+        good | {"words": "in partition zzhidden"},
+    ):
+        assert len(offers("7", answer | {"tried": [good, bad]}, facts())) == 1, bad
+
+
+def test_partitions_that_eta_takes_and_slurm_does_not_are_faults() -> None:
+    answer = {"tried": [{"partition": "main"}], "closed": [{"partition": "long", "why": "is down"}]}
+    assert estimated([], answer, {"main": "", "long": "down"}) == []
+    assert len(estimated([], answer, {"main": "not available", "long": ""})) == 2
+
+
+def test_what_scontrol_prints_is_read() -> None:
+    assert hosts("n[1-2,05],a,b7") == {"n1", "n2", "n05", "a", "b7"}
+    jobs = records(JOBS, "JobId")
+    assert jobs["7"]["JobName"] == "a b"
+    assert tasks_of(jobs["8"]) == ["8_1", "8_2", "8_5"]
+    assert tasks_of({"JobId": "4", "HetJobId": "3", "HetJobOffset": "1"}) == ["3+1"]
+    assert records("No reservations in the system", "ReservationName") == {}
+
+
+def test_the_judge_imports_nothing_of_what_it_judges() -> None:
+    import benchmarks.slurm.judge
+
+    source = Path(benchmarks.slurm.judge.__file__).read_text()
+    assert "scheduler" not in source
+
+
+def test_a_seed_is_a_site() -> None:
+    one, again, other = generate(5), generate(5), generate(6)
+    lines = [site.own.lines(range(site.own.nodes)) for site in (one, again, other)]
+    assert lines[0] == lines[1] != lines[2]
+    assert one.orders == again.orders != other.orders
+    assert (one.accounting, one.settings) == (again.accounting, again.settings)
+
+
+def test_a_command_that_is_told_to_end_leaves_no_process_and_no_file(tmp_path: Path) -> None:
+    script = (
+        "import os, subprocess, time; subprocess.Popen(['sleep', '98765'], start_new_session=1)"
+    )
+    script += "; open(os.environ['TMPDIR'] + '/kept', 'w'); print(os.environ['TMPDIR'], flush=True)"
+    words = [sys.executable, "-m", "benchmarks.slurm.alone", sys.executable, "-c"]
+    running = subprocess.Popen(
+        [*words, script + "; time.sleep(98765)"], stdout=subprocess.PIPE, text=True
+    )
+    assert running.stdout is not None
+    folder = Path(running.stdout.readline().strip())
+    assert (folder / "kept").exists()
+    running.send_signal(signal.SIGTERM)
+    assert running.wait(60) == 128 + signal.SIGTERM
+    assert not folder.exists()
+    until(
+        lambda: subprocess.run(["pgrep", "-f", "sleep.?98765"], check=False).returncode, "the end"
+    )
