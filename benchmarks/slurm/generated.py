@@ -177,13 +177,13 @@ class _Maker:
         chance, node = self.chance, f"n{self.chance.randint(1, len(self.nodes))}"
         found = (
             (0.5, f"maintenance users=root starttime=now+{chance.randint(5, 60)} duration=1 "
-                  f"nodes={self._part(spared=2)} flags=maint"),
-            (0.4, f"course accounts=bio starttime=now duration=60 nodes={node} flags=spec_nodes"),
+                  f"nodes={self._part(spared=2)} flags=maint,ignore_jobs"),
+            (0.4, f"course accounts=bio starttime=now duration=60 nodes={node} flags=ignore_jobs"),
             (0.2, f"floating users=root starttime=now+30minutes duration=30 nodes={node} "
-                  "flags=time_float"),
+                  "flags=time_float,ignore_jobs"),
         )  # fmt: skip
         made = "create reservation reservationname="
-        return tuple(f"{made}{words},ignore_jobs" for share, words in found if self.some(share))
+        return tuple(f"{made}{words}" for share, words in found if self.some(share))
 
     def orders(self, names: Sequence[str], course: bool) -> tuple[Order, ...]:
         found: list[Order] = []
@@ -197,7 +197,7 @@ class _Maker:
         chance, user = self.chance, self.chance.choice(list(USERS))
         options = self._size()
         limit = chance.choice((1, 2, 3, 5, 8, 30))
-        runs_s = round(min(0.9 * 60 * limit, max(4.0, chance.lognormvariate(3.0, 0.7))), 1)
+        runs_s = round(min(0.9 * 60 * limit, max(4.0, chance.lognormvariate(3.3, 0.7))), 1)
         options.append(f"--time={limit if chance.random() > 0.03 else 90}")
         open_to = [name for name in names if name not in (ROOTS, HIDDEN)]
         if self.some(0.5):
@@ -254,6 +254,6 @@ class _Maker:
         return found
 
 
-def generate(seed: int, jobs: int = 45) -> Generated:
+def generate(seed: int, jobs: int = 60) -> Generated:
     """The site of a seed; the same seed, the same site and submissions."""
     return _Maker(seed, jobs).made()

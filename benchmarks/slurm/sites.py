@@ -19,7 +19,7 @@ import structlog
 
 from benchmarks.slurm import judge
 from benchmarks.slurm.cluster import SlurmCluster
-from benchmarks.slurm.generated import HIDDEN, ROOTS, Generated, Order, generate
+from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
@@ -183,6 +183,7 @@ class _Run:
     def empty(self) -> None:
         """What Slurm says while nothing is in any job's way."""
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
+        self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
         plain = [one for one in self.made.orders if _plain(one)]
         for order in plain:
             for node in self.slurm.nodes:
@@ -213,7 +214,7 @@ class _Run:
             show("job", "JobId"),
             show("node", "NodeName"),
             show("reservation", "ReservationName"),
-            frozenset((HIDDEN, ROOTS)),
+            self.hidden,
             self.can,
             self.asked,
         )

@@ -6,7 +6,7 @@ Everybody with the right to see a job may read its reason, so no other job is na
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.core.plural import count
 from scheduler.explain.words import clock_time, duration
@@ -128,10 +128,12 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInLine:
-    """How many waiting jobs of a partition come before it by priority."""
+    """How many waiting jobs of a partition come before it by priority; of those that wait for the
+    same limit, if it does: `limit`, as in ``QOS limited (GrpTRES gres/gpu)``."""
 
     partition: str
     before: int
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,6 +193,12 @@ class SlurmReason:
     @property
     def seen_waiting(self) -> bool:
         return bool(self.code or self.text)
+
+    def as_of(self, now: float) -> SlurmReason:
+        """Without moments that have passed since it was found."""
+        plan = self.plan if self.plan is not None and self.plan.at > now else None
+        begins = self.begins if self.begins is not None and self.begins > now else None
+        return replace(self, plan=plan, begins=begins)
 
 
 # --- in words ------------------------------------------------------------------------------------
@@ -303,6 +311,8 @@ def own_policy(own: str) -> str:
 
 def _place(one: PlaceInLine) -> str:
     place = f"{count(one.before, 'waiting job')} before it" if one.before else "first"
+    if one.limit:
+        return f"{place} by priority among those that wait for {one.limit}."
     return f"{place} in partition {one.partition} by priority."
 
 

@@ -148,6 +148,8 @@ class Direct:
         return Trials(self.site, jobs, planner.memory, self.now, self._clock, means)
 
     def _foresee(self, job_ids: Sequence[str]) -> None:
+        for job_id in self._snapshot.aside.keys() - self._made.keys():
+            self._made[job_id] = StartForecast(self.now, why_not=self._snapshot.left_out[job_id])
         waiting = [j for j in self._first if j in set(job_ids) - self._made.keys()]
         if not waiting or self._alone:
             return

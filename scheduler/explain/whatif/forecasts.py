@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
-from math import ceil, inf, isfinite
+from math import ceil, inf, isfinite, log
 from types import MappingProxyType
 
 from scheduler.core.cluster import Run
@@ -215,6 +215,18 @@ def starting(
     )
 
 
+def still_waiting(made: StartForecast, now: float) -> StartForecast:
+    """The forecast of a job that has not started by `now`. Beyond its even odds the chance that it
+    waits on falls by as much in every second: by e in so long that p90 was as far as it was."""
+    p10, p50, p90 = made.start_p10, made.start_p50, made.start_p90
+    if p50 is None or p50 > now:
+        return made if p10 is None else replace(made, start_p10=max(p10, now))
+    if p90 is None:  # what has lasted for so long lasts for as long again in half the cases
+        return starting(made, None, now + max(SOON_S, now - made.made_at), None)
+    pace_s = max(p90 - p50, SOON_S) / log(5)
+    return starting(made, now, now + pace_s * log(2), now + pace_s * log(10))
+
+
 def why_stuck(core: Core, job_id: str) -> WhyNot | None:
     """Why a job starts in no future unless somebody acts; None when it may."""
     if core.waiting.is_held(job_id):
@@ -261,7 +273,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
         )
         for queued in line:
             job = queued.job
-            if gpus < job.gpus:
+            if gpus < max(1, job.gpus):
                 why = "not enough of its GPUs are on open nodes"
                 found[job.job_id] = StartForecast(now, why_not=why)
                 continue
@@ -270,6 +282,22 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             lasts = TYPICAL_S if lasts is None else lasts
             found[job.job_id] = crudely(now, at, lasts)
             work += job.gpus * lasts
+    return found
+
+
+def roughly(
+    core: Core, memory: Memory, now: float, job_ids: Iterable[str], soon: float
+) -> dict[str, StartForecast]:
+    """Crude forecasts of jobs of a followed Slurm: by work ahead, or by when backfill has it start
+    where that is sooner; of those that would start now, by `soon`."""
+    found, twin, by_work = {}, core.policy.twin, crude(core, memory, now)
+    for job_id in job_ids:
+        work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
+        plan = twin.reasons[job_id].planned_at if twin and job_id in twin.reasons else None
+        by_plan = [max(soon, plan)] if plan is not None else []
+        ahead = [max(soon, work.start_p50)] if work.start_p50 and core.jobs[job_id].job.gpus else []
+        at = min([*by_plan, *ahead], default=None)
+        found[job_id] = work if at is None else crudely(now, at, TYPICAL_S)
     return found
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.belief import Belief, belief
 from scheduler.explain.explanation import (
@@ -27,6 +29,8 @@ from scheduler.service.log.store.rows import JobRow
 def explain(view: JobView, job_id: str, now: float) -> Explanation:
     """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
     job, story = story_of(view, job_id, now)
+    if job.slurm is not None:
+        job = replace(job, slurm=job.slurm.as_of(now))
     slurms = job.slurm is not None and job.slurm.started
     waits = () if slurms else story.waits
     findings = _findings(job, story, now, view.keeps_decider())

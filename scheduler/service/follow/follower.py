@@ -32,7 +32,7 @@ from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import SlurmReason
-from scheduler.explain.whatif.forecasts import StartForecast, end_of
+from scheduler.explain.whatif.forecasts import StartForecast, end_of, roughly, still_waiting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.passes import JobFault
@@ -56,6 +56,7 @@ from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
 
+LOOKS_S = 30.0  # from look to look
 NODES_EVERY = 10  # polls of the queue per poll of the nodes
 FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
 SAMPLES = 24  # futures
@@ -115,6 +116,7 @@ class Follower:
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
+        self._every_s = LOOKS_S
         self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._begin()
@@ -132,6 +134,7 @@ class Follower:
         self._nodes_written: list[Node] = []
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
+        self._foreseen: dict[str, StartForecast] = {}  # of jobs that wait, as written
 
     @property
     def memory(self) -> Memory:
@@ -162,6 +165,7 @@ class Follower:
         first = self._planner.first(snapshot)
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
+        made |= self._anew(snapshot, first, made)
         self.reasons = self._planner.reasons(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
@@ -232,6 +236,22 @@ class Follower:
         made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
+
+    def _anew(
+        self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
+    ) -> dict[str, StartForecast]:
+        """Forecasts that would have passed before the next look; and of jobs that had none: rough
+        ones, or why there is none."""
+        now, late = snapshot.now, snapshot.now + self._every_s
+        waiting = [*snapshot.waiting, *snapshot.aside]
+        known = {j: one for j in waiting if (one := made.get(j) or self._foreseen.get(j))}
+        anew = {j: still_waiting(one, late) for j, one in known.items()}
+        new = [j for j in first if j not in known]
+        anew |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
+        for job_id in snapshot.aside.keys() - known.keys():
+            anew[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
+        self._foreseen = known | anew
+        return {j: one for j, one in anew.items() if one is not known.get(j)}
 
     def answer(self, kind: str, asked: Json) -> Json:
         """What would be, by the last look."""
@@ -353,6 +373,7 @@ class Follower:
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
         """Follow until stopped, while nobody else does."""
+        self._every_s = interval_s
         due = 0.0
         while not stopping():
             try:

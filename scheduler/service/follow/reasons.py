@@ -65,7 +65,27 @@ def reasons(
             pending = None
         reason = _reason(slurm_word(job.reason), job, policy, pending, places.get(job_id, ()), now)
         found[job_id] = _with_place(reason, job, policy, places.get(job_id, ()), now, own)
-    return found
+    return found | _within_limits(found, policy.line())
+
+
+def _within_limits(
+    found: Mapping[str, SlurmReason], line: Sequence[Ranked]
+) -> dict[str, SlurmReason]:
+    """Jobs that wait for a limit, each with its place among those that wait for the same one."""
+    before: dict[str, set[str]] = {}
+    placed: dict[str, SlurmReason] = {}
+    for ranked in line:
+        reason = found.get(ranked.ask.job_id)
+        hit = reason.limit if reason is not None else None
+        if reason is None or hit is None:
+            continue
+        limit = f"{hit.whose} ({hit.name}{f' {hit.tres}' if hit.tres else ''})"
+        ahead = before.setdefault(limit, set())
+        if ranked.ask.job_id not in ahead:
+            place = PlaceInLine(ranked.partition.name, len(ahead), limit)
+            placed[ranked.ask.job_id] = replace(reason, places=(place,))
+            ahead.add(ranked.ask.job_id)
+    return placed
 
 
 def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
@@ -156,7 +176,9 @@ def _reason(
         return replace(plain, lapsed=True)
     if word == PRIORITY and places:
         before = min(before for before, _ in places)
-        return replace(plain, goes_first=_goes_first(before, places[0][1].partition, site))
+        others = (one for one in policy.line() if not before and one.ask.job_id != job.id)
+        wait = {one.partition.name for one in others}
+        return replace(plain, goes_first=_goes_first(before, places[0][1].partition, site, wait))
     if word == RESOURCES and ask is not None and places:
         return replace(plain, needed=_needed(ask, places[0][1].partition, policy, now))
     if word == NOT_AVAILABLE and pending is not None and pending.reservation:
@@ -171,11 +193,12 @@ def _limit(hit: Hit) -> LimitReached:
     return LimitReached(name, tres, hit.whose, hit.limit, hit.used, hit.asked, hit.ever)
 
 
-def _goes_first(before: int, part: Partition, site: Site) -> GoesFirst | None:
+def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:
+    """`wait`: partitions in which jobs wait."""
     higher = [
         one.name
         for one in site.partitions.values()
-        if not before and one.tier > part.tier and one.nodes & part.nodes and not one.hidden
+        if one.name in wait and one.tier > part.tier and one.nodes & part.nodes and not one.hidden
     ]
     known = before or higher
     return GoesFirst(before, tuple(sorted(higher)), site.backfills) if known else None

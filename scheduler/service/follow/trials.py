@@ -20,7 +20,7 @@ from scheduler.explain.slurm import own_policy, sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
-from scheduler.policies.slurm.capacity import Capacity, choose
+from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.limits import Usage
 from scheduler.policies.slurm.passes import Passes
 from scheduler.policies.slurm.site import Partition, Site
@@ -144,6 +144,7 @@ class Trials:
             return f"takes no user of the groups that {ask.user} is in"
         anywhen = [n for n in part.nodes if n in self.site.nodes and self.site.nodes[n].open]
         names = sorted(anywhen, key=self.site.order.__getitem__)
+        names = [n for n in names if suits(ask, self.site.nodes[n])]
         fits = choose(ask, empty, names, self.site)
         return "" if fits is not None else "has no nodes that suit, were they empty"
 

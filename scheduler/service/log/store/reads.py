@@ -95,7 +95,7 @@ __all__ = [
     "VisibleQueries",
 ]
 
-JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")  # 12+1: of a heterogeneous job
 ARRAY = re.compile(r"([0-9a-z]{1,20})(?:_\[[^/]*\])?")  # as submit, sbatch or squeue names it
 QUEUED = Phase.QUEUED.value
 

@@ -1,0 +1,139 @@
+"""Every waiting job has a forecast, or why there is none, from the look that first sees it; and no
+forecast lies in the past when the next look comes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from scheduler.explain.slurm import rows
+from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
+from scheduler.explain.words import Estimate
+from scheduler.service.api.explanation import explain
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import forecasts
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+
+RUNS = EVERYTHING | {"cpus": 16, "num_nodes": 2}
+ASKS = {"cpus": 8, "gpus": 4, "time_limit_s": 600.0}
+
+
+def scene_of(store: Store | None) -> Scene:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    return scene
+
+
+def told(store: Store) -> dict[str, Any]:
+    with store.reading() as connection:
+        rows = connection.execute(select(forecasts).where(forecasts.c.basis == "latest"))
+        return {row.job_id: row for row in rows}
+
+
+def test_what_comes_while_no_futures_are_run_is_forecast_roughly(store: Store) -> None:
+    scene = scene_of(store)
+    runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
+    scene.look(runs, scene.job(2, **ASKS))
+    assert told(store)["2"].start_p90 is not None
+    scene.follower._foresee_at = inf
+    late = scene.job(3, submit=NOW + 10, **ASKS)
+    behind = scene.job(4, dependency="afternotok:1", reason="Dependency")
+    scene.look(runs, scene.job(2, **ASKS), late, behind)
+    found = told(store)
+    assert found["3"].estimate == Estimate.CRUDE
+    assert found["3"].start_p50 > scene.now
+    assert found["4"].start_p50 is None
+    assert "waits for another job" in found["4"].why_not
+
+
+def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
+    scene = scene_of(store)
+    runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
+    scene.look(runs, scene.job(2, **ASKS), scene.job(3, submit=NOW + 10, **ASKS))
+    for _ in range(20):
+        scene.look(runs, scene.job(2, **ASKS), scene.job(3, submit=NOW + 10, **ASKS), after_s=500.0)
+        for one in told(store).values():
+            if one.job_id != "1":
+                assert one.start_p50 >= scene.now + 30.0
+                assert one.start_p90 is None or one.start_p90 > one.start_p50
+
+
+def test_a_plan_that_has_passed_is_not_told(store: Store) -> None:
+    scene = scene_of(store)
+    runs = scene.job(1, "RUNNING", start=NOW, **RUNS)
+    at = scene.now + 20.0
+    scene.look(runs, scene.job(2, reason="Resources", start=at))
+    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    before, after = (explain(queries, "2", at + shift) for shift in (-5.0, 5.0))
+    assert before.slurm is not None
+    assert before.slurm.plan is not None
+    assert "Slurm plans" in before.detail
+    assert after.slurm is not None
+    assert after.slurm.plan is None
+    assert "Slurm plans" not in after.detail
+
+
+@pytest.mark.parametrize("late_s", [0.0, 50.0, 5000.0])
+def test_beyond_its_even_odds_a_wait_goes_on_at_the_pace_that_its_odds_had(late_s: float) -> None:
+    made = StartForecast(0.0, 100.0, 200.0, 300.0, 400.0, start_p10=50.0)
+    found = still_waiting(made, 100.0 + late_s)
+    assert found.start_p10 == 100.0 + late_s
+    assert found.start_p50 == pytest.approx(100.0 + late_s + 43.07, abs=0.01)
+    assert found.start_p90 == pytest.approx(100.0 + late_s + 143.07, abs=0.01)
+    assert found.end_p50 == pytest.approx(found.start_p50 + 200.0)
+
+
+def test_a_component_of_a_heterogeneous_job_is_answered_for(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.look(scene.job("12+1", reason="None"))
+    assert explain(PageQueries(store, Viewer("u12+1", Role.SUBMITTER)), "12+1", scene.now)
+
+
+def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> None:
+    """Twenty jobs under one limit were all told of the same jobs before them."""
+    scene = scene_of(None)
+    scene.slurm.says["qos"] = "limited|0|gres/gpu=4" + 15 * "|"
+    scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
+    scene.restart()
+    runs = scene.job(1, "RUNNING", start=NOW, qos="limited", **RUNS)
+    tres = (("gres/gpu", 4.0),)
+    limited = [
+        scene.job(n, priority=1000 - n, qos="limited", reason="QOSGrpGRES", tres=tres, **ASKS)
+        for n in (2, 3, 4)
+    ]
+    runs = replace(runs, tres=(("gres/gpu", 8.0),))
+    scene.look(runs, *limited, scene.job(5, priority=2000, reason="Resources", **ASKS))
+    places = {job: scene.follower.reasons[job].places for job in ("2", "3", "4")}
+    assert [[one.before for one in places[job]] for job in "234"] == [[0], [1], [2]]
+    said = rows(scene.follower.reasons["4"], "4", scene.now)
+    assert (
+        "Place",
+        "2 waiting jobs before it by priority among those that wait for QOS limited "
+        "(GrpTRES gres/gpu).",
+    ) in said
+
+
+def test_jobs_of_a_higher_tier_go_first_only_where_there_are_some() -> None:
+    scene = scene_of(None)
+    scene.slurm.says["scontrol -a show partition"] = (
+        "PartitionName=main Nodes=n[1-2] State=UP\n\n"
+        "PartitionName=top Nodes=n[1-2] State=UP PriorityTier=9"
+    )
+    scene.slurm.has = [replace(node, partitions=("main", "top")) for node in scene.slurm.has]
+    scene.restart()
+    runs, waits = (
+        scene.job(1, "RUNNING", start=NOW, **RUNS),
+        scene.job(2, reason="Priority", **ASKS),
+    )
+    scene.look(runs, waits)
+    assert scene.follower.reasons["2"].goes_first is None
+    scene.look(runs, waits, scene.job(3, partition="top", reason="Resources", **ASKS))
+    first = scene.follower.reasons["2"].goes_first
+    assert first is not None
+    assert first.partitions == ("top",)
