@@ -20,6 +20,7 @@ from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, Estimate
 
 SAMPLES = 64
+FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
 CRUDE = "crude estimate: work ahead over GPUs"
 MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
 SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news

@@ -11,12 +11,11 @@ from sqlalchemy import Connection, delete, select
 from features.plain import Json
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
-from scheduler.explain.whatif.forecasts import StartForecast
+from scheduler.explain.whatif.forecasts import FIGURES, StartForecast
 from scheduler.explain.whatif.memory import SubmittedJob
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import forecasts, jobs
 
-FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
 RECALLED = 20_000  # ended jobs that are recalled from the table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.belief import Belief, belief
@@ -13,6 +13,7 @@ from scheduler.explain.explanation import (
     Overtaken,
     Packing,
     PredictionReason,
+    StartForecastRow,
     Times,
     WaitedFor,
 )
@@ -20,6 +21,7 @@ from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import factor_of, reasons
+from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, still_waiting
 from scheduler.explain.words import overtaken_words
 from scheduler.service.api.stories import JobView, story_of, where_it_stands
 from scheduler.service.log.record import Phase
@@ -29,8 +31,10 @@ from scheduler.service.log.store.rows import JobRow
 def explain(view: JobView, job_id: str, now: float) -> Explanation:
     """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
     job, story = story_of(view, job_id, now)
+    forecast = view.forecast(job_id)
     if job.slurm is not None:
         job = replace(job, slurm=job.slurm.as_of(now))
+        forecast = _not_passed(forecast, now) if Phase(job.phase).waits else forecast
     slurms = job.slurm is not None and job.slurm.started
     waits = () if slurms else story.waits
     findings = _findings(job, story, now, view.keeps_decider())
@@ -44,7 +48,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         first.next_step,
         findings,
         view.standing(job_id),
-        view.forecast(job_id),
+        forecast,
         job.estimate_s,
         Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
         detail_of(job, now),
@@ -81,6 +85,14 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
         terms=reasons(score) if score and score.terms_known else "",
         over=job.started_at is not None,
     )
+
+
+def _not_passed(told: StartForecastRow | None, now: float) -> StartForecastRow | None:
+    """A forecast of a job that still waits: the look that made it was some time ago."""
+    if told is None:
+        return None
+    made = still_waiting(StartForecast(**asdict(told)), now)
+    return replace(told, **{name: getattr(made, name) for name in FIGURES})
 
 
 def detail_of(job: JobRow, now: float) -> str:

@@ -64,6 +64,18 @@ def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
                 assert one.start_p90 is None or one.start_p90 > one.start_p50
 
 
+def test_a_forecast_is_told_as_of_when_it_is_asked_for(store: Store) -> None:
+    scene = scene_of(store)
+    scene.look(scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS), scene.job(2, **ASKS))
+    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    for late_s in (0.0, 400.0, 4000.0):
+        found = explain(queries, "2", scene.now + late_s).forecast
+        assert found is not None
+        assert found.start_p10 is not None
+        assert found.start_p50 is not None
+        assert scene.now + late_s <= found.start_p10 < found.start_p50
+
+
 def test_a_plan_that_has_passed_is_not_told(store: Store) -> None:
     scene = scene_of(store)
     runs = scene.job(1, "RUNNING", start=NOW, **RUNS)
