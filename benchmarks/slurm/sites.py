@@ -21,6 +21,7 @@ from benchmarks.slurm import judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
+from benchmarks.slurm.processes import until
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
@@ -182,6 +183,9 @@ class _Run:
 
     def empty(self) -> None:
         """What Slurm says while nothing is in any job's way."""
+        asks = ("sbatch", "--test-only", "--chdir=/tmp", "--wrap=true")
+        for user in {one.user for one in self.made.orders}:
+            until(lambda: not self.slurm.run(*asks, user=user, check=False).returncode, user)  # noqa: B023
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
         self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
         plain = [one for one in self.made.orders if _plain(one)]

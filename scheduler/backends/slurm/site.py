@@ -19,6 +19,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts
+from scheduler.backends.slurm.versions import partition_as_first
 from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import (
@@ -156,6 +157,7 @@ def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]
 
 
 def _partition(said: Mapping[str, str]) -> Partition:
+    said = partition_as_first(said)
     return Partition(
         said["PartitionName"],
         frozenset(parse.hosts(said.get("Nodes", ""))),

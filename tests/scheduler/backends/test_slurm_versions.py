@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.backends.slurm import parse, versions
+from scheduler.backends.slurm.site import partitions_of
 from scheduler.backends.slurm.table import read
 from tests.scheduler.backends.test_slurm_table import record
 
@@ -125,7 +126,8 @@ def test_a_table_with_gres_as_since_23_11_is_the_same() -> None:
     ("said", "words"),
     [
         ("slurm-wlm 22.05.8", ""),
-        ("slurm 24.11.5", "24.11 was not run on real daemons, but 22.05 was"),
+        ("slurm 24.11.5", ""),
+        ("slurm 25.05.1", "25.05 was not run on real daemons, but 22.05, 24.11, 26.05 were"),
         ("slurm 26.11.0-0rc1", "26.11 is newer than any that is known; it is read as 26.05"),
         ("slurm 21.08.8-2", "21.08 is older than any that is known; it is read as 22.05"),
         ("slurm built from source", "does not say which release it is; it is read as 26.05"),
@@ -135,6 +137,22 @@ def test_what_an_administrator_is_told_of_a_release(said: str, words: str) -> No
     told = versions.caution(versions.release_in(said))
     assert words in told
     assert bool(told) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("printed", "alone"),
+    [
+        ("OverSubscribe=NO", False),
+        ("OverSubscribe=EXCLUSIVE", True),
+        ("OverSubscribe=NO Exclusive=NODE", True),  # 26.05
+        ("OverSubscribe=FORCE:2 Exclusive=NO", False),
+    ],
+)
+def test_a_partition_whose_jobs_share_no_node_is_known_in_every_release(
+    printed: str, alone: bool
+) -> None:
+    (found,) = partitions_of(f"PartitionName=b Nodes=n1 State=UP {printed}")
+    assert found.exclusive is alone
 
 
 def test_gpus_are_asked_for_as_the_release_takes_them() -> None:
