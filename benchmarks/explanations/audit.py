@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from benchmarks.explanations.judge import Account, Judge, Verdict, aside, begins
+from benchmarks.explanations.judge import Account, Judge, Verdict, starts_when
 from benchmarks.explanations.predictions import Foretold, Promises
 from benchmarks.explanations.reading import rendered
 from benchmarks.explanations.worlds import AuditWorld, Drains
@@ -17,7 +17,6 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.explain import findings
 from scheduler.explain.whatif import counterfactuals
-from scheduler.explain.whatif.changes import Change, apply
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -43,6 +42,8 @@ class Found:
         foretold: forecasts and what came of them.
         agreed: how far the first reasons, and the first single terms, of predictions agree from
             fit to fit.
+        said: of each answer of a service, what is wrong with it by kind of sentence (`sentences`).
+        ends: of runs that were named, seconds they were said to last, and did; None: not over.
         skipped: why this world was not audited.
     """
 
@@ -57,6 +58,8 @@ class Found:
     cpu_s: list[float] = field(default_factory=list)
     foretold: list[Foretold] = field(default_factory=list)
     agreed: list[tuple[float, float]] = field(default_factory=list)
+    said: list[dict[str, str]] = field(default_factory=list)
+    ends: list[tuple[float, float | None]] = field(default_factory=list)
     spent_s: float = 0.0
     skipped: str = ""
 
@@ -188,16 +191,6 @@ def untrue(core: Core, memory: Memory, shown: Outcome, job_id: str, now: float) 
         gain = "" if again.gain_s is None else f"{again.gain_s:.0f} s "
         return f"{gain}earlier, in {again.earlier} of {again.futures} futures"
     return ""
-
-
-def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
-    """Whether the deciding core starts a job that is changed."""
-
-    def act() -> bool:
-        apply(core, job_id, change, now, None)
-        return begins(core, job_id, now)
-
-    return aside(act)
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:

@@ -19,6 +19,7 @@ from typing import Any
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.whatif.changes import Change, apply
 
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
 LEFT = 2  # of several that are named, so many are left one by one
@@ -108,6 +109,16 @@ def begins(core: Core, job_id: str, now: float) -> bool:
     return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
 
 
+def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
+    """Whether the deciding core starts a job that is changed."""
+
+    def act() -> bool:
+        apply(core, job_id, change, now, None)
+        return begins(core, job_id, now)
+
+    return aside(act)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What the judge found of one answer; None: there was nothing to try.
@@ -152,10 +163,10 @@ class Judge:
         if told["in_all"] > len(holders):
             wrong.append(f"only {len(holders)} of {told['in_all']} in the way are listed")
         if holders:
-            necessary = self._starts_without(holders, job_id, now)
+            necessary = self.starts_without(holders, job_id, now)
             minimal, specific = self._only_these(told, job_id, now)
         elif named:
-            necessary = not self._starts_without(self._everything(job_id), job_id, now)
+            necessary = not self.starts_without(self.everything(job_id), job_id, now)
         if necessary is False:
             wrong.append("what is named is not what it waits for")
         if minimal is False:
@@ -164,7 +175,9 @@ class Judge:
             wrong.append("it starts without others as well")
         return Verdict(named, necessary, minimal, specific, fresh, tuple(wrong))
 
-    def _starts_without(self, holders: Sequence[Holder], job_id: str, now: float) -> bool:
+    def starts_without(self, holders: Iterable[Holder], job_id: str, now: float) -> bool:
+        """Whether a job starts with some gone."""
+
         def act() -> bool:
             remove(self.core, holders, now)
             return begins(self.core, job_id, now)
@@ -180,14 +193,14 @@ class Judge:
         if len(holders) > 1:
             left = random.sample(range(len(holders)), min(LEFT, len(holders)))
             minimal = not any(
-                self._starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
+                self.starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
                 for one in left
             )
         told_too = [*told["either"], *(one for runs in told["instead"] for one in runs)]
         others = self._others(holders, told_too, job_id, random)
         if others is None:
             return minimal, None
-        return minimal, not self._starts_without(others, job_id, now)
+        return minimal, not self.starts_without(others, job_id, now)
 
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
@@ -195,7 +208,7 @@ class Judge:
         """As many of each kind that are not told of; None: there are not so many."""
         said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
-        for one in self._everything(job_id):
+        for one in self.everything(job_id):
             if (one["job"], one["node"]) not in said:
                 by_kind[self._kind(one)].append(one)
         chosen: list[Holder] = []
@@ -211,7 +224,7 @@ class Judge:
             return "node"
         return "run" if one["job"] in self.core.cluster.runs else "wait"
 
-    def _everything(self, job_id: str) -> list[Holder]:
+    def everything(self, job_id: str) -> list[Holder]:
         """All that might be in its way: runs, waiting jobs and closed nodes it has to do with."""
         core = self.core
         queued = core.jobs[job_id]

@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import unescape
 from pathlib import Path
 from random import Random
 from typing import Any
 
 from fastapi.testclient import TestClient
 
-from benchmarks.explanations.audit import Found, starts_when
+from benchmarks.explanations.asked import Asked
+from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Account, Judge
+from benchmarks.explanations.log import Log
+from benchmarks.explanations.sentences import judged
 from features.codec import decode
 from features.job import Profile
 from features.schema import State as EndState
@@ -31,7 +35,6 @@ from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.whatif.changes import Change
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
@@ -91,6 +94,7 @@ class Service:
     """The service and who asks it."""
 
     def __init__(self, folder: Path):
+        self.folder = folder
         self.store = Store(f"sqlite:///{folder / 'service.db'}")
         prepare(self.store)
         start = time.time()
@@ -148,11 +152,20 @@ class Service:
 
     def explain(self, who: str, job_id: str) -> dict[str, Any]:
         """An explanation by the API, while the analyst does its turns."""
-        path = f"/api/v1/jobs/{job_id}/explain"
-        asked = self._asking.submit(self.clients[who].get, path, params={"analyse": True})
+        return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain?analyse=true").json())
+
+    def page(self, path: str) -> str:
+        """A page as an operator reads it."""
+        return unescape(self._get(OPERATOR, path).text)
+
+    def log(self) -> Log:
+        return Log.read(self.folder / "service.db")
+
+    def _get(self, who: str, path: str) -> Any:
+        asked = self._asking.submit(self.clients[who].get, path, headers={"Accept": "*/*"})
         while not asked.done():
             self.analyst.turn()
-        return dict(asked.result().raise_for_status().json())
+        return asked.result().raise_for_status()
 
     def close(self) -> None:
         self._asking.shutdown()
@@ -220,6 +233,7 @@ class _Life:
             self._until(sent.after_s)
             service.submit(sent)
             service.decider.turn(0.0)
+            service.analyst.turn()
             passed_s = service.world.now() - service.start
             if passed_s >= self.drain_at:
                 self._drain(passed_s)
@@ -254,32 +268,41 @@ class _Life:
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
         random = Random(f"{self.seed}/{len(self.found.waits)}")
         for job_id in random.sample(waiting, min(2, len(waiting))):
-            self._ask(job_id)
+            self._judge(self.asked(job_id))
 
-    def _ask(self, job_id: str) -> None:
-        service, found, core = self.service, self.found, self.follower.state.core
-        seen = service.explain(OPERATOR, job_id)
-        analysis = seen["analysis"]
+    def asked(self, job_id: str) -> Asked:
+        """A job that waits asked about: by the API, on its page and as it is printed."""
+        service, core = self.service, self.follower.state.core
+        log, at = service.log(), service.world.now()
+        told = service.explain(OPERATOR, job_id)
+        if not told["analysis"] or told["analysis"]["unavailable"]:
+            raise RuntimeError(f"{job_id} was not analysed: {told['analysis']}")
         now = service.world.now()
-        own = service.explain(core.jobs[job_id].job.user, job_id)
-        found.texts.append("\n".join(lines_of(decode(Explanation, own), now)))
-        judge = Judge(core, self.follower.account, self.seed)
-        if not analysis or analysis["unavailable"]:
-            raise RuntimeError(f"{job_id} was not analysed: {analysis}")
-        found.waits.append(
-            (job_id, analysis["at"], judge.verdict(analysis, job_id, analysis["at"]))
+        return Asked(
+            job_id,
+            at,
+            now,
+            told,
+            service.explain(OPERATOR, job_id),
+            "\n".join(lines_of(decode(Explanation, told), now, full=True)),
+            service.page(f"/jobs/{job_id}"),
+            service.page(f"/jobs/{job_id}/way"),
+            log.until(log.head),
+            core,
         )
-        self._try(analysis["suggestions"], job_id, analysis["at"])
 
-    def _try(self, suggestions: list[dict[str, Any]], job_id: str, now: float) -> None:
-        """Carry out what would start it at once."""
-        found, core = self.found, self.follower.state.core
-        sure = [one for one in suggestions if one["starts_now"]]
+    def _judge(self, asked: Asked) -> None:
+        found, job_id = self.found, asked.job_id
+        own = self.service.explain(asked.moment.asked[job_id]["owner"], job_id)
+        found.texts.append("\n".join(lines_of(decode(Explanation, own), asked.answered_at)))
+        judge = Judge(asked.core, self.follower.account, self.seed)
+        at = asked.analysis["at"]
+        found.waits.append((job_id, at, judge.verdict(asked.analysis, job_id, at)))
+        found.said.append(judged(asked))
+        sure = [one for one in asked.analysis["suggestions"] if one["starts_now"]]
         found.asked += 1
         found.shown += len(sure)
         found.other += any("gpus" not in one["changes"] for one in sure)
-        for one in sure:
-            came_true = starts_when(core, Change.from_body(one["changes"]), job_id, now)
-            found.true += came_true
-            if not came_true:
-                found.untrue.append(f"{job_id} {one['words']}: it does not start")
+        wrong = found.said[-1]["helps"]
+        found.true += len(sure) - bool(wrong)
+        found.untrue += [f"{job_id} {wrong}"] if wrong else []

@@ -13,9 +13,9 @@ import pytest
 from benchmarks import orchestrator
 from benchmarks.explanations import live
 from benchmarks.explanations.__main__ import main
-from benchmarks.explanations.audit import Audited, audit, starts_when, untrue
+from benchmarks.explanations.audit import Audited, audit, untrue
 from benchmarks.explanations.figures import BUDGET, figures, verdict
-from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside
+from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
 from benchmarks.explanations.predictions import Foretold, Rule, forecasts
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
 from benchmarks.explanations.stable import agreement

@@ -1,0 +1,61 @@
+"""A question that a service was asked, its answers, and how numbers are read from their words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.explanations.log import Moment
+from scheduler.core.core import Core
+
+Told = Mapping[str, Any]
+UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_TIME = re.compile(r"(\d[\d,]*\.?\d*) (s|min|h|d)\b(?: (\d+) (s|min|h)\b)?")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question and its answer.
+
+    Attributes:
+        asked_at, answered_at: seconds since the epoch, by the service's clock.
+        told: what the API gave to an operator; printed: by the command line, with --json.
+        lines: what the command line prints with --full; page, way: of the job, as read.
+        core: that decides, as of then.
+    """
+
+    job_id: str
+    asked_at: float
+    answered_at: float
+    told: Told
+    printed: Told
+    lines: str
+    page: str
+    way: str
+    moment: Moment
+    core: Core
+
+    @property
+    def analysis(self) -> Told:
+        return dict(self.told["analysis"])
+
+
+def times(text: str) -> list[float]:
+    """The durations in a text, seconds."""
+    found = []
+    for first, unit, second, small in _TIME.findall(text):
+        seconds = float(first.replace(",", "")) * UNITS[unit]
+        found.append(seconds + (float(second) * UNITS[small] if second else 0.0))
+    return found
+
+
+def near(said_s: float, true_s: float) -> bool:
+    """Whether a duration in words is that many seconds: two digits, or half of the last unit."""
+    return abs(said_s - true_s) <= max(0.6, 0.055 * abs(true_s))
+
+
+def ints(text: str, shape: str) -> list[int] | None:
+    found = re.search(shape, text)
+    return None if found is None else [int(n.replace(",", "")) for n in found.groups()]

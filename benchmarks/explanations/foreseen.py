@@ -1,0 +1,191 @@
+"""Checks of what is promised, believed and foreseen; see `sentences`."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import datetime
+
+from benchmarks.explanations.asked import Asked, near, times
+from scheduler.core.policy import Promise
+
+
+def promise(a: Asked) -> str:
+    """From when on GPUs are kept for it, as the policy keeps them."""
+    core, told, text = a.core, a.analysis["bound_s"], a.analysis["promise"]
+    queued = core.jobs[a.job_id]
+    made = core.policy.promise(queued, a.analysis["at"])
+    if made is None or told is None:
+        return (
+            "" if made is None and told is None and not text else f"promised {told}, truly {made}"
+        )
+    if abs(told - made.left_s) > 1.0:
+        return f"GPUs are kept in {told:.0f} s, truly {made.left_s:.0f}"
+    kept = core.policy.reservation(queued.job.vc)
+    own = kept is not None and kept[0] == a.job_id
+    if own != ("kept for it, " in text):
+        return f"{text!r}: {'it is' if own else 'nothing is'} kept"
+    return "" if own else _promise_words(text, made)
+
+
+def _promise_words(text: str, made: Promise) -> str:
+    found = re.search(r"kept for it (?:in (.+?)|as .+?) ?(?:at the latest )?\((.+?) after", text)
+    true = [made.left_s, made.bound_s]
+    if found is None:
+        return f"no times in {text!r}"
+    said = [times(found[1])[0] if found[1] else made.left_s, times(found[2])[0]]
+    if not all(near(s, t) for s, t in zip(said, true, strict=True)):
+        return f"{text!r}, truly {true}"
+    for word in ("later if more is asked for", "still waits for the jobs that run"):
+        if word not in text:
+            return f"without its condition: {text!r}"
+    times_of = re.search(r"longer: ([\d.]+) times the GPUs it may run on", text)
+    asked = made.demand if made.demand > 1 else None
+    if (times_of is None) != (asked is None):
+        return f"{text!r}: {made.demand:.2f} times its GPUs are asked for"
+    if times_of and asked and abs(float(times_of[1]) - asked) > 0.06:
+        return f"{text!r}: {asked:.2f} times its GPUs are asked for"
+    return ""
+
+
+def sharing(a: Asked) -> str:
+    """Why it does not share: of the run that came closest, at the speeds that were predicted."""
+    text = a.analysis["sharing"]
+    queued = a.core.jobs[a.job_id]
+    found = a.core.policy.findings(queued).partner
+    if found is None or found.refused is None or found.job_id not in a.core.cluster.runs:
+        return f"{text!r}: nothing was considered" if text else ""
+    said = [int(n) for n in re.findall(r"(\d+)%", text)]
+    speeds = found.speeds if found.refused == "InterferenceGuard" else None
+    true = [round(100 * speed) for speed in speeds or ()]
+    return "" if text and said == true else f"{text!r}, predicted {true}"
+
+
+def odds(a: Asked) -> str:
+    """How likely it runs long: by what decides, in shares that add up, and in words."""
+    told = a.analysis["odds"]
+    predicted = a.moment.last(a.job_id, "estimate_s")
+    if told is None:
+        limit = a.moment.asked[a.job_id]["time_limit_s"]
+        short = limit is not None and limit <= 3600
+        return "" if short or predicted is None else "no odds"
+    believed = a.core.policy.distribution
+    assert believed is not None
+    true = believed.exceeds(predicted, told["over_s"])
+    if abs(told["share"] - true) > 1e-6:
+        return f"{told['share']:.3f} over {told['over_s']:.0f} s, truly {true:.3f}"
+    moved = sum(one["points"] for one in told["reasons"])
+    if told["reasons"] and abs(told["starts"] + moved / 100 - told["share"]) > 1e-6:
+        return f"{told['starts']} and {moved} points are not {told['share']}"
+    found = re.match(r"([\d.]+) % over (.+?)[.:]", told["text"])
+    if found is None or abs(float(found[1]) - 100 * true) > 0.6:
+        return f"{told['text']!r}, truly {true:.3f}"
+    return "" if near(times(found[2])[0], told["over_s"]) else f"{told['text']!r}"
+
+
+def belief(a: Asked) -> str:
+    """How long it should run: as recorded with the decision, within its limit, in words too."""
+    told, spread = a.told["belief"], a.moment.evidence(a.job_id)
+    if told is None or not spread:
+        return f"belief {told}, recorded {dict(spread)}"
+    limit = a.moment.asked[a.job_id]["time_limit_s"] or math.inf
+    true = [min(limit, max(0.0, spread[name])) for name in ("p50_s", "p90_s")]
+    said = [told["p50_s"], told["p90_s"]]
+    if any(abs(s - t) > 1e-6 * t + 1e-6 for s, t in zip(said, true, strict=True)):
+        return f"belief {said}, recorded {true}"
+    found = re.match(r"It should run about (.+?); at most (.+?), nine in ten", told["text"])
+    words = [times(text)[0] for text in found.groups()] if found else []
+    ok = len(words) == 2 and all(near(s, t) for s, t in zip(words, true, strict=True))
+    return "" if ok else f"{told['text']!r}, recorded {true}"
+
+
+def evidence(a: Asked) -> str:
+    """How long its owner's last jobs of that name ran."""
+    own = a.moment.asked[a.job_id]
+    ended = []
+    for job_id, (at, how) in a.moment.left.items():
+        asked = a.moment.asked[job_id]
+        alike = (asked["owner"], asked["name"]) == (own["owner"], own["name"])
+        began = [r["at"] for r in a.moment.by_job.get(job_id, ()) if r["body"]["action"] in _GIVEN]
+        if alike and began and how not in ("lost", "refuse"):
+            ended.append((at, at - began[-1]))
+    last = sorted(seconds for _, seconds in sorted(ended)[-12:])
+    text = (a.told["belief"] or {}).get("evidence", "")
+    if not last or not text:
+        return "" if bool(last) == bool(text) else f"{text!r}, truly {last}"
+    count = int((re.findall(r"last (\d+) jobs", text) or ["1"])[0])
+    said = times(text)
+    true = [last[0], last[-1]] if len(said) > 1 else [last[0]]
+    ok = count == len(last) and all(near(s, t) for s, t in zip(said, true, strict=True))
+    if not ok or text not in a.told["belief"]["text"]:
+        return f"{text!r}, truly {len(last)}: {true}"
+    return ""
+
+
+_GIVEN = ("start", "pack", "profile")
+
+
+def prediction(a: Asked) -> str:
+    """The terms of the prediction: they sum to the recorded score, with their factors in words."""
+    score = a.moment.last(a.job_id, "score")
+    told = a.told["contributions"]
+    if score is None:
+        return "terms of no score" if told else ""
+    total = score["intercept"] + sum(one["log_seconds"] for one in told)
+    if abs(total - score["value"]) > 1e-6 or abs(math.expm1(total) - a.told["estimate_s"]) > 1.0:
+        return f"terms sum to {total:.4f}, recorded {score['value']:.4f}"
+    for one in told:
+        if abs(one["factor"] - math.exp(one["log_seconds"])) > 1e-6 * one["factor"]:
+            return f"{one['term']}: factor {one['factor']}, adds {one['log_seconds']}"
+    product = math.prod(one["factor"] for one in a.told["prediction"])
+    if abs(product / math.prod(one["factor"] for one in told) - 1) > 1e-6:
+        return f"reasons multiply to {product}"
+    text = a.told["belief"]["text"]
+    said = [float(n) for n in re.findall(r"×(\d+(?:\.\d+)?)", text.split("every job starts")[-1])]
+    shown = [one["factor"] for one in a.told["prediction"][: len(said)]]
+    base = re.search(r"every job starts at (.+?);", text)
+    if base is None or not near(times(base[1])[0], math.expm1(score["intercept"])):
+        return f"{text!r}: every job starts at {math.expm1(score['intercept']):.0f} s"
+    if len(said) <= 4 and any(abs(s / t - 1) > 0.02 for s, t in zip(said, shown, strict=True)):
+        return f"{text!r}, truly {shown}"
+    return ""
+
+
+def forecast(a: Asked) -> str:
+    """When it starts: not in the past, in order, as it was kept, and in words."""
+    made = a.told["forecast"]
+    if made is None or made["start_p50"] is None:
+        return "" if "start is unknown" in a.lines else "no forecast, and nothing is said"
+    p50, p90 = made["start_p50"], made["start_p90"] or math.inf
+    if made["made_at"] > a.answered_at + 1.0 or p50 < made["made_at"] - 1.0 or p90 < p50:
+        return f"foreseen at {made['made_at']:.0f}: {p50:.0f}, {p90:.0f}"
+    if p90 < a.asked_at - 60.0:
+        return f"starts {a.asked_at - p90:.0f} s ago at the latest"
+    at = [datetime.fromtimestamp(t).strftime("%H:%M") for t in (p50, p90) if t < math.inf]
+    first = next((line for line in a.lines.splitlines() if " starts about " in line), "")
+    return "" if all(one in first for one in at) else f"{first!r}, truly {at}"
+
+
+def promised(a: Asked) -> str:
+    """What was foreseen when it was submitted: as the log has it."""
+    told, kept = a.told["promised"], a.moment.forecasts.get(a.job_id)
+    if told is None or kept is None:
+        return "" if told is None else "foreseen at submission, and not in the log"
+    names = ("start_p50", "start_p90")
+    wrong = [n for n in names if abs((told[n] or 0.0) - (kept.get(n) or 0.0)) > 1e-3]
+    return f"{wrong} are not those of the log" if wrong else ""
+
+
+def changed(a: Asked) -> str:
+    """By how much its start has moved since it was submitted."""
+    text, short = a.analysis["changed"], a.analysis["changed_much"]
+    kept, now = a.moment.forecasts.get(a.job_id), a.told["forecast"]
+    if not text:
+        return f"{short!r} alone" if short else ""
+    if kept is None or now is None or kept.get("start_p50") is None or now["start_p50"] is None:
+        return f"{text!r} of no forecast"
+    by = now["start_p50"] - kept["start_p50"]
+    said = times(text)
+    way = "later" if by > 0 else "earlier"
+    close = bool(said) and abs(said[0] - abs(by)) <= max(120.0, 0.1 * abs(by))
+    return "" if close and f" {way} than foreseen" in text else f"{text!r}, truly {by:+.0f} s"

@@ -1,0 +1,199 @@
+"""The judge's own reading of a service's log: SQL and JSON, and nothing of what explains.
+
+What is known at a moment is replayed from the rows: who holds which GPUs, who waits and in what
+order, which nodes are closed, what was predicted of whom and what was decided.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+GIVES = ("start", "pack", "profile")
+LEAVES = ("ended", "lost", "not_started", "profiled")
+Row = Mapping[str, Any]  # an event (seq, at, kind, job_id, body) or a decision (event, at, body)
+
+
+@dataclass
+class Run:
+    """A job on GPUs: since when, and how many on each node."""
+
+    job_id: str
+    vc: str
+    since: float
+    gpus: dict[int, int]
+    profiling: bool
+
+
+@dataclass
+class Moment:
+    """What the log says up to an event.
+
+    Attributes:
+        asked: what each job asks for, as it was submitted; order: by when.
+        runs, waiting: jobs on GPUs; and those in no place yet or in line.
+        left: when each job left for good, and how.
+        by_job: decisions about each job, in order.
+        closed: nodes that take nothing new.
+        forecasts: of each job, as made at its submission.
+    """
+
+    genesis: Mapping[str, Any]
+    asked: dict[str, dict[str, Any]] = field(default_factory=dict)
+    runs: dict[str, Run] = field(default_factory=dict)
+    left: dict[str, tuple[float, str]] = field(default_factory=dict)
+    by_job: dict[str, list[Row]] = field(default_factory=dict)
+    closed: set[int] = field(default_factory=set)
+    forecasts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        return dict(self.genesis["settings"])
+
+    def pool(self, vc: str) -> list[int]:
+        """Nodes of a virtual cluster, without those that it lends for profiling."""
+        lent = dict((self.genesis.get("partition") or {}).get("nodes", ()))
+        first = 0
+        for name, count in self.genesis["cluster"]["vcs"]:
+            if name == vc:
+                return list(range(first, first + count - lent.get(vc, 0)))
+            first += count
+        return []
+
+    @property
+    def per_node(self) -> int:
+        return int(self.genesis["cluster"]["gpus_per_node"])
+
+    def free(self, vc: str) -> int:
+        """GPUs of open nodes that nobody is on; those of a pair count once."""
+        taken = dict.fromkeys(self.pool(vc), 0)
+        for run in self.runs.values():
+            for node, mask in run.gpus.items():
+                if node in taken:
+                    taken[node] |= mask
+        return sum(
+            self.per_node - mask.bit_count()
+            for node, mask in taken.items()
+            if node not in self.closed
+        )
+
+    def queued(self, job_id: str) -> bool:
+        return job_id in self.asked and job_id not in self.runs and job_id not in self.left
+
+    def last(self, job_id: str, name: str) -> Any:
+        """The latest value that a decision about a job recorded under a name."""
+        rows = reversed(self.by_job.get(job_id, ()))
+        return next((r["body"][name] for r in rows if r["body"].get(name) is not None), None)
+
+    def evidence(self, job_id: str) -> dict[str, float]:
+        """How long it was believed to run, as recorded last."""
+        for row in reversed(self.by_job.get(job_id, ())):
+            found = dict(row["body"].get("evidence", ()))
+            if "p90_s" in found:
+                return found
+        return {}
+
+    def line(self, vc: str) -> list[str]:
+        """Who waits in the queue of a virtual cluster, by the order that was recorded."""
+        seq = {job_id: i for i, job_id in enumerate(self.asked)}
+        found = [
+            (self.last(job_id, "priority"), seq[job_id], job_id)
+            for job_id, asked in self.asked.items()
+            if asked["vc"] == vc and self.queued(job_id)
+        ]
+        return [job_id for key, _, job_id in sorted(f for f in found if f[0] is not None)]
+
+
+class Log:
+    """Rows of events and decisions, by sequence."""
+
+    def __init__(self, events: Sequence[Row], decisions: Sequence[Row]):
+        self.events, self.decisions = events, decisions
+
+    @classmethod
+    def read(cls, database: Path) -> Log:
+        """What is in the log by now."""
+        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
+        try:
+            return cls(
+                _rows(connection, "seq, at, kind, job_id, body", "events"),
+                _rows(connection, "event, at, job_id, body", "decisions"),
+            )
+        finally:
+            connection.close()
+
+    @property
+    def head(self) -> int:
+        return int(self.events[-1]["seq"])
+
+    def until(self, seq: int) -> Moment:
+        """What is known once an event has been read."""
+        moment = Moment(self.events[0]["body"])
+        taken: dict[int, list[Row]] = {}
+        for decision in self.decisions:
+            taken.setdefault(decision["event"], []).append(decision)
+        for event in self.events:
+            if event["seq"] > seq:
+                break
+            _take(moment, event)
+            for decision in taken.get(event["seq"], ()):
+                _decided(moment, decision)
+        return moment
+
+    def gone(self, job_id: str, after: float) -> float | None:
+        """When a job gave up the GPUs that it had at a time; None: it has not."""
+        return next(
+            (
+                e["at"]
+                for e in self.events
+                if e["job_id"] == job_id and e["kind"] in LEAVES and e["at"] > after
+            ),
+            None,
+        )
+
+
+def _rows(connection: sqlite3.Connection, columns: str, table: str) -> list[Row]:
+    names = columns.split(", ")
+    found = connection.execute(f"SELECT {columns} FROM {table} ORDER BY seq")
+    return [dict(zip(names, row, strict=True)) | {"body": json.loads(row[-1])} for row in found]
+
+
+def _take(moment: Moment, event: Row) -> None:
+    kind, job_id, body = event["kind"], event["job_id"], event["body"]
+    if kind == "submitted":
+        moment.asked[job_id] = dict(body)
+    elif kind == "changed":
+        moment.asked[job_id] |= body
+    elif kind == "node_set":
+        (moment.closed.discard if body["open"] else moment.closed.add)(body["node"])
+    elif kind == "forecast":
+        moment.forecasts[job_id] = body
+    elif kind in LEAVES:
+        moment.runs.pop(job_id, None)
+        if kind != "profiled":
+            moment.left[job_id] = event["at"], body.get("state", kind)
+
+
+def _decided(moment: Moment, row: Row) -> None:
+    body, job_id = row["body"], row["job_id"]
+    moment.by_job.setdefault(job_id, []).append(row)
+    if body["action"] in GIVES:
+        gpus = dict(zip(body["nodes"], body["gpus"], strict=True))
+        profiling = body["action"] == "profile"
+        moment.runs[job_id] = Run(job_id, body["vc"], row["at"], gpus, profiling)
+    elif body["action"] == "preempt":
+        moment.runs.pop(job_id, None)
+    elif body["action"] in ("cancel", "refuse"):
+        moment.runs.pop(job_id, None)
+        moment.left[job_id] = row["at"], body["action"]
+
+
+def later(moment: Moment, job_id: str) -> Iterable[str]:
+    """Jobs of its virtual cluster that were submitted after it."""
+    names = list(moment.asked)
+    vc = moment.asked[job_id]["vc"]
+    return (other for other in names[names.index(job_id) + 1 :] if moment.asked[other]["vc"] == vc)

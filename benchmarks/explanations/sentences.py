@@ -1,0 +1,421 @@
+"""The judge as a stranger: every kind of sentence of an answer, against the log as it was when it
+was asked for.
+
+An answer is what the API gave to somebody in another process, with what the command line printed
+and its page showed. The log is read by `log.Log`; what only the core can say (what it promises, the
+odds it decides by) is asked of the core, and what would start is tried on it (`judge`). No code of
+`scheduler.explain` or of the analyst is used, but to carry a suggested change out: numbers in
+sentences are read back from their words.
+
+A check returns what is wrong, in words; "" where nothing is. Every check has its planted lies in
+`tests/benchmarks/test_explanations.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from statistics import NormalDist
+from typing import Any
+
+from benchmarks.explanations.asked import Asked, Told, ints, near, times
+from benchmarks.explanations.foreseen import (
+    belief,
+    changed,
+    evidence,
+    forecast,
+    odds,
+    prediction,
+    promise,
+    promised,
+    sharing,
+)
+from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
+from benchmarks.explanations.log import Log, later
+from scheduler.explain.whatif.changes import Change
+
+FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
+LATE_S = 3.0  # an answer older than this says so
+MOST_EVENTS = 40  # between a question and its answer, that are looked at
+SLACK_S = 3.0  # of sums of times, which go on while one is answered
+
+
+# --- where it stands -----------------------------------------------------------------------------
+
+
+def phase(a: Asked) -> str:
+    """It waits, and says since when."""
+    asked, told = a.moment.asked[a.job_id], a.told
+    if not a.moment.queued(a.job_id) or told["phase"] not in ("queued", "submitted"):
+        return f"{told['phase']} of a job that waits"
+    if abs(told["times"]["submitted_at"] - asked["submitted_at"]) > 1e-3:
+        return "submitted at another time"
+    if told["times"]["started_at"] or told["times"]["ended_at"]:
+        return "started, or over"
+    waited = times(told["headline"])
+    true = a.answered_at - asked["submitted_at"]
+    ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= SLACK_S)
+    return "" if ok else f"headline {told['headline']!r}, waited {true:.0f} s"
+
+
+def place(a: Asked) -> str:
+    """Its place in line, in values and words, here and as the queue has it."""
+    line = a.moment.line(a.moment.asked[a.job_id]["vc"])
+    true = [line.index(a.job_id) + 1, len(line)]
+    said = ints(a.analysis["place"], r"Number ([\d,]+) of ([\d,]+) in ")
+    standing = a.told["standing"] or {}
+    listed = [
+        [a.analysis["position"], a.analysis["waiting"]],
+        said,
+        [standing.get("position"), standing.get("waiting")],
+    ]
+    return "" if all(one == true for one in listed) else f"place {listed}, truly {true}"
+
+
+def numbers(a: Asked) -> str:
+    """GPUs asked for, free and there: the same wherever they stand."""
+    asked = a.moment.asked[a.job_id]
+    vc = asked["vc"]
+    there = len(a.moment.pool(vc)) * a.moment.per_node
+    true = {"need": asked["gpus"], "free": a.moment.free(vc), "limit": there}
+    first = a.told["principal"][0]
+    for part in (a.analysis, first):
+        wrong = {name: part[name] for name in true if part[name] != true[name]}
+        if wrong:
+            return f"{wrong}, truly {true}"
+    said = ints(
+        a.analysis["in_the_way"],
+        r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now",
+    )
+    if said != list(true.values()):
+        return f"{a.analysis['in_the_way']!r}, truly {true}"
+    told = ints(a.told["dominant"], r"needs ([\d,]+) GPUs?, ([\d,]+) of ([\d,]+)")
+    return "" if told in (None, said) else f"{a.told['dominant']!r}, truly {true}"
+
+
+def age(a: Asked) -> str:
+    """It is of the time of the question, or says how old it is; and of no other time."""
+    at = a.analysis["at"]
+    if at > a.answered_at + 1.0:
+        return "of a time to come"
+    old = a.asked_at - at
+    said = re.search(r"As of (.+?) ago \(what was submitted", a.lines)
+    if old <= LATE_S or (said and near(times(said[1])[0], a.answered_at - at)):
+        return ""
+    return f"{old:.0f} s old, and {said[1] if said else 'nothing'} is said"
+
+
+# --- what is in its way --------------------------------------------------------------------------
+
+
+def _runs(a: Asked) -> list[Told]:
+    return [one for one in a.analysis["holders"] if one["kind"] == "running job"]
+
+
+def alive(a: Asked) -> str:
+    """Runs hold GPUs, waiting jobs wait, nodes are closed."""
+    for one in a.analysis["holders"]:
+        job, kind = one["job"], one["kind"]
+        holds = {
+            "running job": job in a.moment.runs,
+            "waiting job": a.moment.queued(job),
+            "reservation": a.moment.queued(job),
+            "closed node": one["node"] in a.moment.closed,
+        }
+        if not holds[kind]:
+            return f"{kind} {job or one['node']} is none"
+    return ""
+
+
+def whole(a: Asked) -> str:
+    """Everybody is listed, and as many are told of in words, under their names where these are
+    few."""
+    told, text = a.analysis, a.analysis["in_the_way"]
+    if told["in_all"] != len(told["holders"]) or not all(
+        one["job"] or one["node"] is not None for one in told["holders"]
+    ):
+        return f"{told['in_all']} in all, {len(told['holders'])} listed"
+    if not told["holders"]:
+        return "" if told["still"] and told["still"] in text else "nobody is in its way"
+    by = Counter(one["kind"] for one in told["holders"])
+    for kind, count in by.items():
+        names = [one["job"] for one in told["holders"] if one["kind"] == kind and one["job"]]
+        named = all(name in text for name in names)
+        if not named and f"{count:,} {_WORD[kind]}s" not in text:
+            return f"{count} of {kind} are not in {text!r}"
+    others = set(re.findall(r"\b[a-z0-9]{12}\b", text)) - {one["job"] for one in told["holders"]}
+    return f"{others} in words only" if others else ""
+
+
+_WORD = {
+    "running job": "running job",
+    "waiting job": "waiting job",
+    "reservation": "job that GPUs are kept for",
+    "closed node": "closed node",
+}
+
+
+def ran(a: Asked) -> str:
+    """How long a run has run, and how far past its prediction."""
+    for one in _runs(a):
+        true = a.analysis["at"] - a.moment.runs[one["job"]].since
+        predicted = a.moment.last(one["job"], "estimate_s")
+        if abs(one["ran_s"] - true) > 0.1:
+            return f"{one['job']} ran {one['ran_s']}, truly {true}"
+        past = None if predicted is None or true <= predicted else true - predicted
+        if (one["past_s"] is None) != (past is None) or abs((past or 0) - (one["past_s"] or 0)) > 1:
+            return f"{one['job']} is {one['past_s']} past its prediction, truly {past}"
+    return ""
+
+
+def ends(a: Asked) -> str:
+    """When a run should end: within its limit, not far from what is recorded of its duration, and
+    in words as in values."""
+    for one in _runs(a):
+        job, left = one["job"], one["ends_in_s"]
+        limit = a.moment.asked[job]["time_limit_s"] or math.inf
+        if left is None or left < 0 or left > max(0.0, limit - one["ran_s"]) + 1.0:
+            return f"{job} should end in {left}, within {limit - one['ran_s']}"
+        true = _left(a.moment.evidence(job), one["ran_s"])
+        if true is not None and not true / FAR - 60 <= left <= true * FAR + 60:
+            return f"{job} should end in {left:.0f} s, by what is recorded {true:.0f}"
+    if not _runs(a):
+        return ""
+    last = max(_runs(a), key=lambda one: one["ends_in_s"])
+    found = re.search(r"should end in ([^,)]+)(, late)?\)", a.analysis["in_the_way"])
+    if found is None or not near((times(found[1]) or [-1.0])[0], last["ends_in_s"]):
+        return f"{a.analysis['in_the_way']!r}, the last in {last['ends_in_s']:.0f} s"
+    late = bool(found[2]) == bool(last["past_s"])
+    return "" if late else f"late in {a.analysis['in_the_way']!r}, past {last['past_s']}"
+
+
+def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
+    """Median seconds left by a lognormal through the recorded levels, of what has lasted."""
+    if not spread:
+        return None
+    normal = NormalDist()
+    low, middle, high = (math.log1p(max(0.0, spread[n])) for n in ("p10_s", "p50_s", "p90_s"))
+    sigma = max(1e-3, (high - low) / (2 * normal.inv_cdf(0.9)))
+    outlived = normal.cdf((math.log1p(ran_s) - middle) / sigma)
+    if outlived > 0.99:  # beyond what is recorded: as long again
+        return max(1.0, ran_s)
+    return max(0.0, math.expm1(middle + sigma * normal.inv_cdf((1 + outlived) / 2)) - ran_s)
+
+
+def tried(a: Asked) -> str:
+    """Without what is named it is given GPUs; where it would wait even then, it waits."""
+    holders = a.analysis["holders"]
+    judge = Judge(a.core, Account())
+    gone = holders or judge.everything(a.job_id)
+    if judge.starts_without(gone, a.job_id, a.analysis["at"]) == bool(holders):
+        return ""
+    return "what is named is not what it waits for"
+
+
+def fewest(a: Asked) -> str:
+    """With any of those that are named left, it still waits."""
+    holders, judge = a.analysis["holders"], Judge(a.core, Account())
+    for i in range(len(holders) if len(holders) > 1 else 0):
+        rest = [one for j, one in enumerate(holders) if j != i]
+        if judge.starts_without(rest, a.job_id, a.analysis["at"]):
+            return f"it starts with {holders[i]['job'] or holders[i]['node']} left"
+    return ""
+
+
+def otherwise(a: Asked) -> str:
+    """Others that would do as well do, and are as many as is said."""
+    told, judge = a.analysis, Judge(a.core, Account())
+    besides = [one for one in told["holders"] if one["kind"] != "running job"]
+    sets = [[one] for one in told["either"]] + [[*those, *besides] for those in told["instead"]]
+    for gone in sets:
+        if not judge.starts_without(gone, a.job_id, told["at"]):
+            return f"without {[one['job'] or one['node'] for one in gone]} it does not start"
+    text, ways = told["otherwise"], len(told["instead"])
+    if told["alternatives"] != len(told["either"]):
+        return f"{told['alternatives']} others, {len(told['either'])} listed"
+    if not sets:
+        return f"{text!r}: nothing is listed" if text else ""
+    said = re.search(r"without (one|any of ([\d,]+)|[\d,-]+) others? instead", text)
+    if ways:
+        return "" if said and (ways == 1 or f"({ways} ways)" in text) else f"{text!r}: {ways} ways"
+    count = said and (int(said[2].replace(",", "")) if said[2] else 1)
+    return "" if count == len(told["either"]) else f"{text!r}, truly {len(told['either'])}"
+
+
+def helps(a: Asked) -> str:
+    """What would start it at once does, when it is done to the core."""
+    for one in a.analysis["suggestions"]:
+        change = Change.from_body(one["changes"])
+        if one["starts_now"] and not starts_when(a.core, change, a.job_id, a.analysis["at"]):
+            return f"{one['words']}: it does not start"
+    return ""
+
+
+# --- its order, and who went first ---------------------------------------------------------------
+
+
+def order(a: Asked) -> str:
+    """The terms sum to the recorded order value, each with its sign and in words."""
+    terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
+    key = a.moment.last(a.job_id, "priority")
+    true = key - a.moment.settings["ageing"] * a.analysis["at"]
+    if "submitted, of those past the bound" in terms:
+        true = a.moment.asked[a.job_id]["submitted_at"] - a.analysis["at"]
+    if abs(sum(terms.values()) - true) > 1e-3 * max(1.0, abs(true)):
+        return f"terms sum to {sum(terms.values()):.1f}, recorded {true:.1f}"
+    predicted = a.moment.last(a.job_id, "estimate_s")
+    if abs(terms.get("predicted duration", predicted) - predicted) > 1e-6 * predicted + 1e-6:
+        return f"predicted {terms['predicted duration']}, recorded {predicted}"
+    for what, seconds in terms.items():
+        found = re.search(rf"{re.escape(what)} ([+-])([\d., a-z]+?)(?:, [a-z]|\.$)", _place_of(a))
+        if not seconds:
+            continue
+        if found is None or (found[1] == "-") != (seconds < 0):
+            return f"{what} {seconds:+.1f} in {_place_of(a)!r}"
+        if not near(times(found[2])[0], abs(seconds)):
+            return f"{what} {seconds:+.1f} in {_place_of(a)!r}"
+    return ""
+
+
+def _place_of(a: Asked) -> str:
+    return str(a.analysis["place"])
+
+
+def overtaken(a: Asked) -> str:
+    """Who was submitted later and given GPUs first, by why they could: from the decisions."""
+    by: Counter[str] = Counter()
+    own = a.moment.by_job[a.job_id]
+    for other in later(a.moment, a.job_id):
+        rows = a.moment.by_job.get(other, [])
+        given = next((r for r in rows if r["body"]["action"] in ("start", "pack")), None)
+        profiled = next((r for r in rows if r["body"]["action"] == "profile"), None)
+        if given is None and (profiled is None or other not in a.moment.left):
+            continue
+        row = given or profiled
+        assert row is not None
+        before = [r for r in own if r["at"] <= row["at"] and r["body"].get("priority") is not None]
+        by[_why(a, row["body"], before[-1]["body"]["priority"] if before else None)] += 1
+    told = a.told["overtaken"] or {"jobs": 0, "why": {}, "text": ""}
+    said = dict(told["why"].items())
+    if told["jobs"] != sum(by.values()) or Counter(said) != by:
+        return f"overtaken {told['why']}, truly {dict(by)}"
+    if not by:
+        return ""
+    counts = [int(n.replace(",", "")) for n in re.findall(r"\b(\d[\d,]*)\b", told["text"])]
+    ranked = sorted(by.values(), reverse=True)
+    true = [sum(ranked), *(ranked if len(ranked) > 1 else [])]
+    words = all(why in told["text"] for why in by)
+    return "" if counts == true and words else f"{told['text']!r}, truly {dict(by)}"
+
+
+def _why(a: Asked, body: Mapping[str, Any], own: float | None) -> str:
+    if body["action"] == "pack":
+        return "shared the GPUs of a running job"
+    if body["action"] == "profile":
+        return "ended within the minutes it was profiled for"
+    reasons = {
+        "Borrowed": "ran on idle GPUs of another virtual cluster",
+        "Backfilled": "ran on GPUs kept for a job that could not have them yet",
+        "WaitedTooLong": "had GPUs kept for it",
+    }
+    if body["reason"] in reasons:
+        return reasons[body["reason"]]
+    if own is not None and body.get("priority") is not None and body["priority"] < own:
+        return "came before it in line by then"
+    fewer = a.moment.asked[body["job_id"]]["gpus"] < a.moment.asked[a.job_id]["gpus"]
+    return "asked for fewer GPUs" if fewer else "could start where it could not"
+
+
+def waits(a: Asked) -> str:
+    """What it waited for: by the spells between decisions, summed and in shares."""
+    since, reason = a.moment.asked[a.job_id]["submitted_at"], "NotYetEvaluated"
+    by: Counter[str] = Counter()
+    idle = True
+    for row in a.moment.by_job[a.job_id]:
+        action, at = row["body"]["action"], max(since, row["at"])
+        by[reason] += (at - since) * idle
+        since = at
+        idle = action in ("wait", "enqueue", "preempt")
+        reason = "NotYetEvaluated" if action == "enqueue" else row["body"]["reason"]
+    by[reason] += (a.answered_at - since) * idle
+    total = sum(by.values())
+    told = {one["reason"]: one for one in a.told["waits"]}
+    for name, seconds in by.items():
+        said = told.pop(name, {"seconds": 0.0, "share": 0.0})
+        if abs(said["seconds"] - seconds) > SLACK_S:
+            return f"waited {said['seconds']:.1f} s for {name}, truly {seconds:.1f}"
+        if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + SLACK_S / max(total, SLACK_S):
+            return f"{name} is {said['share']:.3f} of the wait, truly {seconds / total:.3f}"
+    return f"waited for {list(told)}" if told else ""
+
+
+# --- the same everywhere -------------------------------------------------------------------------
+
+
+def lines(a: Asked) -> str:
+    """The command line prints what the API gave."""
+    parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
+    said = [a.analysis[name] for name in parts]
+    said += [(a.told["belief"] or {}).get("text", ""), (a.told["overtaken"] or {}).get("text", "")]
+    return next((f"not printed: {text!r}" for text in said if text and text not in a.lines), "")
+
+
+SAME = ("job_id", "phase", "reason", "estimate_s", "belief", "overtaken", "contributions", "hold")
+
+
+def printed(a: Asked) -> str:
+    """--json of the command line is the API's answer, but for the time that has passed."""
+    other = a.printed
+    found = [name for name in SAME if other[name] != a.told[name]]
+    inner = ("need", "free", "limit", "position", "waiting", "in_all", "promise", "sharing")
+    found += [n for n in inner if (other["analysis"] or {}).get(n) != a.analysis[n]]
+    return f"other on the command line: {found}" if found else ""
+
+
+def page(a: Asked) -> str:
+    """The page says what the API says."""
+    said = [a.told["belief"]["text"], *(one["text"] for one in a.told["principal"][:1])]
+    wrong = [text for text in said if text not in a.page]
+    shown = ints(a.way, r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
+    if shown != [a.analysis["need"], a.analysis["free"], a.analysis["limit"]]:
+        wrong.append(f"who must finish: {shown}")
+    named = {one["job"] for one in _runs(a)} - set(re.findall(r"/jobs/([a-z0-9]{12})", a.way))
+    wrong += [f"{name} must not finish" for name in sorted(named)]
+    return f"not on the page: {wrong}" if wrong else ""
+
+
+CHECKS: dict[str, Callable[[Asked], str]] = {
+    check.__name__: check
+    for check in (
+        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, promise,
+        sharing, odds, belief, evidence, prediction, forecast, promised, changed, lines, printed,
+        page, tried, fewest, otherwise, helps,
+    )
+}  # fmt: skip
+
+
+def judged(a: Asked) -> dict[str, str]:
+    """What is wrong with an answer, by check; an answer that cannot be read is wrong."""
+    return {name: _checked(check, a) for name, check in CHECKS.items()}
+
+
+def between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
+    """The same where time went on: right is what was so at some event from the question on, up to
+    the answer."""
+    found = judged(a)
+    for seq in range(since + 1, min(upto, since + MOST_EVENTS) + 1):
+        if not any(found.values()):
+            break
+        then = replace(a, moment=log.until(seq))
+        found = {k: why and _checked(CHECKS[k], then) for k, why in found.items()}
+    return found
+
+
+def _checked(check: Callable[[Asked], str], a: Asked) -> str:
+    try:
+        return check(a)
+    except (LookupError, ValueError, TypeError, AttributeError, TrialFailed) as error:
+        return f"cannot be read: {error!r}"

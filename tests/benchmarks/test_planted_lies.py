@@ -1,0 +1,495 @@
+"""Each kind of sentence falsified: the judge finds every lie, by the name of the check, and nothing
+wrong in what is right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from benchmarks.explanations import live
+from benchmarks.explanations.asked import Asked
+from benchmarks.explanations.audit import Found
+from benchmarks.explanations.sentences import CHECKS, judged
+from features.codec import decode
+from pipeline.printed.why import lines_of
+from scheduler.explain.explanation import Explanation
+
+Said = dict[str, Any]
+Lie = Callable[[Said, Asked], object]
+JOBS, LOOKS = 72, 12  # submitted in all; answers that lies are planted in
+NOBODY = "nobody000000"
+WAY = re.compile(r"It starts without .+")
+
+
+@pytest.fixture(scope="module")
+def answers() -> Iterator[list[Asked]]:
+    """What a service says of its waiting jobs once all have come."""
+    with live.living() as service:
+        life = live._Life(service, JOBS // 4, 3)
+        life.look_at = inf
+        life.run()
+        life.follower.follow()
+        core = life.follower.state.core
+        waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
+        yield [life.asked(job_id) for job_id in waiting[:LOOKS]]
+
+
+def test_nothing_is_wrong_in_what_is_right(answers: list[Asked]) -> None:
+    assert len(answers) >= 6
+    for a in answers:
+        assert {name: why for name, why in judged(a).items() if why} == {}
+
+
+def _way(told: Said, words: str) -> None:
+    analysis = told["analysis"]
+    analysis["in_the_way"] = WAY.sub(words, analysis["in_the_way"])
+
+
+def _runs(told: Said) -> list[Said]:
+    return [one for one in told["analysis"]["holders"] if one["kind"] == "running job"]
+
+
+def _words_of(told: Said, text: str, old: str, new: str) -> bool:
+    """Replace in a sentence of the analysis; False: it does not say so."""
+    was = told["analysis"][text]
+    told["analysis"][text] = re.sub(old, new, was, count=1)
+    return bool(told["analysis"][text] != was)
+
+
+def _put(name: str, value: Any) -> Lie:
+    """The analysis says another value."""
+
+    def lie(told: Said, a: Asked) -> object:
+        told["analysis"][name] = value(told["analysis"][name]) if callable(value) else value
+
+    return lie
+
+
+def _place(by: int) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        told["analysis"]["position"] += by
+        told["standing"]["position"] += by
+        at = told["analysis"]["position"]
+        return _words_of(told, "place", r"Number [\d,]+", f"Number {at}")
+
+    return lie
+
+
+def _everywhere(name: str, value: Callable[[int], int]) -> Lie:
+    """A number of GPUs is another wherever it stands."""
+
+    def lie(told: Said, a: Asked) -> object:
+        made = value(told["analysis"][name])
+        for part in (told["analysis"], told["principal"][0]):
+            part[name] = made
+        shape = {"need": r"needs [\d,]+", "free": r"[\d,]+ of", "limit": r"of [\d,]+ (?=is|are)"}
+        word = {"need": f"needs {made}", "free": f"{made} of", "limit": f"of {made} "}[name]
+        told["dominant"] = re.sub(shape[name], word, told["dominant"], count=1)
+        return _words_of(told, "in_the_way", shape[name], word)
+
+    return lie
+
+
+def _holders(change: Callable[[list[Said], Asked], list[Said] | None]) -> Lie:
+    """Others are named, in words too."""
+
+    def lie(told: Said, a: Asked) -> object:
+        made = change(told["analysis"]["holders"], a)
+        if not made:
+            return False
+        told["analysis"]["holders"], told["analysis"]["in_all"] = made, len(made)
+        _way(told, f"It starts without {', '.join(o['job'] or str(o['node']) for o in made)}.")
+        return True
+
+    return lie
+
+
+def _as_run(job: str, a: Asked) -> Said:
+    since = a.moment.runs[job].since if job in a.moment.runs else a.asked_at - 60.0
+    ran_s = a.analysis["at"] - since
+    return {"kind": "running job", "job": job, "node": None, "closed": "", "ran_s": ran_s,
+            "past_s": None, "ends_in_s": 60.0}  # fmt: skip
+
+
+def _of_others(a: Asked, kind: str = "run") -> list[str]:
+    """Jobs of other virtual clusters that run: nothing of them is in its way."""
+    vc = a.moment.asked[a.job_id]["vc"]
+    return [job for job, run in a.moment.runs.items() if run.vc != vc]
+
+
+def _wrong_job(holders: list[Said], a: Asked) -> list[Said] | None:
+    others = _of_others(a)
+    return [_as_run(others[0], a)] if holders and others else None
+
+
+def _ended(holders: list[Said], a: Asked) -> list[Said] | None:
+    over = [job for job, (_, how) in a.moment.left.items() if how == "completed"]
+    return [_as_run(over[-1], a)] if over else None
+
+
+def _everybody(holders: list[Said], a: Asked) -> list[Said] | None:
+    return [_as_run(job, a) for job in a.moment.runs]
+
+
+def _one_too_many(holders: list[Said], a: Asked) -> list[Said] | None:
+    others = _of_others(a)
+    return [*holders, _as_run(others[0], a)] if holders and others else None
+
+
+def _one_too_few(holders: list[Said], a: Asked) -> list[Said] | None:
+    return holders[1:]
+
+
+def _open_node(holders: list[Said], a: Asked) -> list[Said] | None:
+    node = next(n for n in range(6) if n not in a.moment.closed)
+    return [*holders, {"kind": "closed node", "job": "", "node": node, "closed": f"node {node}"}]
+
+
+def _nobody(told: Said, a: Asked) -> object:
+    told["analysis"] |= {"holders": [], "in_all": 0}
+    _way(told, "")
+
+
+def _even_then(told: Said, a: Asked) -> object:
+    why = "the policy would keep it waiting"
+    told["analysis"] |= {"holders": [], "in_all": 0, "still": why}
+    _way(told, f"Even with nothing in its way it would not start yet: {why}.")
+    return bool(a.analysis["holders"])
+
+
+def _hidden_job(told: Said, a: Asked) -> object:
+    del told["analysis"]["holders"][-1:]
+
+
+def _unnamed(told: Said, a: Asked) -> object:
+    for one in told["analysis"]["holders"]:
+        one["job"] = ""
+    return bool(_runs(told))
+
+
+def _other_name(told: Said, a: Asked) -> object:
+    return _words_of(told, "in_the_way", r"running job [a-z0-9]{12}", f"running job {NOBODY}")
+
+
+def _other_count(told: Said, a: Asked) -> object:
+    return _words_of(told, "in_the_way", r"(\d+) running jobs", "9 running jobs")
+
+
+def _ran(by: float) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        for one in _runs(told):
+            one["ran_s"] = one["ran_s"] * by + 1.0
+        return bool(_runs(told))
+
+    return lie
+
+
+def _never_late(told: Said, a: Asked) -> object:
+    late = [one for one in _runs(told) if one["past_s"]]
+    for one in late:
+        one["past_s"] = None
+    return bool(late)
+
+
+def _late(told: Said, a: Asked) -> object:
+    timely = [one for one in _runs(told) if not one["past_s"]]
+    for one in timely:
+        one["past_s"] = 600.0
+    return bool(timely)
+
+
+def _ends(seconds: Callable[[float], float], words: str) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        for one in _runs(told):
+            one["ends_in_s"] = seconds(one["ends_in_s"])
+        return _words_of(told, "in_the_way", r"should end in [^,)]+", f"should end in {words}")
+
+    return lie
+
+
+def _ends_in_words(told: Said, a: Asked) -> object:
+    return _words_of(told, "in_the_way", r"(should end in [\d.]+) (s|min|h)", r"\1 d")
+
+
+def _no_longer_late(told: Said, a: Asked) -> object:
+    return _words_of(told, "in_the_way", r", late\)", ")")
+
+
+def _false_alternative(told: Said, a: Asked) -> object:
+    others = _of_others(a)
+    if not others:
+        return False
+    told["analysis"] |= {
+        "either": [_as_run(others[0], a)],
+        "alternatives": 1,
+        "instead": [],
+        "otherwise": "It starts as well without one other instead.",
+    }
+    return True
+
+
+def _more_ways(told: Said, a: Asked) -> object:
+    told["analysis"]["otherwise"] = "It starts as well without any of 77 others instead."
+
+
+def _no_help(told: Said, a: Asked) -> object:
+    for one in told["analysis"]["suggestions"]:
+        one |= {"starts_now": True, "words": "as it is", "changes": {"gpus": a.analysis["need"]}}
+
+
+def _order(by: float, one: bool = False) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        for term in told["analysis"]["order"][: 1 if one else None]:
+            term["seconds"] *= by
+
+    return lie
+
+
+def _order_words(old: str, new: str) -> Lie:
+    return lambda told, a: _words_of(told, "place", old, new)
+
+
+def _order_in_two(told: Said, a: Asked) -> object:
+    """The sum is right, and the prediction is not."""
+    terms = told["analysis"]["order"]
+    terms[0]["seconds"] += 600.0
+    terms[-1]["seconds"] -= 600.0
+    return len(terms) > 1
+
+
+def _overtaken(change: Callable[[Said], object]) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        return False if told["overtaken"] is None else change(told["overtaken"])
+
+    return lie
+
+
+def _nobody_overtook(told: Said, a: Asked) -> object:
+    was, told["overtaken"] = told["overtaken"], None
+    return bool(was)
+
+
+def _other_cause(of: Said) -> object:
+    of["why"] = {"had GPUs kept for it": of["jobs"]}
+    of["text"] = f"{of['jobs']} later jobs started first: each had GPUs kept for it."
+
+
+def _waits(change: Callable[[Said], object]) -> Lie:
+    return lambda told, a: change(max(told["waits"], key=lambda one: float(one["seconds"])))
+
+
+def _promised_soon(told: Said, a: Asked) -> object:
+    told["analysis"]["bound_s"] = 300.0
+    return _words_of(told, "promise", r"kept for it in .+? \(", "kept for it in 5 min (")
+
+
+def _promise_words(old: str, new: str) -> Lie:
+    return lambda told, a: _words_of(told, "promise", old, new)
+
+
+def _other_ratio(told: Said, a: Asked) -> object:
+    if _words_of(told, "promise", r"[\d.]+ times the GPUs", "22.9 times the GPUs"):
+        return True
+    longer = "after its submission, longer: 22.9 times the GPUs it may run on are asked for"
+    return _words_of(told, "promise", "after its submission", longer)
+
+
+def _belief(**values: Any) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        told["belief"] |= {k: v(told) if callable(v) else v for k, v in values.items()}
+
+    return lie
+
+
+def _belief_words(old: str, new: str) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        was = told["belief"]["text"]
+        told["belief"]["text"] = re.sub(old, new, was, count=1)
+        return told["belief"]["text"] != was
+
+    return lie
+
+
+def _evidence(told: Said, a: Asked) -> object:
+    text = "Its owner's last 12 jobs of this name ran 1 s to 2 s"
+    told["belief"] |= {"evidence": text, "text": f"{told['belief']['text']} {text}."}
+
+
+def _no_evidence(told: Said, a: Asked) -> object:
+    was, told["belief"]["evidence"] = told["belief"]["evidence"], ""
+    return bool(was)
+
+
+def _terms(told: Said, a: Asked) -> object:
+    told["contributions"][0]["log_seconds"] *= -7
+    return bool(told["contributions"][0]["log_seconds"])
+
+
+def _forecast(**values: Callable[[Said, Asked], float]) -> Lie:
+    def lie(told: Said, a: Asked) -> object:
+        made = told["forecast"]
+        if made is None or made["start_p50"] is None:
+            return False
+        made |= {name: value(made, a) for name, value in values.items()}
+        return True
+
+    return lie
+
+
+def _foreseen(told: Said, a: Asked) -> object:
+    if told["promised"] is None or told["promised"]["start_p50"] is None:
+        return False
+    told["promised"]["start_p50"] += 3600.0
+    return True
+
+
+LIES: dict[str, tuple[str, Lie]] = {
+    "it runs": ("phase", lambda told, a: told.update(phase="running")),
+    "it came an hour ago": (
+        "phase", lambda told, a: told["times"].update(submitted_at=a.asked_at - 3600.0)),
+    "it has started": ("phase", lambda told, a: told["times"].update(started_at=a.asked_at)),
+    "it has waited for days": (
+        "phase", lambda told, a: told.update(headline="It has waited 400 d.")),
+    "a place further back": ("place", _place(1)),
+    "the place of yesterday, in words": (
+        "place", lambda told, a: _words_of(told, "place", r"Number [\d,]+", "Number 99")),
+    "a longer line": ("place", _put("waiting", lambda n: n + 3)),
+    "one more is free": ("numbers", _everywhere("free", lambda n: n + 1)),
+    "fewer are needed": ("numbers", _everywhere("need", lambda n: n + 1)),
+    "of the whole cluster": ("numbers", _everywhere("limit", lambda n: 48)),
+    "two numbers of free GPUs": (
+        "numbers", lambda told, a: told["principal"][0].update(free=told["analysis"]["free"] + 2)),
+    "a state to come": ("age", _put("at", lambda at: at + 600.0)),
+    "a run that has ended": ("alive", _holders(_ended)),
+    "a job that is none": ("alive", _holders(lambda h, a: [_as_run(NOBODY, a)])),
+    "an open node": ("alive", _holders(_open_node)),
+    "nobody": ("whole", _nobody),
+    "a hidden job": ("whole", _hidden_job),
+    "runs without names": ("whole", _unnamed),
+    "another name in words": ("whole", _other_name),
+    "another number in words": ("whole", _other_count),
+    "the wrong job": ("tried", _holders(_wrong_job)),
+    "one left out": ("tried", _holders(_one_too_few)),
+    "even with nothing in its way": ("tried", _even_then),
+    "everybody": ("fewest", _holders(_everybody)),
+    "one too many": ("fewest", _holders(_one_too_many)),
+    "a run of minutes in seconds": ("ran", _ran(60.0)),
+    "a run that has just begun": ("ran", _ran(0.0)),
+    "a late run on time": ("ran", _never_late),
+    "a run on time late": ("ran", _late),
+    "ends in 4,000 years": ("ends", _ends(lambda s: 1.26e11, "4,000 years")),
+    "ended already": ("ends", _ends(lambda s: -60.0, "-60 s")),
+    "ends in another unit": ("ends", _ends(lambda s: s * 60.0 + 9e5, "9 d")),
+    "ends in another unit, in words": ("ends", _ends_in_words),
+    "not late, in words": ("ends", _no_longer_late),
+    "another would do as well": ("otherwise", _false_alternative),
+    "many would do as well": ("otherwise", _more_ways),
+    "what does not help": ("helps", _no_help),
+    "terms times -7": ("order", _order(-7.0)),
+    "one term times 2": ("order", _order(2.0, one=True)),
+    "two terms wrong that cancel": ("order", _order_in_two),
+    "a debit for waiting": ("order", _order_words("for waiting -", "for waiting +")),
+    "a term in another unit": ("order", _order_words(r"on \+(\d+) (s|min|h)", r"on +\1 d")),
+    "nobody went first": ("overtaken", _nobody_overtook),
+    "five more went first": (
+        "overtaken", _overtaken(lambda of: of.update(jobs=of["jobs"] + 5))),
+    "another cause": ("overtaken", _overtaken(_other_cause)),
+    "another number, in words": (
+        "overtaken", _overtaken(lambda of: of.update(text="99" + of["text"]))),
+    "it waited for another reason": (
+        "waits", _waits(lambda one: one.update(reason="NodeDrained"))),
+    "it waited twice as long": ("waits", _waits(lambda one: one.update(seconds=9e5))),
+    "another share": ("waits", _waits(lambda one: one.update(share=one["share"] / 3))),
+    "GPUs are kept in five minutes": ("promise", _promised_soon),
+    "kept at another time, in words": (
+        "promise", _promise_words(r"it in .+? at the", "it in 9 min at the")),
+    "another bound": ("promise", _promise_words(r"\(.+? after its", "(1 h after its")),
+    "a promise without its condition": (
+        "promise", _promise_words(r"later if more is asked for meanwhile", "certainly")),
+    "another ratio": ("promise", _other_ratio),
+    "GPUs are kept for it now": (
+        "promise", _put("promise", "4 GPUs are kept for it, all of them free; no other starts.")),
+    "nothing is promised": ("promise", _put("bound_s", None)),
+    "a partner at half speed": (
+        "sharing", _put("sharing", "beside the best it would run at 50% and the other at 40%")),
+    "certain to run long": ("odds", lambda told, a: told["analysis"]["odds"].update(share=0.99)),
+    "other odds in words": (
+        "odds", lambda told, a: told["analysis"]["odds"].update(text="99 % over 1 h.")),
+    "the score for the belief": (
+        "belief", _belief(p50_s=lambda told: told["estimate_s"] * 1.5)),
+    "a belief beyond its limit": ("belief", _belief(p90_s=9e9)),
+    "a belief in another unit": ("belief", _belief_words(r"about (\S+) (s|min|h)", r"about \1 d")),
+    "evidence that is none": ("evidence", _evidence),
+    "evidence kept quiet": ("evidence", _no_evidence),
+    "terms of a prediction times -7": ("prediction", _terms),
+    "another factor in words": ("prediction", _belief_words(r"×[\d]+\.\d+", "×7.77")),
+    "another base": ("prediction", _belief_words("starts at .+?;", "starts at 9 d;")),
+    "it started long ago": (
+        "forecast", _forecast(start_p50=lambda m, a: 0.0, start_p90=lambda m, a: 1.0)),
+    "p90 before p50": ("forecast", _forecast(start_p90=lambda m, a: m["start_p50"] - 99.0)),
+    "foreseen tomorrow": ("forecast", _forecast(made_at=lambda m, a: a.asked_at + 86_400.0)),
+    "another forecast at submission": ("promised", _foreseen),
+    "moved, where it has not": (
+        "changed", _put("changed", "30 d later than foreseen 4 h ago: 1 node is closed.")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_planted_lie_is_found(name: str, answers: list[Asked]) -> None:
+    check, lie = LIES[name]
+    for a in answers:
+        told = deepcopy(dict(a.told))
+        if lie(told, a) is not False and told != a.told:
+            lines = "\n".join(lines_of(decode(Explanation, told), a.answered_at, full=True))
+            assert CHECKS[check](a) == "", "the truth"
+            assert judged(replace(a, told=told, printed=told, lines=lines))[check]
+            return
+    pytest.fail("no answer in which to plant it")
+
+
+def _of_before(a: Asked) -> Said:
+    """Old, without a word of it where it is printed."""
+    return {**a.told, "analysis": {**a.analysis, "at": a.analysis["at"] - 600.0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [
+        ("age", lambda a: replace(a, told=_of_before(a))),
+        ("lines", lambda a: replace(a, lines=a.lines.replace(a.analysis["place"], "Soon."))),
+        ("forecast", lambda a: replace(a, lines=re.sub(r"\d\d:\d\d", "00:00", a.lines))),
+        ("printed", lambda a: replace(a, printed={**a.printed, "phase": "running"})),
+        ("printed", lambda a: replace(a, printed={**a.printed, "estimate_s": 1.0})),
+        ("page", lambda a: replace(a, page=a.page.replace("It should run", "It runs"))),
+        ("page", lambda a: replace(a, way=re.sub(r"; \d+ of", "; 77 of", a.way))),
+        ("page", lambda a: replace(a, way="It starts soon.")),
+    ],
+)
+def test_one_who_says_otherwise_is_found(
+    name: str, lie: Callable[[Asked], Asked], answers: list[Asked]
+) -> None:
+    a = next(a for a in answers if a.told["forecast"] and a.told["forecast"]["start_p50"])
+    assert CHECKS[name](a) == ""
+    assert judged(lie(a))[name]
+
+
+def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:
+    first = answers[0]
+    others = [a for a in answers if a.job_id != first.job_id]
+    assert others
+    for a in others:
+        found = judged(replace(a, told=first.told, printed=first.told, lines=first.lines))
+        assert sum(map(bool, found.values())) > 3
+
+
+def test_no_kind_of_sentence_is_without_a_lie() -> None:
+    planted = {check for check, _ in LIES.values()} | {"lines", "printed", "page"}
+    assert planted == CHECKS.keys()
+    assert len(LIES) >= 40
+    assert Found("none").said == []
