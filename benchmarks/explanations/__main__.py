@@ -15,14 +15,19 @@ decides, in a forked process:
 - `minimal`: with one of several that are named left, it still waits;
 - `specific`: with as many others of the same kinds gone instead, it still waits;
 - `fresh`: every number, in words too, is that of an account kept from decisions and ends alone;
+- `sentences`: of services, every kind of sentence of an answer (`sentences.py`): asked for from
+  outside, by API, command line and page, and judged by the log as it was then, which the judge
+  reads by itself; `right`: of the kind that is right least;
+- `services`: questions answered, the age of answers, and ends told at even odds, kept;
 - `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one in
   futures drawn anew. `other_than_fewer_gpus`: share of the waits asked about with such a one;
 - `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
   to the next; `stable_single_terms`: how far the first three single terms do;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
-- `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within an
-  hour), by promised wait; pinball loss beside a moving average of recent waits and the crude rule.
-  What forecasts are made of was chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
+- `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within
+  an hour), by promised wait with the width between even odds and p90, crude ones apart; pinball
+  loss beside a moving average of recent waits and the crude rule. What forecasts are made of was
+  chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
 
 Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
 A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only

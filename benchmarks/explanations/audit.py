@@ -44,6 +44,7 @@ class Found:
             fit to fit.
         said: of each answer of a service, what is wrong with it by kind of sentence (`sentences`).
         ends: of runs that were named, seconds they were said to last, and did; None: not over.
+        questions: that were asked of a running service; ages: of their answers, seconds.
         skipped: why this world was not audited.
     """
 
@@ -60,6 +61,8 @@ class Found:
     agreed: list[tuple[float, float]] = field(default_factory=list)
     said: list[dict[str, str]] = field(default_factory=list)
     ends: list[tuple[float, float | None]] = field(default_factory=list)
+    questions: int = 0
+    ages: list[float] = field(default_factory=list)
     spent_s: float = 0.0
     skipped: str = ""
 
@@ -211,7 +214,8 @@ def shares(found: Sequence[Found]) -> dict[str, Any]:
     verdicts = [verdict for one in found for _, _, verdict in one.waits]
 
     def share(name: str) -> float | None:
-        values = [v for one in verdicts if (v := getattr(one, name)) is not None]
+        """Of all waits; where there was nothing to try, that is a miss."""
+        values = [getattr(one, name) or False for one in verdicts]
         return round(sum(values) / len(values), 4) if values else None
 
     shown, true = sum(one.shown for one in found), sum(one.true for one in found)

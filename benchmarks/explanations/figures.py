@@ -70,6 +70,8 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
     seconds = sorted(s for o in told for s in o.cpu_s)
     return {
         **shares(told),
+        "sentences": _sentences([said for o in told for said in o.said]),
+        "services": _services(told),
         "stable": round(fmean(agreed), 4) if agreed else None,
         "stable_single_terms": round(fmean(single), 4) if single else None,
         "readable": readable([text for o in told for text in o.texts]),
@@ -77,6 +79,33 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
         "answer_cpu_p50_s": round(seconds[len(seconds) // 2], 3) if seconds else None,
         "answer_cpu_p99_s": round(seconds[int(0.99 * (len(seconds) - 1))], 3) if seconds else None,
         "worlds": [_of_world(o) for o in found],
+    }
+
+
+def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
+    """Shares of the answers of services of which nothing is wrong, by kind of sentence."""
+    kinds = {name: fmean(not one[name] for one in said) for name in (said[0] if said else ())}
+    wrong = {name: [one[name] for one in said if one[name]][:3] for name in kinds}
+    return {
+        "answers": len(said),
+        "right": round(min(kinds.values()), 4) if kinds else None,
+        "kinds": {name: round(share, 4) for name, share in kinds.items()},
+        "wrong": {name: some for name, some in wrong.items() if some},
+    }
+
+
+def _services(told: Sequence[Found]) -> dict[str, Any]:
+    """Answered questions and the age of answers of a running service; ends at even odds, kept."""
+    ages = sorted(age for o in told for age in o.ages)
+    asked = sum(o.questions for o in told)
+    ends = [kept is not None and kept <= said for o in told for said, kept in o.ends]
+    return {
+        "asked": asked,
+        "answered": round(len(ages) / asked, 4) if asked else None,
+        "age_p50_s": round(ages[len(ages) // 2], 2) if ages else None,
+        "age_p99_s": round(ages[int(0.99 * (len(ages) - 1))], 2) if ages else None,
+        "ends": len(ends),
+        "ends_kept": round(fmean(ends), 4) if ends else None,
     }
 
 
@@ -101,6 +130,8 @@ def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
     """The bounds, on the figures by their names; one that was not measured is not held."""
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]
+    flat["sentences_right"] = found["sentences"]["right"]
+    flat |= {f"services_{name}": found["services"][name] for name in ("answered", "age_p99_s")}
     flat |= {name: found["readable"][name] for name in ("words_p50", "codes", "raw_names")}
     made = found["forecasts"]
     names = ("jobs_p90", "batches_p90", "jobs_without_any", "jobs_without_p90")

@@ -146,7 +146,9 @@ def prediction(a: Asked) -> str:
     base = re.search(r"every job starts at (.+?);", text)
     if base is None or not near(times(base[1])[0], math.expm1(score["intercept"])):
         return f"{text!r}: every job starts at {math.expm1(score['intercept']):.0f} s"
-    if len(said) <= 4 and any(abs(s / t - 1) > 0.02 for s, t in zip(said, shown, strict=True)):
+    if len(said) <= 4 and any(
+        abs(s - t) > 0.006 + 0.02 * t for s, t in zip(said, shown, strict=True)
+    ):
         return f"{text!r}, truly {shown}"
     return ""
 

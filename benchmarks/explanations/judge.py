@@ -121,14 +121,14 @@ def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge found of one answer; None: there was nothing to try.
+    """What the judge found of one answer; None: nothing was named that could be tried.
 
     Attributes:
         named: something is named beside need and free GPUs: holders, or why it would wait even
             with nothing in its way.
         necessary: with what is named away it starts (or, even then, still waits as was said).
         minimal: with one of several that are named left, it still waits.
-        specific: with as much of the same kinds away that is not named, it still waits.
+        specific: with as many others of the same kinds gone, or as there are, it still waits.
         fresh: the numbers are those of the cluster at that moment.
         wrong: what was not as said, in words.
     """
@@ -166,7 +166,9 @@ class Judge:
             necessary = self.starts_without(holders, job_id, now)
             minimal, specific = self._only_these(told, job_id, now)
         elif named:
-            necessary = not self.starts_without(self.everything(job_id), job_id, now)
+            necessary = minimal = specific = not self.starts_without(
+                self.everything(job_id), job_id, now
+            )
         if necessary is False:
             wrong.append("what is named is not what it waits for")
         if minimal is False:
@@ -184,40 +186,33 @@ class Judge:
 
         return aside(act)
 
-    def _only_these(
-        self, told: Mapping[str, Any], job_id: str, now: float
-    ) -> tuple[bool | None, bool | None]:
+    def _only_these(self, told: Mapping[str, Any], job_id: str, now: float) -> tuple[bool, bool]:
         """Whether all of them are needed, and nothing else of the kind would do."""
         holders, random = told["holders"], Random(f"{self.seed}/{job_id}/{now}")
-        minimal = None
-        if len(holders) > 1:
-            left = random.sample(range(len(holders)), min(LEFT, len(holders)))
-            minimal = not any(
-                self.starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
-                for one in left
-            )
+        left = random.sample(range(len(holders)), min(LEFT, len(holders)))
+        minimal = len(holders) == 1 or not any(
+            self.starts_without([h for i, h in enumerate(holders) if i != one], job_id, now)
+            for one in left
+        )
         told_too = [*told["either"], *(one for runs in told["instead"] for one in runs)]
         others = self._others(holders, told_too, job_id, random)
-        if others is None:
-            return minimal, None
-        return minimal, not self.starts_without(others, job_id, now)
+        return minimal, not others or not self.starts_without(others, job_id, now)
 
     def _others(
         self, holders: Sequence[Holder], told_too: Sequence[Holder], job_id: str, random: Random
-    ) -> list[Holder] | None:
-        """As many of each kind that are not told of; None: there are not so many."""
+    ) -> list[Holder]:
+        """As many of each kind that are not told of, or as there are."""
         said = {(h["job"], h["node"]) for h in (*holders, *told_too)}
         by_kind: dict[str, list[Holder]] = {"run": [], "wait": [], "node": []}
         for one in self.everything(job_id):
             if (one["job"], one["node"]) not in said:
                 by_kind[self._kind(one)].append(one)
-        chosen: list[Holder] = []
-        for kind, those in by_kind.items():
-            wanted = sum(self._kind(h) == kind for h in holders)
-            if len(those) < wanted:
-                return None
-            chosen += random.sample(those, wanted)
-        return chosen
+        wanted = {kind: sum(self._kind(h) == kind for h in holders) for kind in by_kind}
+        return [
+            one
+            for kind, those in by_kind.items()
+            for one in random.sample(those, min(wanted[kind], len(those)))
+        ]
 
     def _kind(self, one: Holder) -> str:
         if one["node"] is not None:

@@ -38,7 +38,8 @@ class Moment:
         runs, waiting: jobs on GPUs; and those in no place yet or in line.
         left: when each job left for good, and how.
         by_job: decisions about each job, in order.
-        closed: nodes that take nothing new.
+        closed: nodes that take nothing new; moved: lent for profiling (True) or given back since
+            the log began.
         forecasts: of each job, as made at its submission.
     """
 
@@ -48,6 +49,7 @@ class Moment:
     left: dict[str, tuple[float, str]] = field(default_factory=dict)
     by_job: dict[str, list[Row]] = field(default_factory=dict)
     closed: set[int] = field(default_factory=set)
+    moved: dict[int, bool] = field(default_factory=dict)
     forecasts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
@@ -60,7 +62,8 @@ class Moment:
         first = 0
         for name, count in self.genesis["cluster"]["vcs"]:
             if name == vc:
-                return list(range(first, first + count - lent.get(vc, 0)))
+                kept = first + count - lent.get(vc, 0)
+                return [n for n in range(first, first + count) if not self.moved.get(n, n >= kept)]
             first += count
         return []
 
@@ -185,6 +188,8 @@ def _decided(moment: Moment, row: Row) -> None:
         gpus = dict(zip(body["nodes"], body["gpus"], strict=True))
         profiling = body["action"] == "profile"
         moment.runs[job_id] = Run(job_id, body["vc"], row["at"], gpus, profiling)
+    elif body["action"] in ("lend", "return"):
+        moment.moved |= dict.fromkeys(body["nodes"], body["action"] == "lend")
     elif body["action"] == "preempt":
         moment.runs.pop(job_id, None)
     elif body["action"] in ("cancel", "refuse"):

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean, quantiles
+from statistics import fmean, median, quantiles
 from typing import Any
 
 from benchmarks.forecast_scores import pinball
@@ -18,7 +18,8 @@ from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import Estimate
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
-WAITS_S = (600.0, 3600.0, 14_400.0, 86_400.0)  # promised waits at which groups end
+HORIZONS = ("minutes", "hours", "days")  # of promised waits, and where they begin and end
+WAITS_S = (0.0, 3600.0, 86_400.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +130,41 @@ class Promises:
 
 
 def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
-    """Coverage over jobs and over batches, by promised wait, and the loss beside simple rules."""
-    told = [one for one in scored if one.p90 is not None]
+    """Coverage over jobs and over batches, by promised wait, and the loss beside simple rules.
+
+    Crude forecasts are scored apart.
+    """
+    told = [one for one in scored if one.p90 is not None and not one.crude]
     return {
         "jobs": len(scored),
         "jobs_p90": _kept(told),
         "batches_p90": _batches(told),
         "batches": len({one.batch for one in told}),
         "by_wait": [
-            {"from_s": low, "to_s": high, "jobs": len(mine), "p90": _kept(mine),
-             "batches_p90": _batches(mine)}
-            for low, high in pairwise((0.0, *WAITS_S, float("inf")))
+            _of_wait(name, mine)
+            for name, (low, high) in zip(HORIZONS, pairwise(WAITS_S), strict=True)
             if (mine := [o for o in told if o.p90 is not None and low <= o.p90 < high])
         ],
         "jobs_without_any": sum(one.p50 is None for one in scored),
         "jobs_without_p90": sum(one.p90 is None for one in scored),
         "jobs_crude": sum(one.crude for one in scored),
-        "crude_p90": _kept([one for one in told if one.crude]),
+        "crude_p90": _kept([one for one in scored if one.crude]),
         "pinball": _losses(scored),
     }  # fmt: skip
+
+
+def _of_wait(name: str, mine: Sequence[Foretold]) -> dict[str, Any]:
+    """Of forecasts of one horizon: kept at either level, and how wide between them, seconds."""
+    even = [one.true <= one.p50 + 1e-6 for one in mine if one.p50 is not None]
+    widths = [one.p90 - one.p50 for one in mine if one.p90 is not None and one.p50 is not None]
+    return {
+        "horizon": name,
+        "jobs": len(mine),
+        "p50": round(fmean(even), 4) if even else None,
+        "p90": _kept(mine),
+        "batches_p90": _batches(mine),
+        "width_s": round(median(widths), 1) if widths else None,
+    }
 
 
 def _kept(told: Sequence[Foretold]) -> float | None:

@@ -1,23 +1,34 @@
 """A service that really runs: decider, analyst and API as processes of their own, asked over HTTP.
 
-The demo's service with fake GPUs and real, short processes. Its people submit by the API, waits are
-asked about by the API, and the judge reads the log up to the event that an answer was given at.
-Time goes on meanwhile: suggestions, which are worked out a moment later, are not judged here.
+The demo's service with fake GPUs and real, short processes. Its people submit by the API; waits are
+asked about by the API, the command line and the pages, and judged by the log as it was when the
+question was asked (`sentences`). Time goes on meanwhile: right is what was so at some event between
+question and answer.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 from random import Random
 from socket import create_server
+from typing import Any
+from urllib.request import Request, urlopen
 
+from benchmarks.explanations.asked import Asked
 from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
+from benchmarks.explanations.log import Log
+from benchmarks.explanations.sentences import between
 from features.codec import decode
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
@@ -65,7 +76,9 @@ class _Asking:
     def __init__(self, folder: Path, running: demo.Running, found: Found, seed: int):
         self.store = Store(f"sqlite:///{folder / 'pellucid.db'}")
         self.follower = Follower(self.store, BundleStore(folder / "state" / "bundles"))
+        self.database = folder / "pellucid.db"
         self.running, self.found, self.seed = running, found, seed
+        self._named: list[tuple[float, dict[str, Any]]] = []
 
     def run(self, wanted: int, going_on: Callable[[], bool]) -> None:
         until, random = time.monotonic() + LONGEST_S, Random(self.seed)
@@ -78,23 +91,76 @@ class _Asking:
                     time.sleep(0.5)
                     continue
                 self._ask(operator, random.choice(waiting))
+        self._ended()
         self.store.close()
 
     def _ask(self, operator: Client, job_id: str) -> None:
         found = self.found
+        before, asked_at = Log.read(self.database), operator.cluster()["now"]
         try:
-            analysis = operator.explain(job_id, analyse=True)["analysis"]
+            told = operator.explain(job_id, analyse=True)
         except ServiceError:  # it has started meanwhile, or there was no time
             return
-        if not analysis or analysis["unavailable"]:
+        answered_at = operator.cluster()["now"]
+        analysis = told["analysis"]
+        if not analysis:  # it does not wait any more
             return
+        found.questions += 1
+        if analysis["unavailable"]:
+            return
+        found.ages.append(answered_at - analysis["at"])
         self.follower.follow(analysis["seq"])
-        core, at = self.follower.state.core, analysis["at"]
+        core = self.follower.state.core
+        if job_id not in core.jobs:
+            return
+        asked = Asked(
+            job_id,
+            asked_at,
+            answered_at,
+            told,
+            self._printed(job_id),
+            "\n".join(lines_of(decode(Explanation, told), answered_at, full=True)),
+            self._page(f"/jobs/{job_id}"),
+            self._page(f"/jobs/{job_id}/way"),
+            before.until(before.head),
+            core,
+        )
+        log = Log.read(self.database)
+        found.said.append(between(asked, log, log.head, before.head))
+        self._named += [(asked.analysis["at"], one) for one in told["analysis"]["holders"]]
         with self.running.client(core.jobs[job_id].job.user) as owner:
             own = owner.explain(job_id, analyse=True)
             if own["analysis"] and not own["analysis"]["unavailable"]:
                 found.texts.append(
                     "\n".join(lines_of(decode(Explanation, own), owner.cluster()["now"]))
                 )
+        at = analysis["at"]
         judge = Judge(core, self.follower.account, self.seed)
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))
+
+    def _printed(self, job_id: str) -> dict[str, Any]:
+        """What the command line prints with --json; {} where it fails."""
+        environment = {
+            **os.environ,
+            "PELLUCID_SERVER": self.running.address,
+            "PELLUCID_TOKEN": self.running.secrets[demo.OPERATOR],
+        }
+        command = [sys.executable, "-m", "pipeline.cli", "why", job_id, "--json"]
+        done = subprocess.run(command, env=environment, capture_output=True, check=False)
+        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+
+    def _page(self, path: str) -> str:
+        secret = self.running.secrets[demo.OPERATOR]
+        request = Request(self.running.address + path)
+        request.add_header("Authorization", f"Bearer {secret}")
+        request.add_header("Accept", "*/*")
+        with urlopen(request, timeout=60) as answer:
+            return unescape(str(answer.read(), "utf-8"))
+
+    def _ended(self) -> None:
+        """When those that were named did end."""
+        log = Log.read(self.database)
+        for at, one in self._named:
+            if one["kind"] == "running job":
+                gone = log.gone(one["job"], at)
+                self.found.ends.append((one["ends_in_s"], None if gone is None else gone - at))

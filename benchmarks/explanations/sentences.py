@@ -46,6 +46,10 @@ SLACK_S = 3.0  # of sums of times, which go on while one is answered
 # --- where it stands -----------------------------------------------------------------------------
 
 
+def _slack(a: Asked) -> float:
+    return SLACK_S + a.answered_at - a.asked_at
+
+
 def phase(a: Asked) -> str:
     """It waits, and says since when."""
     asked, told = a.moment.asked[a.job_id], a.told
@@ -57,7 +61,7 @@ def phase(a: Asked) -> str:
         return "started, or over"
     waited = times(told["headline"])
     true = a.answered_at - asked["submitted_at"]
-    ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= SLACK_S)
+    ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= _slack(a))
     return "" if ok else f"headline {told['headline']!r}, waited {true:.0f} s"
 
 
@@ -75,12 +79,16 @@ def place(a: Asked) -> str:
     return "" if all(one == true for one in listed) else f"place {listed}, truly {true}"
 
 
+def _true(a: Asked) -> list[int]:
+    """GPUs that it needs, that are free and that are there."""
+    asked = a.moment.asked[a.job_id]
+    there = len(a.moment.pool(asked["vc"])) * a.moment.per_node
+    return [asked["gpus"], a.moment.free(asked["vc"]), there]
+
+
 def numbers(a: Asked) -> str:
     """GPUs asked for, free and there: the same wherever they stand."""
-    asked = a.moment.asked[a.job_id]
-    vc = asked["vc"]
-    there = len(a.moment.pool(vc)) * a.moment.per_node
-    true = {"need": asked["gpus"], "free": a.moment.free(vc), "limit": there}
+    true = dict(zip(("need", "free", "limit"), _true(a), strict=True))
     first = a.told["principal"][0]
     for part in (a.analysis, first):
         wrong = {name: part[name] for name in true if part[name] != true[name]}
@@ -345,9 +353,9 @@ def waits(a: Asked) -> str:
     told = {one["reason"]: one for one in a.told["waits"]}
     for name, seconds in by.items():
         said = told.pop(name, {"seconds": 0.0, "share": 0.0})
-        if abs(said["seconds"] - seconds) > SLACK_S:
+        if abs(said["seconds"] - seconds) > _slack(a):
             return f"waited {said['seconds']:.1f} s for {name}, truly {seconds:.1f}"
-        if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + SLACK_S / max(total, SLACK_S):
+        if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + _slack(a) / max(total, 1.0):
             return f"{name} is {said['share']:.3f} of the wait, truly {seconds / total:.3f}"
     return f"waited for {list(told)}" if told else ""
 
@@ -363,28 +371,46 @@ def lines(a: Asked) -> str:
     return next((f"not printed: {text!r}" for text in said if text and text not in a.lines), "")
 
 
-SAME = ("job_id", "phase", "reason", "estimate_s", "belief", "overtaken", "contributions", "hold")
+STABLE = ("job_id", "phase", "estimate_s", "contributions", "hold")
 
 
 def printed(a: Asked) -> str:
-    """--json of the command line is the API's answer, but for the time that has passed."""
-    other = a.printed
-    found = [name for name in SAME if other[name] != a.told[name]]
-    inner = ("need", "free", "limit", "position", "waiting", "in_all", "promise", "sharing")
-    found += [n for n in inner if (other["analysis"] or {}).get(n) != a.analysis[n]]
+    """--json of the command line says what the API says; what moves is judged by itself."""
+    found = [name for name in STABLE if a.printed[name] != a.told[name]]
+    found += ["belief"] * (_range(a.printed["belief"]) != _range(a.told["belief"]))
     return f"other on the command line: {found}" if found else ""
 
 
+def _printed(check: Callable[[Asked], str]) -> Callable[[Asked], str]:
+    return lambda a: check(replace(a, told=a.printed))
+
+
+def _range(told: Told | None) -> str:
+    """How long it should run, in the words that every place has."""
+    return str((told or {"text": ""})["text"]).partition(". ")[0].partition(" run ")[2]
+
+
 def page(a: Asked) -> str:
-    """The page says what the API says."""
-    said = [a.told["belief"]["text"], *(one["text"] for one in a.told["principal"][:1])]
-    wrong = [text for text in said if text not in a.page]
+    """Its page says how long it should run as the API does."""
+    said = _range(a.told["belief"])
+    return "" if said in a.page else f"not on the page: {said!r}"
+
+
+def page_numbers(a: Asked) -> str:
+    """And what is free now."""
+    shown = ints(a.page, r"needs ([\d,]+) GPUs?, ([\d,]+) of ([\d,]+) (?:is|are) free")
+    return "" if shown in (None, _true(a)) else f"on the page {shown}, truly {_true(a)}"
+
+
+def way(a: Asked) -> str:
+    """Who must finish, on its page: runs that are alive, and what is free now."""
     shown = ints(a.way, r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
-    if shown != [a.analysis["need"], a.analysis["free"], a.analysis["limit"]]:
-        wrong.append(f"who must finish: {shown}")
-    named = {one["job"] for one in _runs(a)} - set(re.findall(r"/jobs/([a-z0-9]{12})", a.way))
-    wrong += [f"{name} must not finish" for name in sorted(named)]
-    return f"not on the page: {wrong}" if wrong else ""
+    waits_on = a.moment.queued(a.job_id)
+    if shown != (_true(a) if waits_on else None):
+        return f"who must finish: {shown}, truly {_true(a)}"
+    rows = re.findall(r'<th scope="row"><a href="[^"]*/jobs/([a-z0-9]{12})"', a.way)
+    over = [name for name in rows if name not in a.moment.runs]
+    return f"must finish, and have: {over}" if over else ""
 
 
 CHECKS: dict[str, Callable[[Asked], str]] = {
@@ -392,9 +418,11 @@ CHECKS: dict[str, Callable[[Asked], str]] = {
     for check in (
         phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, promise,
         sharing, odds, belief, evidence, prediction, forecast, promised, changed, lines, printed,
-        page, tried, fewest, otherwise, helps,
+        page, page_numbers, way, tried, fewest, otherwise, helps,
     )
 }  # fmt: skip
+for moving in (place, numbers, overtaken, alive):
+    CHECKS[f"printed_{moving.__name__}"] = _printed(moving)
 
 
 def judged(a: Asked) -> dict[str, str]:

@@ -62,7 +62,7 @@ def test_what_is_right_is_found_right() -> None:
         found = judge.verdict(said, "next", NOW)
         assert [why for why in found.wrong if "without others" not in why] == []
         assert (found.named, found.necessary, found.fresh) == (True, True, True)
-        assert found.minimal is (None if len(said["holders"]) == 1 else True)
+        assert found.minimal
 
 
 def _somebody_else(said: Said) -> None:
@@ -122,7 +122,7 @@ def test_a_planted_lie_is_found(lie: Callable[[Said], None], name: str) -> None:
 def test_who_is_not_said_to_do_as_well_must_not() -> None:
     judge, said, *_ = asked(4, 4)
     assert len(said["either"]) == 1
-    assert judge.verdict(said, "next", NOW).specific is None  # nobody else is left to remove
+    assert judge.verdict(said, "next", NOW).specific  # nobody else is left to remove
     said["either"] = []
     assert judge.verdict(said, "next", NOW).specific is False
 
@@ -132,7 +132,7 @@ def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found()
     assert [len(runs) for runs in said["instead"]] == [2, 2]
     assert "without 2 others instead (2 ways)" in said["otherwise"]
     found = judge.verdict(said, "next", NOW)
-    assert (found.necessary, found.minimal, found.specific) == (True, True, None)
+    assert (found.necessary, found.minimal, found.specific) == (True, True, True)
     for runs in said["instead"]:  # each is as true as what is named first
         said["holders"] = runs
         assert judge.verdict(said | {"instead": []}, "next", NOW).necessary
@@ -188,6 +188,8 @@ def test_a_service_that_lives_is_audited() -> None:
     assert all(v.named and v.fresh and v.necessary for _, _, v in found.waits)
     assert found.true == found.shown
     assert readable(found.texts)["codes"] == 0
+    told = figures([found])["sentences"]
+    assert (told["right"], told["wrong"]) == (1.0, {})
 
 
 class _Unit:
@@ -203,7 +205,8 @@ def test_every_bound_is_on_a_figure_and_one_that_was_not_measured_is_missed() ->
     engine.found.foretold = [Foretold("a", 10.0, 20.0, rule, 12.0, 15.0)]
     made = figures([engine.found])
     made["counterfactuals"]["true"] = 1.0
-    made["specific"] = 1.0
+    made["sentences"]["right"] = 1.0
+    made["services"] |= {"answered": 1.0, "age_p99_s": 0.5}
     assert BUDGET.exists()
     told = verdict(made, _Unit())  # type: ignore[arg-type]
     assert (told["missing"], told["holds"]) == ([], True)
@@ -231,6 +234,11 @@ def test_a_forecast_is_kept_or_not() -> None:
     crude = Foretold("b", 10.0, None, None, None, 25.0)
     made = forecasts([kept, kept, late, crude])
     assert made["jobs_p90"] == pytest.approx(0.6667)
+    rough = Foretold("b", 10.0, 20.0, None, None, 25.0, crude=True)
+    apart = forecasts([kept, rough])
+    assert (apart["jobs_p90"], apart["crude_p90"]) == (1.0, 0.0)
+    (minutes,) = apart["by_wait"]
+    assert (minutes["horizon"], minutes["p50"], minutes["width_s"]) == ("minutes", 0.0, 10.0)
     assert made["batches_p90"] == 0.5
     assert (made["jobs_without_any"], made["jobs_without_p90"]) == (0, 1)
 

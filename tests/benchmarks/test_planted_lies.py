@@ -453,6 +453,29 @@ def test_a_planted_lie_is_found(name: str, answers: list[Asked]) -> None:
     pytest.fail("no answer in which to plant it")
 
 
+def _printed(part: str, value: Any) -> Callable[[Asked], Asked]:
+    """Something else on the command line than is so."""
+
+    def lie(a: Asked) -> Asked:
+        other = deepcopy(dict(a.printed))
+        if part == "holders":
+            other["analysis"][part] = value
+        elif part == "overtaken":
+            other[part] = value
+        else:
+            other["analysis"][part] += value
+        return replace(a, printed=other)
+
+    return lie
+
+
+FIVE = {"jobs": 5, "why": {"had GPUs kept for it": 5}, "text": ""}
+PRINTED = (
+    ("numbers", "free", 3), ("place", "position", 2), ("overtaken", "overtaken", FIVE),
+    ("alive", "holders", [{"kind": "running job", "job": NOBODY, "node": None}]),
+)  # fmt: skip
+
+
 def _of_before(a: Asked) -> Said:
     """Old, without a word of it where it is printed."""
     return {**a.told, "analysis": {**a.analysis, "at": a.analysis["at"] - 600.0}}
@@ -466,9 +489,11 @@ def _of_before(a: Asked) -> Said:
         ("forecast", lambda a: replace(a, lines=re.sub(r"\d\d:\d\d", "00:00", a.lines))),
         ("printed", lambda a: replace(a, printed={**a.printed, "phase": "running"})),
         ("printed", lambda a: replace(a, printed={**a.printed, "estimate_s": 1.0})),
-        ("page", lambda a: replace(a, page=a.page.replace("It should run", "It runs"))),
-        ("page", lambda a: replace(a, way=re.sub(r"; \d+ of", "; 77 of", a.way))),
-        ("page", lambda a: replace(a, way="It starts soon.")),
+        ("page", lambda a: replace(a, page=a.page.replace("It should run about", "It runs"))),
+        *((f"printed_{name}", _printed(*lie)) for name, *lie in PRINTED),
+        ("page_numbers", lambda a: replace(a, page=re.sub(r", \d+ of", ", 77 of", a.page))),
+        ("way", lambda a: replace(a, way=re.sub(r"; \d+ of", "; 77 of", a.way))),
+        ("way", lambda a: replace(a, way="It starts soon.")),
     ],
 )
 def test_one_who_says_otherwise_is_found(
@@ -489,7 +514,9 @@ def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:
 
 
 def test_no_kind_of_sentence_is_without_a_lie() -> None:
-    planted = {check for check, _ in LIES.values()} | {"lines", "printed", "page"}
+    planted = {check for check, _ in LIES.values()}
+    planted |= {"lines", "printed", "page", "page_numbers", "way"}
+    planted |= {f"printed_{name}" for name, *_ in PRINTED}
     assert planted == CHECKS.keys()
     assert len(LIES) >= 40
     assert Found("none").said == []
