@@ -145,9 +145,8 @@ def _whole(seconds: Floats) -> list[int | None]:
 
 @dataclass(frozen=True)
 class Scripts:
-    """What a page runs: the library, then its figures, and the policy that allows just these."""
+    """What a page runs, and the policy that allows just this."""
 
-    library: Markup
     figures: Markup
     policy: str
 
@@ -156,12 +155,10 @@ class Scripts:
 def scripts() -> Scripts:
     """The scripts of a page with figures."""
     static = files("scheduler.service.pages").joinpath("static")
-    library = static.joinpath("vendor/plotly-cartesian.min.js").read_text("utf-8")
     drawing = static.joinpath("charts.js").read_text("utf-8")
     own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
     figures = f"\n{drawing}\n{own}"
-    allowed = " ".join(f"'sha256-{_sha256(script)}'" for script in (library, figures))
-    return Scripts(Markup(library), Markup(figures), policy(allowed))
+    return Scripts(Markup(figures), policy(f"'sha256-{_sha256(figures)}'"))
 
 
 def policy(scripts: str = "'none'") -> str:

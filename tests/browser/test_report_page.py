@@ -77,7 +77,7 @@ def _open(page: Page, path: Path) -> None:
     page.goto(path.as_uri())
     page.locator("details").evaluate_all("folds => folds.forEach((fold) => { fold.open = true; })")
     for name in FIGURES:
-        expect(page.locator(f"[data-figure={name}] svg.main-svg").first).to_be_visible()
+        expect(page.locator(f"[data-figure={name}] svg.drawing").first).to_be_visible()
 
 
 @pytest.mark.parametrize("name", ["report", "savings"])
@@ -95,15 +95,15 @@ def test_it_fits_and_is_accessible(made: dict[str, Path], page: Page, name: str)
 
 def test_what_is_pointed_at_is_told(made: dict[str, Path], page: Page) -> None:
     _open(page, made["report"])
-    bar = page.locator("[data-figure=average] .bars .point").first
+    bar = page.locator("[data-figure=average] .point").first
     bar.scroll_into_view_if_needed()
     bar.hover(force=True)
-    told = page.locator("[data-figure=average] .hoverlayer .hovertext")
+    told = page.locator("[data-figure=average] .tip")
     expect(told).to_contain_text("average JCT")
 
 
 def test_names_in_figures_are_text(made: dict[str, Path], page: Page, tmp_path: Path) -> None:
-    """The chart library would make a link of a tag in one."""
+    """A chart library made a link of a tag in one."""
     html = made["report"].read_text()
     name = json.loads(re.findall(r'"vcs": ?(\[.*?\])', html)[0])[0]
     odd = json.dumps('<a href="https://example.org/x">click</a>').replace("<", "\\u003c")

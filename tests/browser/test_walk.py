@@ -32,9 +32,9 @@ def fits(page: Page, where: str) -> None:
 def drawn(page: Page) -> None:
     """Every chart of the page is drawn."""
     charts = page.locator("[data-chart]")
-    expect(page.locator("[data-chart] .plot svg.main-svg").first).to_be_visible(timeout=15_000)
+    expect(page.locator("[data-chart] .plot svg.drawing").first).to_be_visible(timeout=15_000)
     for i in range(charts.count()):
-        assert charts.nth(i).locator("svg.main-svg").count(), charts.nth(i).get_attribute("id")
+        assert charts.nth(i).locator("svg.drawing").count(), charts.nth(i).get_attribute("id")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -144,5 +144,5 @@ def test_it_serves(pellucid: Run, service: None) -> None:
     assert job in pellucid("ps", "--all").stdout
     assert pellucid("why", job).stdout.startswith(f"{job} is ")
     with urlopen(f"{os.environ['PELLUCID_SERVER']}/models") as page:
-        assert b"plotly-cartesian" in page.read()
+        assert b"charts.js" in page.read()
     pellucid("cancel", job)

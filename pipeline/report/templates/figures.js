@@ -11,8 +11,6 @@
     const [big, small, of, names] = minutes < 1440 ? [minutes, 1, 60, ["h", "min"]] : [Math.round(minutes / 60), 1, 24, ["d", "h"]];
     return `${Math.floor(big / of)} ${names[0]}${big % of ? ` ${(big % of) * small} ${names[1]}` : ""}`;
   };
-  // a name in a chart, which would read tags in it
-  const literal = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;");
   const mean = (values) => values.reduce((sum, v) => sum + v, 0) / values.length;
 
   // tables
@@ -68,7 +66,7 @@
   });
   const last = (ways) => [...ways].sort((a, b) => (b.colour > 0) - (a.colour > 0)); // ours on top
   const most = (data) => data.reduce((top, { x }) => x.reduce((m, v) => Math.max(m, v), top), 10);
-  const legend = { orientation: "h", x: 0, y: -0.25, yanchor: "top", traceorder: "reversed" };
+  const legend = { traceorder: "reversed" };
 
   const average = (rows, ways) => {
     const found = ways
@@ -78,15 +76,15 @@
     const top = Math.max(1, ...found.map(({ jct }) => jct));
     return {
       data: [{
-        type: "bar", orientation: "h", y: found.map(({ way }) => literal(way.name)), x: found.map(({ jct }) => jct),
-        text: found.map(({ jct }) => duration(jct)), textposition: "outside", cliponaxis: false,
+        type: "bar", orientation: "h", y: found.map(({ way }) => way.name), x: found.map(({ jct }) => jct),
+        text: found.map(({ jct }) => duration(jct)), textposition: "outside",
         marker: {
           color: found.map(({ way }) => (way.yardstick ? "rgba(0,0,0,0)" : `--s${way.colour}`)),
           line: { color: found.map(({ way }) => `--s${way.colour}`), width: 2 },
         },
-        hovertemplate: "%{y}: average JCT %{text}<extra></extra>",
+        hovertemplate: "%{y}: average JCT %{text}",
       }],
-      layout: { xaxis: { range: [0, top * 1.4], visible: false }, margin: { l: 10, r: 10, t: 6, b: 6 } },
+      layout: { xaxis: { range: [0, top * 1.4], visible: false } },
     };
   };
   const curves = (rows, ways, column, at, template) =>
@@ -94,9 +92,9 @@
       const values = rows.filter((i) => known(way, i)).map((i) => way[column][i]).sort((a, b) => a - b);
       const points = values.length ? at(values) : [];
       return {
-        type: "scatter", mode: "lines", name: literal(way.name), line: stroke(way),
+        type: "scatter", mode: "lines", name: way.name, line: stroke(way),
         x: points.map(([v]) => Math.max(v, 1)), y: points.map(([, share]) => share),
-        customdata: points.map(([v]) => duration(v)), hovertemplate: `${literal(way.name)}: ${template}<extra></extra>`,
+        customdata: points.map(([v]) => duration(v)), hovertemplate: `%{name}: ${template}`,
       };
     });
   const jct = (rows, ways) => {
@@ -114,19 +112,19 @@
   };
   const groups = (rows, ways) => {
     const keys = [
-      ...D.vcs.slice(0, 18).map((name, k) => [literal(name), (i) => D.vc[i] === k]),
+      ...D.vcs.slice(0, 18).map((name, k) => [name, (i) => D.vc[i] === k]),
       ...D.sizes.map(([name, low, high]) => [name, (i) => low <= D.gpus[i] && D.gpus[i] <= high]),
     ].map(([name, has]) => [name, rows.filter(has)]).filter(([, of]) => of.length).reverse();
     const data = last(ways).map((way) => {
       const found = keys.map(([, of]) => mean(of.filter((i) => known(way, i)).map((i) => way.wait[i])));
       return {
-        type: "scatter", mode: "markers", name: literal(way.name), y: keys.map(([name]) => name),
+        type: "scatter", mode: "markers", name: way.name, y: keys.map(([name]) => name),
         x: found.map((v) => Math.max(v, 1)), customdata: found.map((v, k) => [duration(v), keys[k][1].length]),
         marker: { color: `--s${way.colour}`, size: way.colour ? 9 : 13, symbol: ["circle", "square", "triangle-up", "diamond", "cross", "star", "circle-open", "x"][way.colour] },
-        hovertemplate: `%{y}, ${literal(way.name)}: %{customdata[0]} (%{customdata[1]} jobs)<extra></extra>`,
+        hovertemplate: `%{y}, %{name}: %{customdata[0]} (%{customdata[1]} jobs)`,
       };
     });
-    return { data, layout: { height: 110 + 24 * keys.length, xaxis: seconds("average wait", 1, most(data)), yaxis: { type: "category" }, legend: { ...legend, y: -60 / (24 * keys.length + 20) } } };
+    return { data, layout: { height: 110 + 24 * keys.length, xaxis: seconds("average wait", 1, most(data)), yaxis: { type: "category" }, legend } };
   };
   const jobs = (rows) => {
     const way = D.ways[browse.under.value];
@@ -135,11 +133,11 @@
     return {
       data: [{
         type: "scatter", mode: "markers", x, y: shown.map((i) => Math.max(way.wait[i], 1)),
-        customdata: shown.map((i) => [i, literal(D.id[i]), duration(way.wait[i]), D.gpus[i], literal(D.vcs[D.vc[i]])]),
+        customdata: shown.map((i) => [i, D.id[i], duration(way.wait[i]), D.gpus[i], D.vcs[D.vc[i]]]),
         marker: { color: `--s${way.colour}`, size: shown.map((i) => (i === chosen ? 15 : 6)), opacity: shown.map((i) => (i === chosen ? 1 : 0.55)) },
-        hovertemplate: "job %{customdata[1]}: waited %{customdata[2]}<br>%{customdata[3]} GPUs, %{customdata[4]}<extra></extra>",
+        hovertemplate: "job %{customdata[1]}: waited %{customdata[2]}<br>%{customdata[3]} GPUs, %{customdata[4]}",
       }],
-      layout: { yaxis: { ...seconds("waited", 0.8, shown.reduce((top, i) => Math.max(top, way.wait[i]), 10)) }, xaxis: { title: { text: "submitted (UTC)" } }, hovermode: "closest" },
+      layout: { yaxis: { ...seconds("waited", 0.8, shown.reduce((top, i) => Math.max(top, way.wait[i]), 10)) }, xaxis: { type: "date", title: { text: "submitted (UTC)" } } },
     };
   };
   const drawings = { average, jct, tail, groups, jobs };
@@ -195,7 +193,7 @@
       drawChart(box, drawings[name](rows, ways));
       if (name === "jobs" && !plot.dataset.clicks) {
         plot.dataset.clicks = "yes";
-        plot.on("plotly_click", ({ points }) => show(points[0].customdata[0]));
+        plot.addEventListener("chosen", ({ detail }) => show(detail[0]));
       }
     }
     if (which.length > 1) list(rows);
@@ -207,7 +205,6 @@
     browse.under.addEventListener("change", () => draw());
     browse.previous.addEventListener("click", () => step(-1));
     browse.next.addEventListener("click", () => step(1));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw());
     draw();
   }
 }

@@ -1,4 +1,4 @@
-"""Charts as plotly reads them, each with the table that says the same without a drawing.
+"""Charts as `charts.js` draws them, each with the table that says the same without a drawing.
 
 Colours are names of the style sheet ("--s0"); the browser fills them in, light or dark.
 """
@@ -7,13 +7,89 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict
 
 Cells = Sequence[Sequence[str]]
 DURATION_TICKS = (
     (1, "1 s"), (10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"),
     (172_800, "2 d"), (1_728_000, "20 d"),
 )  # fmt: skip
+
+
+class Stroke(TypedDict, total=False):
+    """How a line is drawn: a colour, px, "dot", "dash" or "longdash"; "hv": in steps."""
+
+    color: str
+    width: float
+    dash: str
+    shape: str
+
+
+class Marker(TypedDict, total=False):
+    """How a point or a bar is drawn; `size` in px."""
+
+    color: str
+    size: float
+    opacity: float
+
+
+class Trace(TypedDict, total=False):
+    """What is drawn on the same axes.
+
+    Attributes:
+        type: scatter, bar or heatmap. mode: of scatter: lines, markers or both.
+        orientation: "h": bars lie.
+        x, y: values, moments in UTC or categories; z: of a heat map, rows of `y`, None: nothing.
+        zmax: the value with the full colour.
+        text: beside each point, for `hovertemplate`, which says what is pointed at: `%{x}`,
+            `%{y:.0%}`, `%{text}`, `%{name}`. hoverinfo: "skip": nothing is.
+        width: of bars, in units of `x`. yaxis: "y2": the axis over the other.
+        fill: "tonexty": up from the trace before.
+    """
+
+    type: str
+    mode: str
+    orientation: str
+    name: str
+    x: Sequence[Any]
+    y: Sequence[Any]
+    z: Sequence[Sequence[float | None]]
+    zmax: float
+    text: Sequence[Any]
+    width: Sequence[float]
+    line: Stroke
+    marker: Marker
+    fill: str
+    fillcolor: str
+    yaxis: str
+    showlegend: bool
+    hoverinfo: str
+    hovertemplate: str
+
+
+class ChartAxis(TypedDict, total=False):
+    """An axis: linear, log, date or category. `range`: of a log axis in powers of ten."""
+
+    type: str
+    title: Mapping[str, str]
+    range: Sequence[float]
+    tickvals: Sequence[float]
+    ticktext: Sequence[str]
+    nticks: int
+    autorange: str
+    visible: bool
+    showgrid: bool
+    showticklabels: bool
+    zeroline: bool
+
+
+class Layout(TypedDict, total=False):
+    """The axes; `barmode` "stack": bars stand on each other."""
+
+    xaxis: ChartAxis
+    yaxis: ChartAxis
+    yaxis2: ChartAxis
+    barmode: str
 
 
 @dataclass(frozen=True)
@@ -24,15 +100,15 @@ class Chart:
         name: id on the page.
         title, note: above it.
         label: the text for readers who do not see it.
-        data, layout: plotly's.
+        data, layout: what is drawn.
         head, rows: the table behind it.
     """
 
     name: str
     title: str
     label: str
-    data: list[dict[str, Any]]
-    layout: dict[str, Any] = field(default_factory=dict)
+    data: list[Trace]
+    layout: Layout = field(default_factory=Layout)
     head: Sequence[str] = ()
     rows: Cells = ()
     note: str = ""
@@ -45,22 +121,28 @@ class Chart:
 
 
 def line(
-    x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0, **more: Any
-) -> dict[str, Any]:
+    x: Sequence[Any],
+    y: Sequence[Any],
+    name: str,
+    colour: int = 0,
+    *,
+    dash: str = "",
+    width: float = 2,
+    mode: str = "lines",
+    hoverinfo: str = "",
+) -> Trace:
     """A line through points."""
-    style = {"color": f"--s{colour}", "width": 2, **more.pop("line", {})}
-    return {"type": "scatter", "mode": "lines", "x": x, "y": y, "name": name, "line": style, **more}
+    style: Stroke = {"color": f"--s{colour}", "width": width, "dash": dash}
+    how: Trace = {"type": "scatter", "mode": mode, "name": name, "line": style}
+    return {**how, "x": x, "y": y, "hoverinfo": hoverinfo}
 
 
-def bars(
-    x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0, **more: Any
-) -> dict[str, Any]:
+def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0) -> Trace:
     """Upright bars."""
-    marker = {"color": f"--s{colour}", **more.pop("marker", {})}
-    return {"type": "bar", "x": x, "y": y, "name": name, "marker": marker, **more}
+    return {"type": "bar", "x": x, "y": y, "name": name, "marker": {"color": f"--s{colour}"}}
 
 
-def duration_axis(title: str, log: bool = True) -> dict[str, Any]:
+def duration_axis(title: str) -> ChartAxis:
     """An axis of seconds that reads as minutes, hours and days."""
-    ticks = {"tickvals": [v for v, _ in DURATION_TICKS], "ticktext": [t for _, t in DURATION_TICKS]}
-    return {"title": {"text": title}, **({"type": "log"} if log else {}), **ticks}
+    values, texts = zip(*DURATION_TICKS, strict=True)
+    return {"title": {"text": title}, "type": "log", "tickvals": values, "ticktext": texts}

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import numpy as np
 
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.reads import JobRow, Page
-from scheduler.service.pages.charts import Chart, bars, duration_axis, line
+from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
 from scheduler.service.pages.queries import FIGURES, Kept, Outcome, PageQueries
 
 PERIODS = (
@@ -103,7 +102,7 @@ def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:
 
 def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
     """How long jobs waited, as a distribution per virtual cluster."""
-    data, head = [], []
+    data, head = list[Trace](), list[str]()
     for k, p in enumerate(vcs[:7]):
         own = sorted(o.wait_s for o in ended if o.vc == p.vc)
         if not own:
@@ -113,9 +112,11 @@ def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
         y = [round(100 * float(v)) for v in levels]
         dash = ("solid", "dash", "dot", "dashdot")[k % 4]
         data.append(
-            line(x, y, p.vc, k, line={"dash": dash},
-                 hovertemplate="%{y} % waited at most %{x:.0f} s<extra>" + p.vc + "</extra>")
-        )  # fmt: skip
+            {
+                **line(x, y, p.vc, k, dash=dash),
+                "hovertemplate": "%{name}: %{y} % waited at most %{x:.0f} s",
+            }
+        )
         head.append(p.vc)
     rows = [[p.vc, _said(p.wait_p50_s), _said(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
     return Chart(
@@ -135,7 +136,7 @@ def _users_chart(users: Sequence[Portion]) -> Chart:
     return Chart(
         "users", "GPU-time by user", f"GPU-time of {len(users)} users",
         [{**bars([p.gpu_time_s / HOUR_S for p in users], names, "GPU hours"), "orientation": "h",
-          "hovertemplate": "%{y}: %{x:.3g} GPU hours<extra></extra>"}],
+          "hovertemplate": "%{y}: %{x:.3g} GPU hours"}],
         {
             "yaxis": {"type": "category", "autorange": "reversed"},
             "xaxis": {"title": {"text": "GPU hours"}},
@@ -194,7 +195,7 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
         *(_quantiles([o.wait_s for o in slots[m]], 0.5, 0.9) for m in moments), strict=True
     )
     every = duration(width)
-    axis = {"xaxis": {"type": "date", "hoverformat": "%Y-%m-%d %H:%M"}}
+    axis: Layout = {"xaxis": {"type": "date"}}
     floor = [[max(v or 0.0, 1.0) for v in q] for q in (p50, p90)]
     return [
         Chart(
@@ -207,7 +208,7 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
             "waited", "How long they had waited",
             f"Median and 90 % wait of jobs ended every {every}",
             [line(x, floor[0], "half at most", 0, mode="lines+markers"),
-             line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", line={"dash": "dash"})],
+             line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", dash="dash")],
             {**axis, "yaxis": duration_axis("")},
             ("from", "half at most", "9 of 10 at most"),
             [[at, _said(a), _said(b)] for at, a, b in zip(x, p50, p90, strict=True)],
@@ -320,15 +321,13 @@ def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
     told = [max(p90, 1.0) for _, p90, _ in errors]
     true = [max(t, 1.0) for *_, t in errors]
     ends = [1.0, max(*told, *true)]
-    points: dict[str, Any] = {
+    points: Trace = {
         "type": "scatter", "mode": "markers", "x": told, "y": true, "name": "job",
         "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
-        "hovertemplate": "promised at most %{x:.0f} s, waited %{y:.0f} s<extra></extra>",
+        "hovertemplate": "promised at most %{x:.0f} s, waited %{y:.0f} s",
         "showlegend": False,
     }  # fmt: skip
-    diagonal = line(
-        ends, ends, "as promised", 7, line={"dash": "dot", "width": 1}, hoverinfo="skip"
-    )
+    diagonal = line(ends, ends, "as promised", 7, dash="dot", width=1, hoverinfo="skip")
     early = sum(t <= p + GRACE_S for _, p, t in errors)
     return [
         Chart(

@@ -200,7 +200,7 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
                 "type": "scatter", "mode": "markers", "x": [a for a, _ in seen],
                 "y": [b for _, b in seen], "showlegend": False,
                 "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
-                "hovertemplate": "predicted %{x:.3g} s, took %{y:.3g} s<extra></extra>",
+                "hovertemplate": "predicted %{x:.3g} s, took %{y:.3g} s",
             },
         ],
         {

@@ -23,10 +23,8 @@ MENU = (
     ("/models", "Models"),
     ("/forecasts", "Forecasts"),
 )
-PLOTLY = "vendor/plotly-cartesian.min.js"
 _OWN = (
     "style.css", "app.js", "times.js", "watch.js", "charts.js", "icon.svg", "vendor/htmx.min.js",
-    PLOTLY,
 )  # fmt: skip
 _MACROS = {
     "parts": "_parts.html", "drawn": "_timeline.html", "of": "_job.html", "grouped": "_groups.html"

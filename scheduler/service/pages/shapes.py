@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle import AdditiveModel, Axis, Term
 from scheduler.explain.words import duration, factor, number, percent
-from scheduler.service.pages.charts import DURATION_TICKS, Chart
+from scheduler.service.pages.charts import DURATION_TICKS, Chart, ChartAxis, Layout, Stroke, Trace
 
 Floats = NDArray[np.float64]
 
@@ -101,7 +100,7 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     )
 
 
-def _value_axis(low: float, high: float) -> dict[str, Any]:
+def _value_axis(low: float, high: float) -> ChartAxis:
     room, ticks = math.log(high / low) / 6 if high > low else 1.0, list[float]()
     for f in _FACTORS:
         clear = all(abs(math.log(f / t)) >= room for t in ticks)
@@ -110,9 +109,7 @@ def _value_axis(low: float, high: float) -> dict[str, Any]:
     return {"type": "log", "tickvals": ticks, "ticktext": [f"×{f:g}" for f in ticks]}
 
 
-def _steps_of(
-    axis: Axis, term: Term, order: Sequence[int]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _steps_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace], Layout]:
     inner = axis.cuts[order[0] - 1 : order[-1] - 1]
     cuts = inner or (0.0,)
     log = len(cuts) > 1 and cuts[0] > 0 and cuts[-1] / cuts[0] > 50
@@ -126,9 +123,9 @@ def _steps_of(
     )
     texts = [axis.labels()[order[k]] for k in again]
     weights = [float(w) for w in term.weights[order]]
-    step = {"shape": "hv"}
-    hidden = {"type": "scatter", "mode": "lines", "x": edges, "hoverinfo": "skip"}
-    data: list[dict[str, Any]] = [
+    step: Stroke = {"shape": "hv"}
+    hidden: Trace = {"type": "scatter", "mode": "lines", "x": edges, "hoverinfo": "skip"}
+    data: list[Trace] = [
         {**hidden, "y": low, "line": {**step, "width": 0}, "showlegend": False},
         {
             **hidden, "y": high, "line": {**step, "width": 0}, "fill": "tonexty",
@@ -137,7 +134,7 @@ def _steps_of(
         {
             "type": "scatter", "mode": "lines", "x": edges, "y": mid, "text": texts,
             "line": {**step, "color": "--s0", "width": 2}, "showlegend": False,
-            "hovertemplate": "%{text}: %{y:.3g}<extra></extra>",
+            "hovertemplate": "%{text}: %{y:.3g}",
         },
         {
             "type": "bar", "x": [(a + b) / 2 for a, b in pairwise(edges)],
@@ -147,23 +144,22 @@ def _steps_of(
         },
     ]  # fmt: skip
     tallest = max(data[-1]["y"], default=1.0) or 1.0
-    x = {
+    x: ChartAxis = {
         **_unit_axis(axis),
         "showgrid": False,
-        "zeroline": False,
         **({"type": "log"} if log else {}),
     }
-    layout = {
+    layout: Layout = {
         "xaxis": x,
         "yaxis": _value_axis(min(low), max(high)),
         "yaxis2": {
-            "overlaying": "y", "range": [0, 5 * tallest], "visible": False, "fixedrange": True,
+            "range": [0, 5 * tallest], "visible": False,
         },
     }  # fmt: skip
     return data, layout
 
 
-def _unit_axis(axis: Axis) -> dict[str, Any]:
+def _unit_axis(axis: Axis) -> ChartAxis:
     """The axis of a feature, in words that a person knows where the unit has such."""
     if axis.spec.unit == "ln odds":
         chances = (0.001, 0.01, 0.05, 0.2, 0.5, 0.8, 0.95, 0.99, 0.999)
@@ -174,8 +170,10 @@ def _unit_axis(axis: Axis) -> dict[str, Any]:
             "title": {"text": "chance"},
         }
     if axis.spec.unit == "ln s" and axis.spec.name.endswith("_log_s"):
-        ticks = {"ticktext": [text for _, text in DURATION_TICKS]}
-        return {"tickvals": [math.log1p(s) for s, _ in DURATION_TICKS], **ticks}
+        return {
+            "tickvals": [math.log1p(s) for s, _ in DURATION_TICKS],
+            "ticktext": [text for _, text in DURATION_TICKS],
+        }
     if axis.spec.unit.startswith("ln "):
         ratios = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
         return {
@@ -185,16 +183,14 @@ def _unit_axis(axis: Axis) -> dict[str, Any]:
     return {"title": {"text": axis.spec.unit}}
 
 
-def _bars_of(
-    axis: Axis, term: Term, order: Sequence[int]
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+def _bars_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace], Layout]:
     labels = [axis.labels()[i] for i in order]
     scores = [float(s) for s in term.scores[list(order)]]
-    data = [
+    data: list[Trace] = [
         {
             "type": "bar", "orientation": "h", "y": labels, "x": scores,
             "marker": {"color": "--s0"}, "text": [say(s) for s in scores],
-            "hovertemplate": "%{y}: %{text}<extra></extra>",
+            "hovertemplate": "%{y}: %{text}",
         }
     ]  # fmt: skip
     return data, {
@@ -219,16 +215,15 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
     strongest = sorted(cells, reverse=True)[:8]
     reach = strongest[0][0] if strongest else 1.0
     title = f"{feature_text(first)} and {feature_text(second)}"
-    data = [
+    data: list[Trace] = [
         {
             "type": "heatmap", "x": columns, "y": rows, "z": z,
-            "zmin": -reach, "zmax": reach, "hoverongaps": False,
-            "colorscale": [[0, "--cold"], [0.5, "--card"], [1, "--heat"]],
+            "zmax": reach,
             "text": [["" if v is None else say(v) for v in line] for line in z],
-            "hovertemplate": "%{y}, %{x}: %{text}<extra></extra>", "showscale": False,
+            "hovertemplate": "%{y}, %{x}: %{text}",
         }
     ]  # fmt: skip
-    layout = {
+    layout: Layout = {
         "xaxis": {"type": "category", "nticks": 6, "title": {"text": feature_text(second)}},
         "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
     }

@@ -22,7 +22,7 @@ from scheduler.service.api.auth import COOKIE
 from scheduler.service.app import create_app
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
-from scheduler.service.pages.render import PLOTLY, assets
+from scheduler.service.pages.render import assets
 from scheduler.service.settings import Settings
 from tests.scheduler.service.follow.test_follow import Scene
 from tests.scheduler.service.pages.conftest import SPEC, Lived, begin
@@ -168,7 +168,7 @@ def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
 def test_files_are_ours_and_kept(busy: Lived) -> None:
     browser = busy.browser("")
     names = assets()
-    assert PLOTLY in names
+    assert sum(len(one.content) for one in names.values()) < 200_000  # also from a slow cluster
     page = busy.browser("ada.byron").get("/models").text
     for address in re.findall(r'(?:src|href)="(/static/[^"]+)"', page):
         answer = browser.get(address)
