@@ -10,9 +10,10 @@ from pipeline import runs
 
 POLICY = "pellucid"
 DAY_S = 86_400.0
+NO_BOUND_S = 1e12
 KNOBS = {
     "ageing": (0.0, 0.01, 0.05, 0.3),  # the third is the default
-    "max_wait_s": (DAY_S, 2 * DAY_S, 4 * DAY_S, 1e12),  # the second is the default
+    "max_wait_s": (DAY_S, 2 * DAY_S, 4 * DAY_S, NO_BOUND_S),  # the second is the default
 }
 Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 
@@ -28,6 +29,44 @@ class Point(TypedDict):
     p99_queue_s: float
     max_queue_large_s: float | None
     avg_jct_se_s: float | None
+
+
+LATE = 0.02  # share of starts past the bound, above which its cost is worth a run without it
+
+
+def cost_of_bound(
+    loops: Loops,
+    settings: Mapping[str, Mapping[str, Any]],
+    seeds: Sequence[int],
+    where: str,
+    results: Sequence[runs.Comparison],
+) -> None:
+    """Where many starts of `pellucid` were past its bound on waiting: a note of the result says
+    what the bound costs, by a run without it.
+
+    Args:
+        results: of `runs.compare`, one a loop.
+    """
+    chosen = {**settings, POLICY: {**settings.get(POLICY, {}), "max_wait_s": NO_BOUND_S}}
+    for world, result in zip(loops(chosen), results, strict=True):
+        row = next((row for row in result["policies"] if row["policy"] == POLICY), None)
+        if row is None or (row["late_share_mean"] or 0.0) <= LATE:
+            continue
+        free = runs.compare(world, [POLICY], seeds, where=where)["policies"][0]
+        named = {
+            "mean JCT": "avg_jct_s",
+            "p99 wait": "p99_queue_s",
+            "longest wait of more than 8 GPUs": "max_queue_large_s",
+        }
+        parts = [
+            f"{name} {row[f'{key}_mean']:,.0f} s with it, {free[f'{key}_mean']:,.0f} s without"
+            for name, key in named.items()
+            if row[f"{key}_mean"] is not None and free[f"{key}_mean"] is not None
+        ]
+        result["notes"].append(
+            f"{POLICY}, {result['loop']} loop: {row['late_share_mean']:.1%} of the jobs waited for "
+            f"longer than the bound on waiting. What it costs: {'; '.join(parts)}."
+        )
 
 
 def curve(

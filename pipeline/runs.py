@@ -18,7 +18,7 @@ import numpy as np
 from features.files import leftovers, only_writer, write_json, write_table
 from models.training.metrics import TAILS_S, auc
 from pipeline.cluster import HERE, Keep, mapped
-from pipeline.worlds.scenario import Cost, Meter, Progress, Sink
+from pipeline.worlds.scenario import Cost, Meter, Progress, Scenario, Sink
 from scheduler.core.estimates import Description, Estimator
 from scheduler.explain.terms import describe
 from scheduler.simulation.loop import JobResult, Outcome
@@ -140,6 +140,7 @@ def _run(
         "durations": estimator.name,
         **summarise(outcome, scenario.cluster_gpus()),
         **foreseen(outcome.jobs),
+        "late_share": _late(outcome.jobs, scenario, policy),
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
     }
@@ -174,6 +175,16 @@ def foreseen(jobs: Sequence[JobResult]) -> dict[str, float | None]:
     ran_s = np.array([r.duration_s for r in told])
     found = {name: auc(said, ran_s > limit) for name, limit in TAILS_S.items()}
     return {name: value if isfinite(value) else None for name, value in found.items()}
+
+
+def _late(jobs: Sequence[JobResult], scenario: World, policy: str) -> float | None:
+    """Share of the jobs that waited for longer than the policy's bound; None: it has none."""
+    if not isinstance(scenario, Scenario):
+        return None
+    bound_s: float | None = getattr(scenario.spec(policy).settings, "max_wait_s", None)
+    if bound_s is None:
+        return None
+    return sum(result.queue_s > bound_s for result in jobs) / len(jobs)
 
 
 def _rounded(cost: Cost) -> Spent:

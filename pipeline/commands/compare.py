@@ -118,7 +118,7 @@ def compare(asked: Asked, world: World) -> None:
         at = place(asked.where, asked.workers)
         results = _results(asked, world, played, at, folder)
         _page(asked, folder)
-        points = _pareto(asked, world, played.make, at) if asked.pareto and played.make else []
+        points = _at_other_settings(asked, world, played.make, at, results) if played.make else []
     if asked.as_json:
         nested = {"closed": results[1]} if len(results) > 1 else {}
         curve = {"pareto": points} if asked.pareto else {}
@@ -254,15 +254,24 @@ def _print(results: Sequence[runs.Comparison]) -> None:
             )
 
 
-def _pareto(asked: Asked, world: World, make: partial[Scenario], where: str) -> list[Point]:
-    """What `pellucid` does at other settings of its knob, in the same worlds."""
-    from pipeline.pareto import curve
+def _at_other_settings(
+    asked: Asked,
+    world: World,
+    make: partial[Scenario],
+    where: str,
+    results: Sequence[runs.Comparison],
+) -> list[Point]:
+    """What `pellucid` does at other settings of its knobs, in the same worlds, if that is asked
+    for; and where many were late, what its bound on waiting costs, as a note."""
+    from pipeline.pareto import cost_of_bound, curve
 
     def worlds(settings: Mapping[str, Any]) -> list[Callable[[int], runs.World]]:
         bent = partial(make, settings=settings)
         return _loops(bent, asked.loop, world.track, asked.first_seed)
 
-    return curve(worlds, make.keywords["settings"], asked.chosen, where)
+    settings = make.keywords["settings"]
+    cost_of_bound(worlds, settings, asked.chosen, where, results)
+    return curve(worlds, settings, asked.chosen, where) if asked.pareto else []
 
 
 def _bound(seconds: float) -> str:

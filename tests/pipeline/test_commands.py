@@ -112,6 +112,23 @@ def test_compare_shows_the_standard_error_of_each_mean(trace: Path) -> None:
     assert "std. error" not in pellucid(*given[:-2]).stdout, "of one run there is none"
 
 
+def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(trace: Path) -> None:
+    given = (
+        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid", "--loop",
+        "open", "--json",
+    )  # fmt: skip
+    late, rarely = (
+        json.loads(pellucid(*given, "--set", f"max_wait_s={bound}").stdout)
+        for bound in ("60", "1e7")
+    )
+    (row,) = late["policies"]
+    assert row["late_share_mean"] > 0.02
+    (note,) = (note for note in late["notes"] if "What it costs" in note)
+    assert f"{row['late_share_mean']:.1%} of the jobs waited for longer" in note
+    assert f"mean JCT {row['avg_jct_s_mean']:,.0f} s with it, " in note
+    assert "What it costs" not in str(rarely["notes"])
+
+
 def test_compare_shows_the_knob_from_mean_to_tail(trace: Path) -> None:
     done = pellucid(
         "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid",
