@@ -44,6 +44,8 @@ class Kind(StrEnum):
     BUNDLE_REFUSED = "bundle_refused"  # path, why
     LEASE = "lease"  # holder, term, version: who decides from here on
     CLOCK_WENT_BACK = "clock_went_back"  # by_s: the host's time of day, behind the log's
+    # first, by_s, reason: events from `first` to before this one are dated so much too late
+    CLOCK_MENDED = "clock_mended"
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
     ADVISED = "advised"  # running, waiting, left_out, ...: a poll of a queue we only follow
@@ -54,6 +56,7 @@ class Kind(StrEnum):
 INPUTS = frozenset(Kind) - {
     Kind.LEASE,
     Kind.CLOCK_WENT_BACK,
+    Kind.CLOCK_MENDED,
     Kind.REFUSED,
     Kind.FORECAST,
     Kind.BUNDLE_REFUSED,

@@ -265,11 +265,11 @@ class Metrics(Collector):
         for row in connection.execute(select(leases)):
             terms.add_metric([row.name], row.term)
             expires.add_metric([row.name], row.expires_at)
-        decided = select(func.max(events.c.at)).where(events.c.kind == Kind.DECIDED)
+        decided = select(events.c.at).where(events.c.kind == Kind.DECIDED)
         passed = GaugeMetricFamily(
             "pellucid_last_pass_timestamp_seconds", "When the last decision pass was taken."
         )
-        at = connection.execute(decided).scalar()
+        at = connection.execute(decided.order_by(events.c.seq.desc()).limit(1)).scalar()
         if at is not None:
             passed.add_metric([], at)
         deaths = CounterMetricFamily(

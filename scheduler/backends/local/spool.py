@@ -256,6 +256,11 @@ class Told:
             self._compact()
             self._file = self._open()
 
+    def mend(self, by_s: float) -> None:
+        """All of it happened so much earlier: the host's time was wrong."""
+        self.latest = max(0.0, self.latest - by_s)
+        self._compact()
+
     def begun(self) -> set[Key]:
         """Attempts that are done and did begin."""
         return {key for key, what in self.done.items() if what != NOT_STARTED}

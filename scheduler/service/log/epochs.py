@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from sqlalchemy import Connection, select
 
@@ -30,6 +31,7 @@ from scheduler.service.log.fold import Bundles, Diverged, State
 from scheduler.service.log.record import Phase, Record
 from scheduler.service.log.snapshots import StateCheckpoints, Told
 from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions
 
@@ -236,6 +238,8 @@ def folded(
                 return _onwards(state, connection, store, upto, beat)
         elif upto > snapshots.short:
             told = snapshots.told(connection, store, upto)
+            if told is not None and Mends.of(connection).cover(told.seen):
+                told = None
     if told is not None and told.seen > epoch:
         raise KeptByOtherCode(f"the state was kept by code {told.code} at event {told.seen}")
     state = State(bundles, keep=keep)
@@ -270,11 +274,14 @@ def followed(
     `since`: what is known of the log up to an earlier event.
     """
     state, header = Followed(bundles, keep=keep), store.first_in(connection)
+    mends = Mends.of(connection)
     if since is not None and header is not None:
-        state = Followed.resumed(header, since, bundles)
+        state = Followed.resumed(mends.mended(header), since, bundles)
     for event in store.each_in(connection, state.seen, upto=upto):
         taken = logged(connection, event.seq) if event.kind is Kind.DECIDED else []
-        state.follow(event, taken)
+        if late_s := mends.late_s(event.seq):
+            taken = [replace(d, time=d.time - late_s) for d in taken]
+        state.follow(mends.mended(event), taken)
         if event.seq % BEAT == 0:
             beat(event.seq)
     return state.next_epoch()

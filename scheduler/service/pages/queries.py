@@ -36,6 +36,7 @@ LIVE = [phase.value for phase in Phase if not phase.over]
 OVER = [phase.value for phase in Phase if phase.over]
 HOLDING = [phase.value for phase in Phase if phase.holds_gpus]
 WAITING = [phase.value for phase in Phase if phase.waits]
+DAY_S = 86_400.0
 FIGURES = 20_000  # rows that figures are computed from, latest first
 
 
@@ -334,6 +335,7 @@ class PageQueries(VisibleQueries):
             .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
             .where(made.basis == "submission", made.start_p90.is_not(None))
             .where(jobs.c.started_at.is_not(None), ~otherwise)
+            .where(made.made_at - at < DAY_S)  # else a wrong clock dated it, as the log says
             .order_by(jobs.c.submitted_seq.desc())
             .limit(FIGURES)
         )

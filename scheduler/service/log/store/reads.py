@@ -342,12 +342,13 @@ class VisibleQueries(VisibleRows):
         `MAX_PAGE` of each."""
         lines = [(line.body["event"], 1, line.seq, line) for line in self.decisions(job_id)]
         query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc())
-        rows = self._all(query.limit(MAX_PAGE))
+        rows, mends = self._all(query.limit(MAX_PAGE)), self._mends()
         for row, text in zip(rows, self._bodies(events, rows), strict=True):
             body = shown_event(self.viewer, row["kind"], json.loads(text))
             if body is not None:
                 actor = shown_actor(self.viewer, row["actor"])
-                line = Line(row["at"], row["seq"], row["kind"], "", actor=actor, body=body)
+                at = row["at"] - mends.late_s(row["seq"])
+                line = Line(at, row["seq"], row["kind"], "", actor=actor, body=body)
                 lines.append((row["seq"], 0, row["seq"], line))
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 

@@ -15,6 +15,7 @@ from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
+from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.rows import (
     JobRow,
     Line,
@@ -93,10 +94,10 @@ class VisibleRows:
         bodies = [json.loads(text) for text in self._bodies(decisions, rows)]
         others = [body.get(who) for body in bodies for who in ("blocker", "partner")]
         others += [job for body in bodies for job in body.get("held_by", ())]
-        visible = self._visible(others)
+        visible, mends = self._visible(others), self._mends()
         return [
             Line(
-                row["at"],
+                row["at"] - mends.late_s(row["event"]),
                 row["seq"],
                 "decision",
                 Decision.from_body(body).sentence(visible),
@@ -110,6 +111,10 @@ class VisibleRows:
         """What rows of `events` or `decisions` say."""
         with self._engine.connect() as connection:
             return archive.bodies(connection, table, rows)
+
+    def _mends(self) -> Mends:
+        with self._engine.connect() as connection:
+            return Mends.of(connection)
 
     def _all(self, query: Select[Any]) -> Sequence[RowMapping]:
         with self._engine.connect() as connection:

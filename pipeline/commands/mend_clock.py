@@ -1,0 +1,90 @@
+"""`pellucid mend-clock`: puts right the times of a log that a wrong clock dated."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from datetime import UTC, datetime
+from getpass import getuser
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.errors import UserError
+from pipeline.options import DATABASE, JSON_OBJECT
+
+
+def mend_clock(
+    database: DATABASE = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="State folder of the service; holds the models in use.")
+    ] = None,
+    from_event: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="The first event dated wrong (`pellucid audit` and pages number them); the one "
+            "after the last leap of a day before what lies in the future, when left out.",
+        ),
+    ] = None,
+    began: Annotated[
+        datetime | None,
+        typer.Option(
+            help="When that was in truth, UTC; right after the event before, if left out."
+        ),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Kept in the log with the change.")] = "",
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")
+    ] = False,
+    as_json: JSON_OBJECT = False,
+) -> None:
+    """Put right a log that a service wrote while its host's clock was wrong. Once in it, a time in
+    the future stays: what is written later is dated later still, whatever the clock is set to.
+
+    Set the host's clock and stop the service first. Nothing changes without --apply. The log's
+    lines stay as they were written; an event says how much too late they are dated, and from
+    there on a new core decides, with the right times of what runs and waits. Forecasts made
+    meanwhile count in no figure.
+
+    Examples:
+
+      pellucid mend-clock
+
+      pellucid mend-clock --from-event 4711 --began "2026-11-26 14:00:00" --apply
+    """
+    with user_errors():
+        from scheduler.backends.local.spool import Told
+        from scheduler.service.log.bundles import BundleStore
+        from scheduler.service.log.mend import apply as mend
+        from scheduler.service.log.mend import find, running
+        from scheduler.service.log.store.schema import check
+        from scheduler.service.log.store.store import Store, must_exist
+        from scheduler.service.settings import read_settings
+
+        settings = read_settings(database=database, state_dir=state_dir)
+        must_exist(settings.database)
+        store = Store(settings.database)
+        check(store)
+        now = store.clock.wall()
+        since = None if began is None else began.replace(tzinfo=UTC).timestamp()
+        wrong, rows = find(store, now, from_event, since), None
+        if apply:
+            if at_work := running(store):
+                raise UserError(f"the service is at work ({', '.join(at_work)}): stop it first")
+            bundles = BundleStore(settings.state_dir / "bundles").find
+            rows = mend(store, bundles, wrong, actor=getuser(), reason=reason, now=now)
+            told = settings.state_dir / "local" / "told.log"
+            if told.exists():
+                spool = Told(told)
+                spool.mend(wrong.by_s)
+                spool.close()
+        store.close()
+    if as_json:
+        typer.echo(json.dumps({**asdict(wrong), "jobs": rows, "applied": apply}))
+        return
+    typer.echo(wrong.sentence())
+    done = f"mended; {rows} jobs have other times" if apply else "nothing was changed: --apply"
+    typer.echo(done)

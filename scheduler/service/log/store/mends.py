@@ -1,0 +1,57 @@
+"""Parts of the log that a wrong clock dated, and by how much (`scheduler.service.log.mend`).
+
+What was written stays as it was written, and is hashed so. Whoever tells when something was
+subtracts what a `CLOCK_MENDED` event says of the events before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from sqlalchemy import Connection, select
+
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.store.tables import events
+
+_TIMES = ("start", "submitted_at", "now")  # in bodies
+
+
+@dataclass(frozen=True, slots=True)
+class Mend:
+    """Events `first` to `last` are dated `by_s` seconds too late."""
+
+    first: int
+    last: int
+    by_s: float
+
+
+class Mends:
+    """All of one log."""
+
+    def __init__(self, mends: Iterable[Mend] = ()):
+        self._mends = list(mends)
+
+    @classmethod
+    def of(cls, connection: Connection) -> Mends:
+        """As the log says."""
+        query = select(events.c.seq, events.c.body).where(events.c.kind == Kind.CLOCK_MENDED.value)
+        bodies = [(row.seq, json.loads(row.body)) for row in connection.execute(query)]
+        return cls(Mend(body["first"], seq - 1, body["by_s"]) for seq, body in bodies)
+
+    def late_s(self, seq: int) -> float:
+        """How much too late an event, and what was decided in it, is dated."""
+        return sum(mend.by_s for mend in self._mends if mend.first <= seq <= mend.last)
+
+    def mended(self, event: Event) -> Event:
+        """The event with the times that are right."""
+        late_s = self.late_s(event.seq)
+        if not late_s:
+            return event
+        right = {name: event.body[name] - late_s for name in _TIMES if name in event.body}
+        return replace(event, at=event.at - late_s, body={**event.body, **right})
+
+    def cover(self, seq: int) -> bool:
+        """Whether what was known at event `seq` has been dated otherwise since."""
+        return any(mend.first <= seq <= mend.last for mend in self._mends)
