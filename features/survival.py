@@ -186,15 +186,16 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
     there.
     """
     levels = hazards(groups)
-    means = [_summary(level, None).mean_log for level in levels]
+    means = [_mean_log(level) for level in levels]
     limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else inf
-    told = _summary(levels[-1], limit)
     narrowest = next(group for group in reversed(groups) if group is not ABSENT)
+    logs = _MIDDLE_LOG if limit == inf else [min(log1p(limit), one) for one in _MIDDLE_LOG]
+    told = _summary(levels[-1], logs, limit)
     return (
         means[0],
         *(b - a for a, b in pairwise((*means, told.mean_log))),
         told.spread,
-        _error(levels[-1], narrowest, log1p(limit)),
+        _error(levels[-1], narrowest, logs),
         *(_odds(told.survival[i]) for i in _AT),
     )
 
@@ -208,40 +209,52 @@ class _Summary(NamedTuple):
     survival: list[float]
 
 
-def _summary(hazard: Sequence[float], limit_s: float | None) -> _Summary:
+def _mean_log(hazard: Sequence[float]) -> float:
+    """What `_summary` says of it without a limit: it is asked for at every level."""
+    alive, mean = 1.0, 0.0
+    for share, middle in zip(hazard, _MIDDLE_LOG[:-1], strict=False):
+        mass = alive * share
+        alive -= mass
+        mean += mass * middle
+    return mean + alive * _MIDDLE_LOG[-1]
+
+
+def _summary(hazard: Sequence[float], logs: Sequence[float], limit_s: float) -> _Summary:
+    """`logs`: the middle of each stretch, ln(1 + seconds), within the limit."""
     alive, survival = 1.0, []
     mean = square = 0.0
-    last = BINS - 1
-    cap_s = inf if limit_s is None else limit_s
-    cap = log1p(cap_s)
-    for i, share in enumerate(hazard):
-        if i == last:
-            mass, alive = alive, 0.0
-        else:
-            mass = alive * share
-            alive -= mass
-            survival.append(alive if EDGES_S[i] < cap_s else 0.0)
-        middle = min(cap, _MIDDLE_LOG[i])
-        mean += mass * middle
-        square += mass * middle * middle
+    for share, middle in zip(hazard, logs[:-1], strict=False):
+        mass = alive * share
+        alive -= mass
+        survival.append(alive)
+        moment = mass * middle
+        mean += moment
+        square += moment * middle
+    moment = alive * logs[-1]
+    mean += moment
+    square += moment * logs[-1]
+    if limit_s < inf:
+        pairs = zip(survival, EDGES_S, strict=True)
+        survival = [chance if edge < limit_s else 0.0 for chance, edge in pairs]
     return _Summary(mean, sqrt(max(0.0, square - mean * mean)), survival)
 
 
-def _error(hazard: Sequence[float], group: Hazard | None, cap: float) -> float:
-    """Standard error of the mean of ln(1 + seconds), cut off at `cap`, to first order in each
-    stretch.
+def _error(hazard: Sequence[float], group: Hazard | None, logs: Sequence[float]) -> float:
+    """Standard error of the mean of ln(1 + seconds), to first order in each stretch; `logs` as in
+    `_summary`.
 
     The share that ends in a stretch is believed as after as many jobs as reached it there, and
     the `SHRINKAGE` jobs of the wider group (the variance of a beta distribution).
     """
     reached = group.reached if group is not None else (0.0,) * BINS
-    after = min(cap, _MIDDLE_LOG[-1])  # mean of those that outlive a stretch
+    after = logs[-1]  # mean of those that outlive a stretch
     moves = []
-    for share, middle in zip(hazard[-2::-1], _MIDDLE_LOG[-2::-1], strict=True):
-        moves.append(min(cap, middle) - after)
-        after += share * moves[-1]
+    for share, middle in zip(hazard[-2::-1], logs[-2::-1], strict=True):
+        moves.append(move := middle - after)
+        after += share * move
+    moves.reverse()
     variance, alive = 0.0, 1.0
-    for share, known, move in zip(hazard, reached, reversed(moves), strict=False):
+    for share, known, move in zip(hazard, reached, moves, strict=False):
         variance += (alive * move) ** 2 * share * (1.0 - share) / (known + SHRINKAGE + 1.0)
         alive *= 1.0 - share
     return sqrt(variance)
