@@ -27,13 +27,18 @@ from scheduler.explain.life import (
 from scheduler.explain.terms import Breakdown, breakdowns
 from scheduler.explain.words import (
     duration,
+    listed,
     moment,
     number,
+    overtaken_words,
     percent,
+    phrase,
 )
 
 PRINCIPAL_REASONS = 4
 HOLDERS = 4  # that are named
+NAMED = 2  # of them in the headline
+LEAST_SHARE = 0.01  # of a wait, that its reason is named there
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +135,7 @@ def build_story(
     return Story(
         job=job,
         policy=recorded.policy,
-        headline=_headline(job, spans, waits, sharing),
+        headline=_headline(job, spans, waits, sharing, recorded),
         events=events,
         spans=tuple(spans),
         waits=tuple(waits),
@@ -183,8 +188,34 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
         yield f"{more} had GPUs there for some of that time."
 
 
+def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
+    """What a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
+    parts = [w for w in waits if w.share >= LEAST_SHARE]
+    why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
+    needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
+    told = [
+        f"job {one.job_id} had {gpu_hours(one.gpu_s)}"
+        + (f" (predicted {duration(one.estimate_s)}, ran {duration(one.ran_s)})"
+           if one.estimate_s is not None and one.ran_s is not None else "")
+        for one in recorded.held[:NAMED]
+    ]  # fmt: skip
+    if rest := recorded.held[NAMED:]:
+        told.append(f"{count(len(rest), 'other job')} {gpu_hours(sum(o.gpu_s for o in rest))}")
+    text = f", {needed} of its {count(job.gpus, 'GPU')} ({why}). Meanwhile {listed(told)}."
+    return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
+
+
+def gpu_hours(gpu_s: float) -> str:
+    """GPU-seconds in words: "612 GPU hours"."""
+    return f"{number(gpu_s / 3600)} GPU hours"
+
+
 def _headline(
-    job: JobFacts, spans: Sequence[Span], waits: Sequence[Wait], sharing: Sequence[Sharing]
+    job: JobFacts,
+    spans: Sequence[Span],
+    waits: Sequence[Wait],
+    sharing: Sequence[Sharing],
+    recorded: Recorded,
 ) -> str:
     who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
     if job.refused:
@@ -194,11 +225,7 @@ def _headline(
         still = job.end_time is None and spans[-1].phase is Phase.WAITING
         has = "has " if still else ""
         text = f"{who} {has}waited {duration(waited)}" if waited else f"{who} waits"
-        if waits[0].share < 0.995 and waited:
-            text += f", {percent(waits[0].share)} of it"
-        several = waits[0].spells > 1
-        began = f"the longest of {waits[0].spells} such waits began" if several else "it began"
-        text += f" because, as {began}: {waits[0].sentence}."
+        text += _over_time(job, waits, recorded) if recorded.held and waited else _began(waits)
     else:
         text = f"{who} did not have to wait."
     if job.end_time is None:
@@ -211,6 +238,14 @@ def _headline(
         company = f", sharing its GPUs with {count(len(partners), 'other job')}"
     return f"{text} It ran for {duration(job.ran_s)}{company}, and ended {duration(job.jct_s)} \
 after its submission."
+
+
+def _began(waits: Sequence[Wait]) -> str:
+    """The longest wait as it began, where nothing is known of who had GPUs since."""
+    first = waits[0]
+    share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
+    began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"
+    return f"{share} because, as {began}: {first.sentence}."
 
 
 def _ending(job: JobFacts) -> list[str]:

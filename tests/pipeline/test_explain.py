@@ -714,7 +714,10 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
     )
     story = tell(run, "j")
     assert story.waited_s == 3600.0
-    assert story.headline.startswith("Job j (4 GPUs, research) has waited 1 h, 97 % of it because")
+    assert story.headline.startswith(
+        "Job j (4 GPUs, research) has waited 1 h, 4 GPU hours of its 4 GPUs (97 % GPUs "
+        "fragmented and 2.8 % GPUs busy). Meanwhile job here had 4 GPU hours. "
+    )
     assert [one.seconds for one in story.held] == [3600.0]
     assert "had not ended when the run did" in story.headline
 

@@ -1,0 +1,74 @@
+"""The sentence of a wait that is over, its shares recomputed from the run's own tables by code that
+imports nothing of what explains."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline.traces.synthetic import generate as synthetic
+
+CLUSTER = Path(__file__).parents[2] / "pipeline" / "worlds" / "clusters" / "demo.yaml"
+Row = dict[str, Any]
+
+
+def command(*words: str) -> str:
+    line = [sys.executable, "-m", "pipeline.cli", *words]
+    return subprocess.run(line, capture_output=True, check=True, text=True).stdout
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("run")
+    synthetic.write(synthetic.default_config("small"), folder / "trace")
+    command("simulate", "--trace", str(folder / "trace"), "--cluster", str(CLUSTER), "--policy",
+            "fifo", "--out", str(folder / "fifo"))  # fmt: skip
+    return folder / "fifo"
+
+
+def rows(run: Path, name: str) -> list[Row]:
+    return list(pq.read_table(run / f"{name}.parquet").to_pylist())
+
+
+def seconds(row: Row, since: str, until: str) -> float:
+    return float((row[until] - row[since]).total_seconds())
+
+
+def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> None:
+    jobs = {row["job_id"]: row for row in rows(run, "jobs")}
+    decisions = rows(run, "decisions")
+    waited = [row for row in jobs.values() if row["queue_s"] > 60][:10]
+    assert len(waited) == 10
+    for job in waited:
+        came, began = job["submit_time"], job["start_time"]
+        had = Counter[str]()
+        for other in jobs.values():
+            if other["vc"] == job["vc"] and other is not job and other["start_time"] is not None:
+                both = min(other["end_time"], began) - max(other["start_time"], came)
+                if both.total_seconds() >= 1:
+                    had[other["job_id"]] = other["gpus"] * both.total_seconds() / 3600
+        by, since, reason = Counter[str](), came, ""
+        own = (d for d in decisions if d["job_id"] == job["job_id"] and d["time"] <= began)
+        for d in own:
+            by[reason] += (d["time"] - since).total_seconds()
+            since, reason = d["time"], d["reason"]
+        told = json.loads(command("explain", job["job_id"], "--run", str(run), "--json"))
+        text = told["headline"]
+        shares = [float(n) for n in re.findall(r"([\d.]+) %", text.split("). Meanwhile")[0])]
+        true = sorted((100 * s / sum(by.values()) for s in by.values()), reverse=True)
+        assert shares == pytest.approx([share for share in true if share >= 1], abs=0.51)
+        hours = [float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) GPU hours", text)]
+        ranked = sorted(had.values(), reverse=True)
+        wanted = [job["gpus"] * seconds(job, "submit_time", "start_time") / 3600, *ranked[:2]]
+        wanted += [sum(ranked[2:])] if ranked[2:] else []
+        assert hours == pytest.approx(wanted, rel=0.01, abs=0.01), text
+        for name in re.findall(r"job (\S+) had", text):
+            assert had[name] >= min(ranked[:2]) - 1e-6
