@@ -129,11 +129,16 @@ _AT = [EDGES_S.index(seconds) for seconds in THRESHOLDS_S.values()]
 
 
 class Hazard:
-    """Fading counts of one group: jobs that reached each stretch, and that ended in it."""
+    """Fading counts of one group: jobs that reached each stretch, and that ended in it.
 
-    __slots__ = ("_ended", "_keep", "_reached")
+    Attributes:
+        sayers: jobs of the group that said how long they will have run; kept by `Lives`.
+    """
+
+    __slots__ = ("_ended", "_keep", "_reached", "sayers")
 
     def __init__(self, memory: float) -> None:
+        self.sayers: dict[str, None] = {}
         self._keep = 1.0 - 1.0 / memory
         self._reached = [0.0] * BINS
         self._ended = [0.0] * BINS
@@ -146,7 +151,7 @@ class Hazard:
 
     def copy(self) -> Hazard:
         made = Hazard.__new__(Hazard)
-        made._keep = self._keep
+        made._keep, made.sayers = self._keep, {}
         made._reached, made._ended = self._reached.copy(), self._ended.copy()
         return made
 
@@ -278,10 +283,8 @@ class Lives:
         self._run: dict[str, int] = {}  # number of the job's present run; absent while it waits
         self._due: list[tuple[float, int, str]] = []
         self._runs = 0
-        # how long jobs will have run by their own account, as (last stretch, weight), and who of
-        # each group has said so
+        # how long jobs will have run by their own account, as (last stretch, weight)
         self._stated: dict[str, tuple[int, float]] = {}
-        self._sayers: dict[int, dict[str, None]] = {}
 
     def submit(self, job_id: str, groups: Sequence[Hazard]) -> None:
         self.regroup(job_id, groups)
@@ -305,15 +308,12 @@ class Lives:
     def _say(self, job_id: str, said: tuple[int, float]) -> None:
         self._stated[job_id] = said
         for group in self._groups[job_id][1:]:  # of all jobs, one says nothing
-            self._sayers.setdefault(id(group), {})[job_id] = None
+            group.sayers[job_id] = None
 
     def _silence(self, job_id: str) -> tuple[int, float] | None:
         """Forget what a job said."""
         for group in self._groups[job_id] if job_id in self._stated else ():
-            sayers = self._sayers.get(id(group), {})
-            sayers.pop(job_id, None)
-            if not sayers:
-                self._sayers.pop(id(group), None)
+            group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
 
     def start(self, job_id: str, now: float) -> None:
@@ -348,7 +348,7 @@ class Lives:
         O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
         """
         ahead = self._ahead(now)
-        sayers = {j: None for g in groups for j in self._sayers.get(id(g), ()) if j != but}
+        sayers = {j: None for g in groups if g is not None for j in g.sayers if j != but}
         if not ahead and not sayers:
             return groups
         copies = {id(g): g.copy() for g in groups if g is not None and g is not ABSENT}

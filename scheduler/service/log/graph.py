@@ -34,7 +34,7 @@ PACKAGES = (
 BEAT = 500  # objects
 
 # kinds of msgpack's extension values
-_OBJECT, _ENUM, _TUPLE, _FIELDS, _FLOATS, _NAMED, _WHOLE, _UNSET = range(8)
+_OBJECT, _ENUM, _TUPLE, _FIELDS, _FLOATS, _NAMED, _WHOLE, _UNSET, _NUMBER = range(9)
 _CONTAINERS: dict[int, type] = dict(
     enumerate((set, frozenset, deque, Counter, OrderedDict, defaultdict, array), 10)
 )
@@ -145,6 +145,9 @@ class Writer:
             return msgpack.ExtType(_FIELDS, self._pack([self._type(kind), list(value)]))
         if issubclass(kind, Enum):
             return msgpack.ExtType(_ENUM, self._pack([self._type(kind), value.name]))
+        if issubclass(kind, float):  # a number with fields
+            row = [float(value), *(getattr(value, name) for name in fields_of(value))]
+            return msgpack.ExtType(_NUMBER, self._pack([self._type(kind), row]))
         if kind in _CODES:
             return msgpack.ExtType(_CODES[kind], self._pack(self._contents(value)))
         if kind is int:
@@ -266,10 +269,13 @@ class Reader:
         if code == _UNSET:
             return _UNSET_VALUE
         inside = msgpack.unpackb(data, **self._options())
-        if code == _TUPLE:
-            return tuple(inside)
+        return tuple(inside) if code == _TUPLE else self._typed(code, inside)
+
+    def _typed(self, code: int, inside: Sequence[Any]) -> Any:
         if code == _FIELDS:
             return tuple.__new__(self._types[inside[0]], inside[1])
+        if code == _NUMBER:
+            return _number(self._types[inside[0]], *inside[1])
         if code == _ENUM:
             return self._types[inside[0]].__members__[inside[1]]
         return self._container(_CONTAINERS[code], inside)
@@ -283,6 +289,14 @@ class Reader:
             return kind(*inside)
         of, items = inside
         return defaultdict(_BUILTINS[of] if isinstance(of, str) else self._types[of], items)
+
+
+def _number(kind: type[float], number: float, *row: Any) -> float:
+    """A number with fields."""
+    made = float.__new__(kind, number)
+    for name, value in zip(fields_of(made), row, strict=True):
+        vars(kind)[name].__set__(made, value)
+    return made
 
 
 _UNSET_VALUE = _Unset()

@@ -56,13 +56,14 @@ FIELDS = {
     "features.state:_Submission": (
         "burst calendar job keys phase profile queue since_submit survival"
     ),
-    "features.survival:Hazard": "_ended _keep _reached",
-    "features.survival:Lives": "_groups _bin _run _due _runs",
+    "features.progress:Progress": "at_s done high_s low_s of source total_s unit unit_s",
+    "features.survival:Hazard": "_ended _keep _reached sayers",
+    "features.survival:Lives": "_groups _bin _run _due _runs _stated",
     "features.templates:TemplateBook": "_owners",
     "scheduler.backends.events:Event": "actor at body cause job_id kind seq",
     "scheduler.backends.submission:Submission": (
         "after after_any command comment cpus environment gpu_type gpus job_id memory_mib name "
-        "owner priority profile sealed share submitted_at time_limit_s user vc workdir"
+        "owner priority profile progress sealed share submitted_at time_limit_s user vc workdir"
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
     "scheduler.service.log.ledger:Ledger": "keep records nodes holding _changed",
@@ -77,7 +78,8 @@ FIELDS = {
     "scheduler.service.log.record:Hold": "actor by since",
     "scheduler.service.log.record:Record": (
         "attempt cancel_asked changed depends end estimate_s grant granted held_s hold key phase "
-        "priority profile profiled queued_at reason seq started_at steps submission updated_seq"
+        "priority profile profiled progress queued_at reason seq started_at steps submission "
+        "updated_seq"
     ),
 }
 SCHEMA = {kind: tuple(names.split()) for kind, names in FIELDS.items()}

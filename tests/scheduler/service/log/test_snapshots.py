@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from dataclasses import asdict
 from datetime import tzinfo
 from pathlib import Path
 from random import Random
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from features.progress import Progress
 from scheduler.backends.events import Event, Kind
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide.decider import Decider
@@ -92,13 +94,20 @@ def desk(store: Store, tmp_path: Path) -> Kept:
     )
 
 
+SAID = Progress(400.0, 390.0, 410.0, 3, 90, "epoch", 4.4, 14.0, "epoch")
+
+
 def live(desk: Kept, draw: Random, jobs: range) -> None:
-    """Some life: jobs of all sorts come, one is cancelled, time passes."""
+    """Some life: jobs of all sorts come, one is cancelled, one says how far it is, time passes."""
     for i in jobs:
         desk.submit(f"j{i}", gpus=draw.choice((1, 1, 2, 4)), owner=draw.choice("abc"))
         if i % 7 == 3:
             desk.cancel(f"j{i - 1}")
         desk.turn(draw.choice((0.0, 5.0, 20.0)))
+    ledger = desk.decider.state.ledger
+    runs = next(one for one in ledger.records.values() if one.phase is Phase.RUNNING)
+    desk.ask(Kind.PROGRESS, runs.submission.job_id, attempt=runs.attempt, progress=asdict(SAID))
+    desk.turn()
 
 
 def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(desk: Kept) -> None:
