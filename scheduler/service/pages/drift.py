@@ -40,7 +40,8 @@ class Drift:
 
 
 def drift(model: AdditiveModel, live: Sequence[Sequence[str]], sees_names: bool) -> list[Drift]:
-    rows = [row for row in live if len(row) == len(model.axes)]
+    n = len(model.axes)
+    rows = [row[:n] for row in live if len(row) - n in (0, 1)]  # or what it says itself follows
     if not rows:
         return []
     weights = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}
