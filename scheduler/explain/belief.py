@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, isclose
 
 from scheduler.core.decisions import Decision
 from scheduler.core.plural import count
@@ -38,6 +38,7 @@ def belief(
     *,
     terms: str = "",
     over: bool = False,
+    stated_s: float | None = None,
 ) -> Belief | None:
     """What was believed of a job last; None: nothing is predicted.
 
@@ -46,12 +47,18 @@ def belief(
         alike: seconds that the latest jobs of its name and owner ran.
         terms: what the prediction is made of, in words.
         over: it has run.
+        stated_s: what is expected of it now; another figure than any decision's is its own
+            progress's, seconds.
     """
     told = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if told is None or told.estimate_s is None:
         return None
     spread = next((e for d in reversed(decisions) if "p90_s" in (e := dict(d.evidence))), None)
     cut = inf if limit_s is None else limit_s
+    if stated_s is not None and not isclose(stated_s, told.estimate_s, rel_tol=0.01, abs_tol=1.0):
+        p50_s = min(stated_s, cut)
+        how = f"It should run {words(p50_s, None, limit_s)}, by its own progress."
+        return Belief(p50_s, None, alike_words(alike), how)
     p50_s, p90_s = min(told.estimate_s, cut), None
     if spread is not None:
         p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))

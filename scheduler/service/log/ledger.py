@@ -301,6 +301,7 @@ def _depends_no_more(record: Record, at: float) -> None:
 
 def _progressed(_: Ledger, record: Record, event: Event) -> None:
     record.progress = Progress(**event.body["progress"])
+    record.estimate_s = record.progress.total_s
 
 
 def _end(event: Event, state: EndState) -> End:

@@ -49,7 +49,11 @@ def test_it_is_an_event_that_decides_and_is_shown(desk: Desk) -> None:
     assert desk.row("long").detail.startswith(WORDS)
     queries = PageQueries(desk.store, OWNER)
     explained = explain(queries, "long", desk.world.now())
-    assert any(WORDS in line for line in lines_of(explained, desk.world.now()))
+    lines = lines_of(explained, desk.world.now())
+    assert any(WORDS in line for line in lines)
+    assert any(
+        line.endswith("It should run about 11 h 7 min, by its own progress.") for line in lines
+    )
     told = [line.text for line in page_of(queries, "long").lines if "progress" in line.what]
     assert told
     assert told[0].startswith(WORDS)

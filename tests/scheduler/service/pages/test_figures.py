@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from features.spec import FeatureSpec
-from models.bundle import Axis
-from scheduler.service.pages.drift import drift_of
+from models.bundle import Axis, Bundle
+from scheduler.service.pages.drift import drift, drift_of
 from scheduler.service.pages.figures import Promise, promises
 from scheduler.service.pages.queries import Kept
 from tests.scheduler.service.pages.conftest import Lived
@@ -37,6 +38,14 @@ def test_a_shift_is_seen_and_named() -> None:
     assert missing.verdict == "shifted"
     assert missing.most.startswith("missing: 100 % of jobs, 0 % in training")
     assert drift_of(AXIS, weights, _values(12, 20, 20, 0), True).verdict == "too few jobs"
+
+
+def test_jobs_that_say_themselves_how_long_they_run_are_counted_like_the_others() -> None:
+    model = Bundle.load(Path(__file__).parents[4] / "data" / "prebuilt" / "bundle").duration
+    row = ("",) * len(model.axes)
+    found = drift(model, [(*row, "90 epochs of 480 s")] * 300, True)
+    assert found == drift(model, [row] * 300, True) != []
+    assert drift(model, [row[1:]] * 300, True) != found, "those are of another model"
 
 
 def test_the_index_is_the_population_stability_index() -> None:

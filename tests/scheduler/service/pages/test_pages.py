@@ -88,7 +88,7 @@ def test_the_latest_ended_jobs_of_the_owner_and_name_are_what_a_belief_rests_on(
     view = busy.see("ada.byron")
     own = [job for job in view.jobs(limit=100).items if job.owner == "ada.byron"]
     ended = [job for job in own if job.started_at is not None and job.ended_at is not None]
-    assert len(ended) > 2
+    assert ended
     for job in ended:
         assert job.started_at is not None
         assert job.ended_at is not None
