@@ -4,6 +4,8 @@
     python -m benchmarks.chaos --seeds 0:2000                 many
     python -m benchmarks.chaos --seed 7 --enumerate           a calm run, killed at each of its
                                                               crash points in turn
+    python -m benchmarks.chaos --seeds 0:100 --backlog 100000   so many jobs come at once, and each
+                                                              costs the processor its time
     python -m benchmarks.chaos --seed 7 --pairs 100           and at two of them
     python -m benchmarks.chaos --seed 7 --enumerate --freeze 60  stopped there, and not killed
     python -m benchmarks.chaos --seed 7 --enumerate --power   without power there
@@ -43,7 +45,7 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
 
     def struck(seed: int, at: tuple[int, ...]) -> Plan:
         how = {"calm": True, "power": asked.power, "slurm": asked.slurm}
-        return Plan(seed, asked.steps, at, asked.freeze, **how)
+        return Plan(seed, asked.steps, at, asked.freeze, **how, backlog=asked.backlog)
 
     first, _, last = asked.seeds.partition(":") if asked.seeds else (asked.seed, "", "")
     seeds = range(int(first), int(last)) if last else [int(first)]
@@ -61,7 +63,7 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
                 pair = draw.randint(1, points), draw.randint(1, points)
                 yield struck(seed, pair)
         else:
-            yield Plan(seed, asked.steps, slurm=asked.slurm)
+            yield Plan(seed, asked.steps, slurm=asked.slurm, backlog=asked.backlog)
 
 
 def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]]:
@@ -132,6 +134,7 @@ def main() -> None:
                         help="stop the process there for so long, and do not kill it")  # fmt: skip
     parser.add_argument("--power", action="store_true", help="cut the host's power there instead")
     parser.add_argument("--slurm", action="store_true", help="two hosts in front of Slurm")
+    parser.add_argument("--backlog", type=int, default=0, metavar="JOBS", help="come at once")
     parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
     parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
     parser.add_argument("--history", type=Path, help="of one run: write its history there")

@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, create_engine, text
 
-from benchmarks.chaos import machine, system
+from benchmarks.chaos import costs, machine, system
 from benchmarks.chaos.changes import diverged, make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
@@ -102,7 +102,7 @@ class Bench:
         self._champions = self._champions or make_bundles(self.folder / "bundles")
         kind = InFront if plan.slurm else Simulation
         sim = kind(plan, folder, self._fresh(folder), self.secrets, self._champions)
-        PLAYED[:] = [sim]
+        PLAYED[:], costs.BACKLOG[:] = [sim], [plan.backlog]
         return sim.live()
 
     def __enter__(self) -> Bench:
@@ -113,6 +113,7 @@ class Bench:
         _install_app(patches)
         _watch(patches)
         _watch_appends(patches)
+        costs.install(patches)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -77,6 +77,7 @@ class Process:
     stopped_at: float = 0.0
     heard_at: float = 0.0
     frozen_until: float = 0.0
+    cpu_s: float = 0.0  # of the processor, that its work has cost
     threads: list[Fiber] = field(default_factory=list)
     told: list[int] = field(default_factory=list)  # signals
     on_death: list[Callable[[], None]] = field(default_factory=list)
@@ -216,6 +217,18 @@ class Kernel:
     def sleep(self, seconds: float) -> None:
         self._fiber().wake_at = self.clock + max(0.0, seconds)
         self._pause()
+
+    def compute(self, seconds: float) -> None:
+        """The process works for so long, and is heard of only if it sees to that."""
+        while seconds > 0.0:
+            part = min(seconds, 0.25)
+            self.sleep(part)
+            self.me.cpu_s += part
+            seconds -= part
+
+    def cpu_s(self, pid: int) -> float:
+        """Processor seconds that a process has used, as its supervisor sees them."""
+        return self.processes[pid].cpu_s if pid in self.processes else 0.0
 
     def wait(self, until: Callable[[], bool], seconds: float = 1e9) -> bool:
         """Until something holds, at most so long. False: it did not."""

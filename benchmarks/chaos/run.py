@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlalchemy import select
 
-from benchmarks.chaos import machine, system
+from benchmarks.chaos import costs, machine, system
 from benchmarks.chaos.disk import Disk, Faults
 from benchmarks.chaos.kernel import ACTIVE, Host, Kernel, Process
 from benchmarks.chaos.people import Door, Person
@@ -39,6 +39,7 @@ PEOPLE = {"ann": Role.SUBMITTER, "bob": Role.SUBMITTER, "olga": Role.OPERATOR}
 HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the documentation
 WATCHDOG_S = 90.0  # and a supervisor, by systemd: WatchdogSec=60, TimeoutStopSec=30
 MOST_WAITING = 6
+COMES_S = 10.0  # when a backlog comes
 QUIET_S = 400.0  # after the last fault everything is over within
 
 
@@ -54,6 +55,7 @@ class Plan:
         freeze_s: is stopped there for so many seconds, if any, and does not die.
         power: its host has no power from there on for a while.
         calm: nothing goes wrong but for `crash_at`.
+        backlog: so many jobs come at once (`benchmarks.chaos.costs`).
     """
 
     seed: int
@@ -63,6 +65,7 @@ class Plan:
     calm: bool = False
     power: bool = False
     slurm: bool = False
+    backlog: int = 0
 
     def told(self) -> str:
         """How the same run is asked for."""
@@ -70,6 +73,7 @@ class Plan:
         frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
         frozen += " --power" if self.power else ""
         frozen += " --slurm" if self.slurm else ""
+        frozen += f" --backlog {self.backlog}" if self.backlog else ""
         return f"--seed {self.seed} --steps {self.steps}{at}{frozen}"
 
 
@@ -204,7 +208,11 @@ class Simulation:
             code = 1
             try:
                 supervisors.begin(self.settings, self.spec, self.names, choice="keep")
-                supervisors.Supervisor(self.settings, listening).run()  # type: ignore[arg-type]
+                supervisors.Supervisor(
+                    self.settings,
+                    listening,  # type: ignore[arg-type]
+                    self.kernel.cpu_s,
+                ).run()
                 code = 0
             finally:
                 self.kernel.exits(process, code)
@@ -252,7 +260,7 @@ class Simulation:
         kernel = self.kernel
         self.note(
             "begins", nodes=_nodes(), lease_s=LEASE_S, hangs_s=HANGS_S, watchdog_s=WATCHDOG_S,
-            most_waiting=MOST_WAITING,
+            most_waiting=MOST_WAITING, folds_s=costs.folded_s(self.plan.backlog),
         )  # fmt: skip
         self.serve("one")
         self.serve("two")
@@ -285,7 +293,13 @@ class Simulation:
         kernel, draw = self.kernel, random.Random(f"nemesis {self.plan.seed}")
         if not self.plan.calm:
             self.faults.rate = draw.choice([0.0, 0.0, 0.01, 0.05])
+        coming = bool(self.plan.backlog)
         while kernel.steps < self.plan.steps and (self.working or kernel.clock < 30.0):
+            if coming and kernel.clock > COMES_S:
+                coming = False
+                store = Store(self.url)
+                self.note("backlog", jobs=costs.submitted(store))
+                store.close()
             # A service manager does not wait for longer before it starts what has ended.
             kernel.sleep(min(draw.expovariate(1 / 4), 15.0))
             if not self.plan.calm:
@@ -397,6 +411,8 @@ class Simulation:
     def _read_log(self) -> None:
         store = Store(self.url)
         for event in store.read():
+            if event.job_id.startswith(costs.NAMED):
+                continue  # nobody's whose answers are judged
             self.run.history.append(
                 {"what": "log", "seq": event.seq, "at": event.at, "kind": event.kind.value,
                  "job": event.job_id, "actor": event.actor, "cause": event.cause,
@@ -404,11 +420,15 @@ class Simulation:
             )  # fmt: skip
         with store.engine.connect() as connection:
             for row in connection.execute(select(decisions).order_by(decisions.c.seq)):
+                if row.job_id.startswith(costs.NAMED):
+                    continue
                 nodes = json.loads(row.body).get("nodes") or ()
                 self.run.history.append(
                     {"what": "decision", "event": row.event, "job": row.job_id,
                      "action": row.action, "nodes": list(nodes)}
                 )  # fmt: skip
+            if left := costs.undecided(connection):
+                self.run.wrong.append(f"{left} jobs of the backlog were never decided on")
         self._audit(store)
         store.close()
 

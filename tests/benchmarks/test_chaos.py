@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 import structlog
@@ -12,6 +13,7 @@ import structlog
 from benchmarks.chaos import disk
 from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
 from benchmarks.chaos.run import Plan, Simulation
+from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
 
 
@@ -129,3 +131,21 @@ def test_the_harness_notices_who_acts_before_writing(
     monkeypatch.setattr(Decider, "recover", lambda self: None)
     at = calm.index(("decider", "before a shim is asked for")) + 1
     assert bench.play(Plan(3, crash_at=(at,), calm=True)).wrong
+
+
+def test_a_backlog_of_a_hundred_thousand_is_decided(bench: Bench) -> None:
+    run = bench.play(Plan(1, calm=True, backlog=100_000))
+    assert run.wrong == []
+    assert not run.crashes
+
+
+def test_a_decider_that_is_killed_over_a_backlog_for_ever_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The service was once so: one pass over all that came, unheard, and silence was death."""
+    monkeypatch.setattr(decider, "SLICE", 10**9)
+    monkeypatch.setattr(decider.pulse, "heard_by", lambda _: nullcontext())
+    monkeypatch.setattr(supervisor.Silence, "look", lambda *_: None)
+    monkeypatch.setattr(supervisor, "DOUBLED", 0)
+    run = bench.play(Plan(1, calm=True, backlog=100_000))
+    assert any("of the backlog were never decided on" in line for line in run.wrong), run.wrong

@@ -4,8 +4,8 @@ A history is a list of plain records, in the order in which they happened; it ma
 simulation or from real processes. The rules stand in `docs/api.md` and
 `docs/service-internals.md`; nothing of the service is imported here.
 
-    begins    nodes (node, vc, gpus), lease_s, hangs_s, watchdog_s, most_waiting: what the rules
-              are about
+    begins    nodes (node, vc, gpus), lease_s, hangs_s, watchdog_s, folds_s, most_waiting: what
+              the rules are about
     call      who asked for what (op, job, key, body), from `began` to `at`; status and answer;
               status None: no answer came, and nobody knows what was done
     began     an attempt of a job really runs: job, attempt, purpose, gpus (names), nodes

@@ -60,7 +60,7 @@ def somebody_takes_over(history: History) -> list[str]:
         if quiet_to - quiet_from <= lease_s:
             continue
         since = max([quiet_from, *_disturbed(history, quiet_from, quiet_to)])
-        most = lease_s * 5 / 4 + MARGIN_S
+        most = lease_s * 5 / 4 + history.begins.get("folds_s", 0.0) + MARGIN_S
         if not _stands_by(history, since, quiet_to):
             most += BACKOFF_S
         if quiet_to - since > most:
