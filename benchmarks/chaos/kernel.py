@@ -23,6 +23,7 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 STEP_S = 0.002  # a thread runs so long on average from one pause to the next
+REUSED = 0.5  # of new processes get the id of one that is gone, where there is one
 EPOCH = 1.7e9  # wall clock of every host as a run begins
 
 
@@ -62,7 +63,7 @@ class Process:
     """A process. Its threads die with it; `on_death` is what its kernel would clear up.
 
     `ends_with_parent`: it is killed when its parent has ended. `heard_at`: when it told its service
-    manager last that it is alive.
+    manager last that it is alive. `ticks`: tells it from others that have had its `pid`.
     """
 
     pid: int
@@ -76,6 +77,7 @@ class Process:
     ends_with_parent: bool = False
     stopped_at: float = 0.0
     heard_at: float = 0.0
+    ticks: int = 0
     frozen_until: float = 0.0
     cpu_s: float = 0.0  # of the processor, that its work has cost
     threads: list[Fiber] = field(default_factory=list)
@@ -145,13 +147,17 @@ class Kernel:
         self.on_start: Callable[[Process], None] = lambda process: None
         self.on_point: Callable[[Process, str], None] = partial(self._strike, freeze_s=freeze_s)
         self._fibers: list[Fiber] = []
-        self._pids = count(100)
+        self._pids, self._begun = count(100), count(1)
+        self._names = random.Random(f"process ids {seed}")
         self.hub = getcurrent()
 
     # --- processes --------------------------------------------------------------------------
 
     def process(self, name: str, host: Host, parent: Process | None = None) -> Process:
-        made = Process(next(self._pids), name, host, parent, heard_at=self.clock)
+        free = [p.pid for p in self.processes.values() if p.dead and not p.threads]
+        again = free and self._names.random() < REUSED
+        pid = self._names.choice(free) if again else next(self._pids)
+        made = Process(pid, name, host, parent, heard_at=self.clock, ticks=next(self._begun))
         self.processes[made.pid] = made
         return made
 

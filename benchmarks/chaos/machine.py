@@ -73,7 +73,7 @@ class Machine:
     ) -> None:
         process.on_death.append(lambda: self._gone(process))
         name, asked_for = asked["name"], asked["claim"]
-        claim = {"pid": process.pid, "ticks": process.pid, "boot": boot_id(), "at": time.time()}
+        claim = {"pid": process.pid, "ticks": process.ticks, "boot": boot_id(), "at": time.time()}
         try:
             if not spool.claim(name, {CLAIM: {**asked_for, **claim}}):
                 return
@@ -164,7 +164,8 @@ def boot_id() -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    return pid if pid in Zygote.of_run().shims else None
+    process = Zygote.of_run().shims.get(pid)
+    return None if process is None else process.ticks
 
 
 def _signal(attempt: LocalAttempt, number: int) -> None:

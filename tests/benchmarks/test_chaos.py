@@ -149,3 +149,9 @@ def test_a_decider_that_is_killed_over_a_backlog_for_ever_is_found(
     monkeypatch.setattr(supervisor, "DOUBLED", 0)
     run = bench.play(Plan(1, calm=True, backlog=100_000))
     assert any("of the backlog were never decided on" in line for line in run.wrong), run.wrong
+
+
+def test_process_ids_are_used_again(bench: Bench) -> None:
+    assert bench.play(Plan(1)).wrong == []
+    there = PLAYED[0].kernel.processes
+    assert max(process.ticks for process in there.values()) > len(there)
