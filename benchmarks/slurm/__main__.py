@@ -77,8 +77,8 @@ def main() -> None:
     if asked.scenario == "sites":
         every = Found()
         for seed in range(asked.seed, asked.seed + asked.count):
-            every.join(site(seed, _tell))
-        told["sites"] = asdict(every)
+            site(seed, every, _tell)
+        told["sites"] = every.told()
         missed += every.missed()
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)

@@ -146,6 +146,19 @@ class SlurmCluster:
             raise SlurmError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
         return done
 
+    def account(self, *lines: str) -> None:
+        """`sacctmgr -i` of each line, until slurmctld knows the users they add: 26.05 is told
+        after sacctmgr has ended."""
+        for line in lines:
+            self.run("sacctmgr", "-i", *line.split())
+        users = {line.split()[2] for line in lines if line.startswith("add user")}
+
+        def known() -> bool:
+            said = self.run("scontrol", "show", "assoc_mgr", "flags=assoc").stdout
+            return all(f" UserName={user}(" in said for user in users)
+
+        until(known, "slurmctld to know its users")
+
     def start(self, *command: str, user: str | None = None) -> subprocess.Popen[str]:
         """Begin a command that waits (srun, salloc)."""
         words, env = self._command(command, user, None)

@@ -52,8 +52,7 @@ def main() -> None:
 
 
 def _fill(slurm: SlurmCluster, seed: int, jobs: int) -> None:
-    for words in ACCOUNTING:
-        slurm.run("sacctmgr", "-i", *words.split())
+    slurm.account(*ACCOUNTING)
     ids: list[str] = []
     for order in orders(seed, jobs, 0.01):
         after = "" if order.after is None else ids[order.after]

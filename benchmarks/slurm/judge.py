@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -191,18 +191,23 @@ def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
     return found
 
 
-def estimated(options: Sequence[str], answer: Json, refused: Mapping[str, str]) -> list[str]:
+def estimated(
+    options: Sequence[str], answer: Json, refused: Mapping[str, str], hidden: Collection[str] = ()
+) -> list[str]:
     """Where an answer of `eta` differs from what `sbatch --test-only` says.
 
     Args:
         options: what was asked.
         refused: what Slurm says against them in each partition that is named; "": nothing.
     """
-    found = []
-    for one in answer.get("tried", ()):
-        if refused.get(one["partition"]):
-            found.append(f"eta: {one['partition']} takes {options}: {refused[one['partition']]}")
-    for one in answer.get("closed", ()):
-        if refused.get(one["partition"]) == "":
-            found.append(f"eta: {one['partition']} is closed to {options}: {one['why']}")
-    return found
+    taken, closed = answer.get("tried", ()), answer.get("closed", ())
+    said = [(one["partition"], refused.get(one["partition"])) for one in taken]
+    found = [f"eta: {name} takes {options}: {why}" for name, why in said if why]
+    found += [
+        f"eta: {one['partition']} is closed to {options}: {one['why']}"
+        for one in closed
+        if refused.get(one["partition"]) == ""
+    ]
+    asked = " ".join(options)
+    named = [name for name in hidden if name in json.dumps([*taken, *closed])]
+    return [*found, *(f"hidden: {name}" for name in named if name not in asked)]

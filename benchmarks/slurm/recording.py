@@ -97,8 +97,7 @@ class Recording:
 def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
     """Bring up a cluster, run the workload of `seed`, and look at it all the while."""
     with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in ACCOUNTING:
-            slurm.run("sacctmgr", "-i", *words.split())
+        slurm.account(*ACCOUNTING)
         # until they are computed for the first time, new accounts have a fair share of nothing
         until(lambda: _shared(slurm), "fair shares", 150.0)
         return _Recorder(slurm, seed, tell).run(orders(seed, jobs, every_s))

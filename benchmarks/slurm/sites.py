@@ -21,7 +21,6 @@ from benchmarks.slurm import judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
-from benchmarks.slurm.processes import until
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
@@ -41,21 +40,14 @@ _MARK = re.compile(r"\b[0-9a-f]{16}\b")  # of a table
 PART = "PartitionName"
 LOOKS, LOOK_S = 8, 8.0
 SETTLED_S = 8.0  # after the first submissions, until slurmctld has looked at them
-SCALE = 60.0
+REST = follower.REST / 60.0
 LOST_AT = 3  # the look after which a node is gone
 NOT_THERE = ("node configuration is not available", "not in partition", "excluded", "Invalid node")
 # what has no start, and is told so
 STOPPED = (
-    "Held",
-    "Limit",
-    "QOS",
-    "Assoc",
-    "NeverSatisfied",
-    "PartitionDown",
-    "Invalid",
-    "Allowed",
+    "Held", "Limit", "QOS", "Assoc", "NeverSatisfied", "PartitionDown", "Invalid", "Allowed",
     "permitted",
-)
+)  # fmt: skip
 WHERE = ("--gpus", "--gres", "--gpus-per-node", "--gpus-per-task")
 # change not where a job could run
 NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--deadline")
@@ -63,53 +55,33 @@ NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--d
 
 @dataclass
 class Found:
-    """What was counted on one site, or on several.
+    """What was counted: looks at waiting jobs; kept: that broke no rule; lost: that an exception
+    ended; words: that are Slurm's; same: that one look without a service says alike; unforeseen;
+    offers and etas that were asked; sooner and right: with no fault. `faults`: with their seeds."""
 
-    Attributes:
-        looks: at waiting jobs. kept: that broke no rule. lost: looks that an exception ended.
-        words: that have Slurm's reason. same: of `both`, that one look without a service answers
-            alike. unforeseen: without a forecast, though nothing stops them.
-        offers, etas: asked, and with no fault.
-        faults: each with its seed and job; `kinds`: how many by rule.
-    """
-
-    looks: int = 0
-    kept: int = 0
-    lost: int = 0
-    words: int = 0
-    both: int = 0
-    same: int = 0
-    unforeseen: int = 0
-    offers: list[int] = field(default_factory=lambda: [0, 0])
-    etas: list[int] = field(default_factory=lambda: [0, 0])
-    kinds: dict[str, int] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
 
-    def join(self, other: Found) -> None:
-        """Count these, too."""
-        for name in ("looks", "kept", "lost", "words", "both", "same", "unforeseen"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.offers = [a + b for a, b in zip(self.offers, other.offers, strict=True)]
-        self.etas = [a + b for a, b in zip(self.etas, other.etas, strict=True)]
-        self.kinds = dict(Counter(self.kinds) + Counter(other.kinds))
-        self.faults += other.faults
-
     def fault(self, where: str, line: str) -> None:
-        kind = line.partition(":")[0]
-        self.kinds[kind] = self.kinds.get(kind, 0) + 1
+        self.counts[f"faults of {line.partition(':')[0]}"] += 1
         self.faults.append(f"{where}: {line}")
+
+    def told(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {**dict(sorted(self.counts.items())), "faults": self.faults}
 
     def missed(self) -> list[str]:
         """Which aims are missed."""
         aims = (
-            ("looks that keep the four rules", self.kept, self.looks, 1.0),
-            ("reasons that are Slurm's", self.words, self.looks, 0.97),
-            ("answers alike without a service", self.same, self.both, 0.95),
-            ("offers that are allowed and sooner", self.offers[1], self.offers[0], 1.0),
-            ("partitions that eta has as Slurm does", self.etas[1], self.etas[0], 0.99),
+            ("looks that keep the four rules", "kept", "looks", 1.0),
+            ("reasons that are Slurm's", "words", "looks", 0.97),
+            ("answers alike without a service", "same", "looks", 0.95),
+            ("offers that are allowed and sooner", "sooner", "offers", 1.0),
+            ("partitions that eta has as Slurm does", "right", "etas", 0.99),
         )
-        found = [f"{what}: {a} of {n}" for what, a, n, share in aims if a < share * n]
-        return [*found, *([f"looks lost: {self.lost}"] if self.lost else [])]
+        n = self.counts
+        found = [f"{what}: {n[a]} of {n[b]}" for what, a, b, share in aims if n[a] < share * n[b]]
+        return [*found, *([f"looks lost: {n['lost']}"] if n["lost"] else [])]
 
 
 def use(release: str) -> None:
@@ -120,15 +92,14 @@ def use(release: str) -> None:
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
-def site(seed: int, tell: Callable[[str], None]) -> Found:
+def site(seed: int, found: Found, tell: Callable[[str], None]) -> None:
     """Bring the site of a seed up, submit, look, judge."""
     made = generate(seed)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    follower.NODES_EVERY, follower.REST = 1, follower.REST / SCALE
+    follower.NODES_EVERY, follower.REST = 1, REST
     with SlurmCluster(accounting=True, own=made.own) as slurm:
-        for words in made.accounting:
-            slurm.run("sacctmgr", "-i", *words.split())
-        return _Run(slurm, made, tell).all()
+        slurm.account(*made.accounting)
+        _Run(slurm, made, found, tell).all()
 
 
 class OneLook(Slurm):
@@ -148,8 +119,10 @@ class OneLook(Slurm):
 
 
 class _Run:
-    def __init__(self, slurm: SlurmCluster, made: Generated, tell: Callable[[str], None]) -> None:
-        self.slurm, self.made, self.tell, self.found = slurm, made, tell, Found()
+    def __init__(
+        self, slurm: SlurmCluster, made: Generated, found: Found, tell: Callable[[str], None]
+    ) -> None:
+        self.slurm, self.made, self.tell, self.found = slurm, made, tell, found
         self.client = OneLook(slurm.environment)
         self.ids: dict[int, str] = {}  # of orders that Slurm took, by place
         self.of: dict[str, Order] = {}  # by id of the job or array
@@ -167,7 +140,7 @@ class _Run:
         self.follower = Follower(header, shape, self.client, store, asked)
         assert self.follower.take_over("benchmark", 3600.0)
 
-    def all(self) -> Found:
+    def all(self) -> None:
         self.empty()
         for words in self.made.settings:
             self.slurm.run("scontrol", *words.split(), check=False)  # two may overlap
@@ -179,13 +152,9 @@ class _Run:
             if look == LOST_AT and self.made.lost_node:
                 self.slurm.kill_node(self.made.lost_node)
             self.look(look)
-        return self.found
 
     def empty(self) -> None:
         """What Slurm says while nothing is in any job's way."""
-        asks = ("sbatch", "--test-only", "--chdir=/tmp", "--wrap=true")
-        for user in {one.user for one in self.made.orders}:
-            until(lambda: not self.slurm.run(*asks, user=user, check=False).returncode, user)  # noqa: B023
         parts = judge.records(self.slurm.run("scontrol", "-a", "show", "part", "-o").stdout, PART)
         self.hidden = frozenset(name for name, row in parts.items() if row["Hidden"] == "YES")
         plain = [one for one in self.made.orders if _plain(one)]
@@ -231,7 +200,7 @@ class _Run:
             direct = Direct(self.client, user, Clock.by(lambda: at))
             direct.queue(everybody=True)  # so that all are forecast at once
         except Exception as error:
-            self.found.lost += 1
+            self.found.counts["lost"] += 1
             self.found.fault(self.where(number), f"lost: {type(error).__name__} {error}")
             return
         now = time.time()
@@ -243,14 +212,14 @@ class _Run:
             ):
                 self.judge(number, job_id, now, (before, after), direct)
         self.others(number, direct, after)
-        self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {self.found.kinds}")
+        self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {dict(self.found.counts)}")
 
     def judge(
         self, number: int, job_id: str, now: float, at: tuple[Facts, Facts], direct: Direct
     ) -> None:
         before, after = at
         found, where = self.found, self.where(number, job_id)
-        found.looks += 1
+        found.counts["looks"] += 1
         view = self.reads.seen_by(Viewer(self.of_job(job_id).user, Role.SUBMITTER))
         try:
             answer = asdict(explain(view, job_id, now))
@@ -259,32 +228,31 @@ class _Run:
             return
         broken = judge.faults(answer, replace(before, at=now))
         broken = [one for one in judge.faults(answer, replace(after, at=now)) if one in broken]
-        found.kept += not broken
+        found.counts["kept"] += not broken
         for one in broken:
             found.fault(where, one)
         word, said = after.word(job_id), answer["slurm"]["code"] if answer["slurm"] else ""
         alike = said.replace(" ", "_") == word
         alike = alike or (word.startswith("Nodes_required") and said == "Resources")
-        found.words += alike
+        found.counts["words"] += alike
         if not alike:
             found.fault(where, f"word: Slurm {word}, said {said or 'nothing'}")
         forecast = answer["forecast"] or {}
         stopped = any(one in word for one in STOPPED)
         if forecast.get("start_p50") is None and not (stopped or forecast.get("why_not")):
-            found.unforeseen += 1
+            found.counts["unforeseen"] += 1
             found.fault(where, f"unforeseen: {word}, {forecast.get('why_not')}")
         self.compare(where, job_id, answer, direct)
 
     def compare(self, where: str, job_id: str, answer: dict[str, Any], direct: Direct) -> None:
         """One look without a service answers alike."""
-        self.found.both += 1
         try:
             other = asdict(direct.why(job_id))
         except Exception as error:
             self.found.fault(where, f"direct: {type(error).__name__} {error}")
             return
         alike = other["dominant"] == answer["dominant"]
-        self.found.same += alike
+        self.found.counts["same"] += alike
         if not alike:
             self.found.fault(where, f"direct: {other['dominant']!r} for {answer['dominant']!r}")
 
@@ -301,7 +269,7 @@ class _Run:
             job_id = self.chance.choice(waiting)
             where = self.where(number, job_id)
             broken = judge.offers(job_id, asdict(direct.sooner(job_id)), facts)
-            found.offers = [found.offers[0] + 1, found.offers[1] + (not broken)]
+            found.counts.update(offers=1, sooner=int(not broken))
             for one in broken:
                 found.fault(where, one)
         if self.before:
@@ -317,11 +285,10 @@ class _Run:
         refused = {
             name: self.test(order, *([f"--partition={name}"] if name else [])) for name in named
         }
-        broken = judge.estimated(options, answer, refused)
+        broken = judge.estimated(options, answer, refused, self.hidden)
         for one in broken:
             self.found.fault(where, f"{one} ({order.user})")
-        asked, right = self.found.etas
-        self.found.etas = [asked + len(named), right + len(named) - len(broken)]
+        self.found.counts.update(etas=len(named), right=len(named) - len(broken))
 
     # --- what Slurm says when asked --------------------------------------------------------------
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-# user -> account; all of them are users that every Debian has
+# user -> account; users that every Debian has, but nobody: 26.05 knows no user of that number
 USERS = {
-    "nobody": "physics", "games": "physics", "mail": "physics", "news": "chem", "irc": "chem",
+    "backup": "physics", "games": "physics", "mail": "physics", "news": "chem", "irc": "chem",
     "list": "chem", "proxy": "bio", "uucp": "bio",
 }  # fmt: skip
 ACCOUNTING = (

@@ -20,7 +20,7 @@ from pipeline.traces import ingest, read_dataset
 from pipeline.worlds import plain
 from tests.waiting import until
 
-USER = "nobody"
+USER = "backup"
 REPLAYED = (
     "JobID,JobName,User,Partition,Submit,Eligible,Start,End,Timelimit,State,NNodes,NodeList,"
     "ReqTRES,AllocTRES"
@@ -101,7 +101,7 @@ def test_its_own_sacct_is_replayed_with_the_averages_of_simulate(
     """Two nodes of eight GPUs, jobs enough to queue; then sacct, scontrol and replay as told."""
     ids = [
         accounted.run("sbatch", "--parsable", "--output=/dev/null", f"--gpus={gpus}", "--time=2",
-                      "--wrap", f"sleep {seconds}", user="nobody").stdout.strip()
+                      "--wrap", f"sleep {seconds}", user="backup").stdout.strip()
         for gpus, seconds in [(8, 2), (4, 3), (8, 2), (2, 2), (4, 1), (1, 2), (8, 1), (2, 1)]
     ]  # fmt: skip
 

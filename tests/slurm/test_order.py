@@ -27,7 +27,7 @@ from tests.slurm.site import client
 from tests.slurm.test_serve import MAIN
 from tests.waiting import until
 
-USER = "nobody"
+USER = "backup"
 
 
 def submit(slurm: SlurmCluster, *asked: str) -> int:
@@ -45,14 +45,13 @@ def ours(slurm: SlurmCluster) -> dict[int, str]:
 @pytest.fixture(scope="module")
 def university() -> Iterator[SlurmCluster]:
     with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in (
+        slurm.account(
             "add account physics",
             f"add user {USER} Account=physics",
             "add qos high Priority=100",
             "add qos limited MaxJobsPerUser=1",
             "modify account physics set qos=normal,high,limited",
-        ):
-            slurm.run("sacctmgr", "-i", *words.split())
+        )
         yield slurm
 
 

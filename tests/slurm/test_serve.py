@@ -20,7 +20,7 @@ from pipeline.app import app
 from tests.waiting import until
 
 MAIN = [sys.executable, "-c", "from pipeline.cli import main; main()"]
-USER = "nobody"
+USER = "backup"
 
 
 @pytest.fixture(scope="module")

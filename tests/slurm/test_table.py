@@ -32,7 +32,7 @@ def busy() -> Iterator[SlurmCluster]:
             ["-n1"],
         ):
             script = ["--output=/dev/null", "--chdir=/tmp", "--wrap", "sleep 600"]
-            slurm.run("sbatch", *asked, *script, user="nobody")
+            slurm.run("sbatch", *asked, *script, user="backup")
         yield slurm
 
 

@@ -20,7 +20,7 @@ from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 from tests.waiting import until
 
-USER = "nobody"
+USER = "backup"
 
 
 def submit(slurm: SlurmCluster, asked: str) -> str:
@@ -34,14 +34,13 @@ def university() -> Iterator[SlurmCluster]:
     """n2's GPUs, the a100 of n3 and n4 but one, and a QOS that lets one job run are taken; n5 and
     n6 are wanted for maintenance in twenty minutes."""
     with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in (
+        slurm.account(
             "add account physics",
             f"add user {USER} Account=physics",
             "add qos high Priority=100",
             "add qos limited MaxJobsPerUser=1",
             "modify account physics set qos=normal,high,limited",
-        ):
-            slurm.run("sacctmgr", "-i", *words.split())
+        )
         slurm.run(
             "scontrol", "create", "reservation", "reservationname=maintenance", "users=root",
             "starttime=now+20minutes", "duration=60", "nodes=n[5-6]", "flags=maint",
@@ -108,7 +107,7 @@ def test_options_that_sbatch_would_refuse_are_refused(follower: Follower, asked:
     ("asked", "word", "begins"),
     [
         ("-p long --gres=gpu:2080ti:8 -t 30", "Resources", "partition=short"),
-        ("-p long --gres=gpu:a100:2 -t 30", "Resources", "trespernode=gres:gpu:a100:1"),
+        ("-p long --gres=gpu:a100:2 -t 30", "Resources", "gpu:a100:1"),
         ("-p short --qos=limited -t 5", "QOSMaxJobsPerUserLimit", "qos=high"),
         ("-p cpu -n4 -t 60", "ReqNodeNotAvail", "timelimit=15"),
     ],

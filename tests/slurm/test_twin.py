@@ -22,7 +22,7 @@ from scheduler.service.log.header import FOLLOWED, LogHeader
 from tests.slurm.site import client
 from tests.waiting import until
 
-USERS = ("nobody", "games", "mail")
+USERS = ("backup", "games", "mail")
 SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
 
 
@@ -30,34 +30,33 @@ SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
 def university() -> Iterator[SlurmCluster]:
     """Full, with jobs of three users waiting for every kind of reason, and some usage."""
     with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in (
+        slurm.account(
             "add account physics Fairshare=30",
             "add account chem Fairshare=10",
             "add account bio parent=physics Fairshare=5",
-            "add user nobody Account=physics Fairshare=10",
+            "add user backup Account=physics Fairshare=10",
             "add user games Account=chem",
             "add user mail Account=bio GrpTRES=gres/gpu=2",
             "add qos high Priority=100",
             "add qos limited Priority=10 MaxJobsPerUser=1 GrpTRES=gres/gpu=4",
             "modify account physics set qos=normal,high,limited",
-        ):
-            slurm.run("sacctmgr", "-i", *words.split())
+        )
         for user, asked in (
             ("games", "-N3 --exclusive -t 9"),
             ("games", "-N2 --gpus-per-node=2 --ntasks-per-node=2 --cpus-per-gpu=2 --exclude=n1"),
-            ("nobody", "--gpus=2080ti:8 -N1 -n1 -t 20"),
-            ("nobody", "--gres=gpu:2080ti:8 -t 20 --cpus-per-task=4"),
+            ("backup", "--gpus=2080ti:8 -N1 -n1 -t 20"),
+            ("backup", "--gres=gpu:2080ti:8 -t 20 --cpus-per-task=4"),
             ("games", "--gres=gpu:a100:2 -p long -t 30"),
             ("mail", "--gpus=2"),
             ("mail", "--gpus=1"),
             ("games", "-p cpu -n 4 -L matlab:2"),
             ("games", "-p cpu -n 4 -L matlab:1"),
-            ("nobody", "-p long --gres=gpu:2080ti:8 --qos=high -t 120 --nice=50"),
-            ("nobody", "--qos=limited --gpus=1"),
-            ("nobody", "--qos=limited --gpus=1"),
-            ("nobody", "-t 300 --gpus=1"),
-            ("nobody", "--array=1-5%2 --gres=gpu:1 -C ampere --mem=40G"),
-            ("nobody", "-C ampere|turing --gpus=1 -p long -N1 --exclusive"),
+            ("backup", "-p long --gres=gpu:2080ti:8 --qos=high -t 120 --nice=50"),
+            ("backup", "--qos=limited --gpus=1"),
+            ("backup", "--qos=limited --gpus=1"),
+            ("backup", "-t 300 --gpus=1"),
+            ("backup", "--array=1-5%2 --gres=gpu:1 -C ampere --mem=40G"),
+            ("backup", "-C ampere|turing --gpus=1 -p long -N1 --exclusive"),
         ):
             script = ["--output=/dev/null", "--chdir=/tmp", "--wrap", "sleep 600"]
             slurm.run("sbatch", *asked.split(), *script, user=user)
@@ -130,7 +129,7 @@ def test_every_job_has_slurms_own_reason_and_priority(university: SlurmCluster) 
     every = " ".join(whole(why, job, snapshot.now) for job, why in follower.reasons.items())
     assert "user mail in account bio may have 2 gres/gpu at once (GrpTRES), has 2" in every
     assert (
-        "user nobody in QOS limited may have 1 running job at once (MaxJobsPU), and has 1" in every
+        "user backup in QOS limited may have 1 running job at once (MaxJobsPU), and has 1" in every
     )
     assert "partition short allows 1 h" in every
     assert "Pellucid: its own policy" in every

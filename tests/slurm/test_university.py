@@ -13,13 +13,13 @@ from benchmarks.slurm import SlurmCluster
 from tests.slurm.test_serve import Serve
 from tests.waiting import until
 
-USER = "nobody"
+USER = "backup"
 
 
 @pytest.fixture(scope="module")
 def university() -> Iterator[SlurmCluster]:
     with SlurmCluster(university=True, accounting=True) as slurm:
-        for words in (
+        slurm.account(
             "add account physics Fairshare=30",
             "add account chem Fairshare=10",
             f"add user {USER} Account=physics Fairshare=10",
@@ -27,8 +27,7 @@ def university() -> Iterator[SlurmCluster]:
             "add qos high Priority=100",
             "add qos limited Priority=10 MaxJobsPerUser=1 GrpTRES=gres/gpu=4",
             "modify account physics set qos=normal,high,limited",
-        ):
-            slurm.run("sacctmgr", "-i", *words.split())
+        )
         yield slurm
 
 
