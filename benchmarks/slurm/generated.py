@@ -197,7 +197,7 @@ class _Maker:
         chance, user = self.chance, self.chance.choice(list(USERS))
         options = self._size()
         limit = chance.choice((1, 2, 3, 5, 8, 30))
-        runs_s = round(min(0.9 * 60 * limit, max(4.0, chance.lognormvariate(3.7, 0.6))), 1)
+        runs_s = round(min(0.9 * 60 * limit, max(4.0, chance.lognormvariate(4.2, 0.6))), 1)
         options.append(f"--time={limit if chance.random() > 0.03 else 90}")
         open_to = [name for name in names if name not in (ROOTS, HIDDEN)]
         if self.some(0.5):

@@ -236,7 +236,11 @@ class Slurm(Policy):
     def suiting(self, ask: Ask, part: Partition, now: float) -> list[str]:
         """Open nodes of a partition that an empty cluster would let a job have now."""
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
-        names = look.nodes_of(ask, part, now)
+        return self.able(ask, look.nodes_of(ask, part, now), now)
+
+    def able(self, ask: Ask, names: Iterable[str], now: float) -> list[str]:
+        """Those of these nodes that could do their part of a job, were they open and empty."""
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
         return [name for name in names if look.would_do(ask, name)]
 
     def licences_used(self) -> dict[str, int]:

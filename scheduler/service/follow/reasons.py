@@ -185,6 +185,9 @@ def _reason(
         one = next(r for r in site.reservations if r.name == pending.reservation)
         held = ReservationHeld(one.name, NodeNames.of(one.nodes), one.start, one.end)
         return replace(plain, reservation=held, time_limit_s=ask.limit_s(None) if ask else None)
+    if word == NOT_AVAILABLE and ask is not None and places:  # UnavailableNodes, which are down
+        needed = _needed(ask, places[0][1].partition, policy, now)
+        return replace(plain, needed=needed) if needed.closed else plain
     return plain
 
 
@@ -228,7 +231,8 @@ def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
 
 def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
     nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
-    shut = [ClosedNode(n, nodes[n].state) for n in sorted(part.nodes) if not nodes[n].open]
+    closed = [n for n in sorted(part.nodes) if not (suiting or nodes[n].open)]
+    shut = [ClosedNode(n, nodes[n].state) for n in policy.able(ask, closed, now)]
     return Needed(
         part.name,
         tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
@@ -237,7 +241,7 @@ def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
         ask.exclusive,
         ask.gpus_per_node,
         NodeNames.of(suiting),
-        () if suiting else tuple(shut[:SHOWN]),
+        tuple(shut[:SHOWN]),
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.explain.slurm import rows
+from scheduler.explain.slurm import headline, rows
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
 from scheduler.explain.words import Estimate
 from scheduler.service.api.explanation import explain
@@ -149,3 +149,19 @@ def test_jobs_of_a_higher_tier_go_first_only_where_there_are_some() -> None:
     first = scene.follower.reasons["2"].goes_first
     assert first is not None
     assert first.partitions == ("top",)
+
+
+def test_a_job_whose_node_is_down_is_told_so() -> None:
+    """The commonest case of ReqNodeNotAvail had no explanation."""
+    scene = scene_of(None)
+    down, up = scene.slurm.has
+    scene.slurm.has = [
+        replace(down, open=False, state="DOWN*", features=("big",), weight=1), replace(up, weight=2)
+    ]  # fmt: skip
+    scene.restart()
+    waits = scene.job(2, reason="ReqNodeNotAvail, UnavailableNodes:n1", features="big", **ASKS)
+    scene.look(waits)
+    assert headline(scene.follower.reasons["2"], "2", scene.now) == (
+        "Slurm says ReqNodeNotAvail: it needs 4 GPUs, 8 CPUs; "
+        "no node of partition main that suits is open: n1 (DOWN*)."
+    )
