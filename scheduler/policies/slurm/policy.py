@@ -233,14 +233,13 @@ class Slurm(Policy):
         """A copy that is run forward lines its jobs up itself."""
         return self.__dict__ | {"_lines": {}, "_ranked": {}}
 
-    def suiting(self, ask: Ask, part: Partition, now: float) -> list[str]:
-        """Open nodes of a partition that an empty cluster would let a job have now."""
+    def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
+        """Open nodes of a partition that an empty cluster would let a job have now; or `closed`
+        ones that could do their part of it."""
+        nodes = self.site.nodes
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
-        return self.able(ask, look.nodes_of(ask, part, now), now)
-
-    def able(self, ask: Ask, names: Iterable[str], now: float) -> list[str]:
-        """Those of these nodes that could do their part of a job, were they open and empty."""
-        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
+        names = shut if closed else look.nodes_of(ask, part, now)
         return [name for name in names if look.would_do(ask, name)]
 
     def licences_used(self) -> dict[str, int]:

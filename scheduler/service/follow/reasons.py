@@ -231,8 +231,8 @@ def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
 
 def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
     nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
-    closed = [n for n in sorted(part.nodes) if not (suiting or nodes[n].open)]
-    shut = [ClosedNode(n, nodes[n].state) for n in policy.able(ask, closed, now)]
+    closed = [] if suiting else policy.suiting(ask, part, now, closed=True)
+    shut = [ClosedNode(n, nodes[n].state) for n in closed]
     return Needed(
         part.name,
         tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
