@@ -45,8 +45,10 @@ LIMITS = "-t 5", "-t 60", "-t 2-0"
 MORE = "", "-L matlab:2", "--qos=small", "--nice=100"
 
 
-def busy(names: Mapping[str, str] = {}) -> Scene:
-    """Two nodes of four GPUs, full; jobs of `ME` wait for one reason each. `names`: of jobs."""
+def busy(names: Mapping[str, str] | None = None, reason: str = "") -> Scene:
+    """Two nodes of four GPUs, full; jobs of `ME` wait for one reason each. `names`: of jobs, which
+    are their comments, too. `reason`: of job 3."""
+    names = names or {}
     made = Scene(None, "slurm", order=False)
     made.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in made.slurm.has]
     made.slurm.says["scontrol show config"] = SAYS["scontrol show config"].replace(
@@ -64,7 +66,10 @@ def busy(names: Mapping[str, str] = {}) -> Scene:
     ]
     for number, more in WAITING.items():
         asks = common | {"gpu_types": (("", more["gpus"]),), **more}
-        jobs.append(made.job(number, name=names.get(number, "a"), **asks))
+        if number == "3" and reason:
+            asks["reason"] = reason
+        text = names.get(number, "a")
+        jobs.append(made.job(number, name=text, comment=text, admin_comment=text, **asks))
     made.look(*jobs)
     return made
 
@@ -224,6 +229,15 @@ def test_two_hundred_hostile_names_change_nothing_but_the_name() -> None:
             for row in now["data"] if isinstance(now["data"], list) else ():
                 row["name"] = "a"
             assert now == was
+
+
+def test_hostile_reasons_stand_in_no_sentence() -> None:
+    (plain,) = asked(busy({}, "SomeWord"), [("why", {"job": "3"})])
+    for text in _ORDERS:
+        (reply,) = asked(busy({}, text), [("why", {"job": "3"})])
+        found = " ".join(reply.structured_content["text"])
+        wanted = " ".join(plain.structured_content["text"])
+        assert found == wanted.replace("SomeWord", "a text that is in data.slurm.code")
 
 
 # --- the protocol --------------------------------------------------------------------------------
