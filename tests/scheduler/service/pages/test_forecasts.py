@@ -28,6 +28,7 @@ def test_coverage_of_the_jobs_that_were_served_is_published(lived: Lived) -> Non
         lease_s=1e6,
     )  # fmt: skip
     assert analyst.take_over()
+    analyst.clock = Clock.by(lived.world.now)  # leases are of the host's time, years ahead
     settle = lived.settle
 
     def settled(seconds: float, turns: int = 1000) -> None:
