@@ -30,8 +30,8 @@ from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
 
-SAMPLES, BUDGET_S = 24, 0.8  # futures, and processor seconds for them
-TRIAL_S, QUESTION_S = 0.4, 1.2  # of one trial; after which none begins
+SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
+TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins
 UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
 PAST_DAYS = 30  # of the user's own ended jobs
 _NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None, "detail": ""}
