@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,11 +20,10 @@ PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or "python3"
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = build(tmp_path_factory.mktemp("one"))
-    for folder in (made, *list(made.parents)[:3]):
-        folder.chmod(0o755)
-    return made
+def file() -> Iterator[Path]:
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield build(Path(folder))
 
 
 def ask(slurm: SlurmCluster, file: Path, *words: str, user: str = USER) -> tuple[int, Any, str]:
