@@ -210,7 +210,7 @@ class Tools:
 
         def asked(look: Direct) -> tuple[list[Listed], list[str]]:
             found = look.queue(everybody=everybody)
-            rows = [_listed(job) for job in found]
+            rows = [_listed(look, job) for job in found]
             runs = sum(row.phase == Phase.RUNNING.value for row in rows)
             return rows, [f"{count(len(rows), 'job')}, {runs} running."]
 
@@ -259,17 +259,17 @@ def _place(row: Placed) -> str:
     return f"{row.job_id}: {row.position} of {row.waiting} who wait.{priority}"
 
 
-def _listed(job: JobRow) -> Listed:
+def _listed(look: Direct, job: JobRow) -> Listed:
     return Listed(
         job.job_id,
         job.name,
         job.owner,
         job.phase,
-        job.vc,
+        look.partition_of(job.job_id),
         job.gpus,
         job.submitted_at,
         job.started_at,
-        job.reason,
+        (job.slurm.code if job.slurm is not None else "") or job.reason,
         job.start_p50,
         job.start_p90,
     )

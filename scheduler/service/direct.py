@@ -121,6 +121,8 @@ class Direct:
         """What would have a waiting job start sooner, each thing tried."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
+        if self._rows[job_id]["owner"] != self.user and self.user != "root":
+            return Sooner(unavailable="it is another user's, and not yours to change")
         return self._trials().what_if(job_id)
 
     def eta(self, options: Sequence[str]) -> Eta:
@@ -182,6 +184,12 @@ class Direct:
     def decisions(self, job_id: str) -> list[Line]:
         decision = self._decisions.get(job_id)
         return [] if decision is None else [_line(decision)]
+
+    def partition_of(self, job_id: str) -> str:
+        """As squeue shows it; several with commas."""
+        of = self._snapshot
+        found = of.running.get(job_id) or of.waiting.get(job_id) or of.aside.get(job_id)
+        return found.partition if found is not None else self._rows[job_id]["vc"]
 
     def joined_by(self, job_id: str) -> Line | None:
         return None

@@ -135,6 +135,21 @@ def test_the_users_own_past_is_read_where_there_is_accounting() -> None:
     assert known < 200.0 < unknown  # two jobs of u3's ran for 100 and 150 s
 
 
+def test_a_job_that_depends_on_a_held_one_does_not_start_at_once() -> None:
+    made = scene()
+    made.look(
+        made.job(5, priority=0, reason="JobHeldUser", gpus=1, time_limit_s=600.0),
+        made.job(6, reason="Dependency", dependency="afterok:5", gpus=1, time_limit_s=600.0),
+    )
+    look = direct(made)
+    look.user = "root"
+    as_it_is = look.sooner("6").as_it_is
+    assert as_it_is is None or as_it_is.start_p50 is None
+    assert look.sooner("5").unavailable.startswith("it runs or is over, is held")
+    look.user = "u1"
+    assert "another user's" in look.sooner("6").unavailable
+
+
 def test_a_site_that_hides_jobs_is_given_no_start() -> None:
     look = direct(scene(PrivateData="jobs,usage"))
     assert [line.startswith("Hidden: ") for line in look.hidden[:2]] == [True, True]

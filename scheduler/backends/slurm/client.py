@@ -123,7 +123,7 @@ class Slurm:
 
     def release(self) -> Release:
         """Of its commands; the oldest that is known where they do not say."""
-        return release_in(self._run(("squeue", "--version"), PATIENCE_S)) or OLDEST
+        return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
 
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""

@@ -172,5 +172,6 @@ class Planner:
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
-    """All that run, and these that wait."""
-    return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first)]
+    """All that run, these that wait, and those Slurm does not look at: others depend on them."""
+    aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
+    return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

@@ -153,7 +153,7 @@ class Trials:
     def what_if(self, job_id: str) -> Sooner:
         """What would have a waiting job start sooner, each thing tried by itself."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
-        if job is None:
+        if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
             return Sooner(unavailable=why)
         as_it_is = self.forecast(job)
@@ -216,6 +216,9 @@ class Trials:
         policy = snapshot.core.policy.twin
         if job.id in snapshot.left_out:
             return Tried(why=snapshot.left_out[job.id])
+        if job.id in snapshot.aside:
+            why = "it is held, or waits for other jobs or a moment"
+            return Tried(reason=job.reason or "Dependency", why=why)
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
         if job.id in started:
             return Tried(self.now, self.now, 1, why=AT_ONCE)
