@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import cached_property
 from typing import Any
 
 from features.clock import Clock
@@ -204,13 +205,21 @@ class Direct:
         row = self._rows[job_id]
         if self._alone or row["phase"] != Phase.QUEUED.value:
             return None
-        line = [
-            (-one["priority"], one["key"] or 0.0, one["submitted_seq"], other)
-            for other, one in self._rows.items()
-            if one["phase"] == Phase.QUEUED.value and one["vc"] == row["vc"]
-        ]
-        place = (-row["priority"], row["key"] or 0.0, row["submitted_seq"], job_id)
-        return Standing(sum(one < place for one in line) + 1, len(line))
+        places = self._places[row["vc"]]
+        return Standing(places[job_id], len(places))
+
+    @cached_property
+    def _places(self) -> Mapping[str, Mapping[str, int]]:
+        """Of each virtual cluster the place from 1 of whoever waits in it."""
+        lines: dict[str, list[tuple[float, float, int, str]]] = {}
+        for job_id, row in self._rows.items():
+            if row["phase"] == Phase.QUEUED.value:
+                place = (-row["priority"], row["key"] or 0.0, row["submitted_seq"], job_id)
+                lines.setdefault(row["vc"], []).append(place)
+        return {
+            vc: {place[-1]: n for n, place in enumerate(sorted(line), 1)}
+            for vc, line in lines.items()
+        }
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
         made = self._made.get(job_id)

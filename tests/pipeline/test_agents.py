@@ -185,6 +185,48 @@ def test_sixty_questions_and_every_number_has_a_field_and_every_field_a_source()
     assert {name for name, _ in used} == SOURCES.keys()
 
 
+def test_answers_are_those_of_the_look_and_say_so() -> None:
+    made = busy()
+    look = direct(made)
+    look.user = ME
+    waiting = [job for job in WAITING if look.standing(job) is not None]
+    replies = asked(
+        made, [("why", {"job": job}) for job in waiting] + [("order", {}), ("queue", {})]
+    )
+    *whys, order, queue = [one.structured_content for one in replies]
+    for job, answer in zip(waiting, whys, strict=True):
+        assert answer["sources"] == SOURCES["why"]
+        assert (answer["as_of"], answer["hidden"]) == (look.now, look.hidden)
+        assert look.hidden
+        data, forecast = answer["data"], answer["data"]["forecast"]
+        stands = look.standing(job)
+        assert stands is not None
+        assert data["standing"] == {"position": stands.position, "waiting": len(waiting)}
+        assert data["slurm"]["code"] == WAITING[job]["reason"]
+        if job in ("3", "4") and forecast:  # what runs ends within two hours, by its limit
+            p10, p50, p90 = (forecast[f"start_p{n}"] for n in (10, 50, 90))
+            assert look.now <= p10 <= p50 <= p90
+            assert p50 < NOW + int(job) * 7200.0
+    assert sorted(row["position"] for row in order["data"] if row["position"]) == list(
+        range(1, len(waiting) + 1)
+    )
+    for row in order["data"]:
+        slurm = look.why(row["job_id"]).slurm
+        assert slurm is not None
+        assert [term["points"] for term in row["terms"]] == [one.points for one in slurm.terms]
+    assert [row["job_id"] for row in queue["data"]][:2] == [j.job_id for j in look.queue()][:2]
+    assert queue["text"] == [f"{len(look.queue())} jobs, 2 running."]
+
+
+@pytest.mark.parametrize(
+    "words", [["job.sh", "--gres=gpu:4"], [""], ["--job-name=x --gres=gpu:4"], ["--gpus=1", "x"]]
+)
+def test_what_would_be_left_out_of_an_eta_is_refused(words: list[str]) -> None:
+    (reply,) = asked(busy(), [("eta", {"options": words})])
+    assert reply.is_error
+    assert "no script is read" in reply.content[0].text
+
+
 @pytest.mark.parametrize(
     "lie", ["It starts about 03:33.", "7 jobs go first.", "It has waited 9 d 3 h."]
 )

@@ -15,6 +15,7 @@ from rapidfuzz import fuzz
 from pipeline.onefile.absent import ratio
 from pipeline.onefile.build import build, modules
 from scheduler.backends.slurm.client import Slurm, SlurmError
+from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.snapshot import job_of
 from scheduler.backends.slurm.versions import Release
 from scheduler.service.direct import UNSEEN, Direct, NotThere
@@ -67,6 +68,23 @@ def test_a_controller_that_does_not_answer_is_a_line(file: Path, tmp_path: Path)
         assert found.stderr.count("\n") == 1
 
 
+def test_slurmdbd_that_is_down_stops_no_question_to_slurmctld(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("sacctmgr", "sacct"):
+        says = "sacctmgr: error: Sending PersistInit msg: Connection refused; Unable to contact"
+        (tmp_path / name).write_text(f"#!/bin/sh\necho '{says} slurmdbd' >&2; exit 1\n")
+    (tmp_path / "squeue").write_text("#!/bin/sh\necho slurm 24.11.5\n")
+    for script in tmp_path.iterdir():
+        script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin:/usr/bin")
+    slurm = Slurm()
+    for command in ("sacctmgr", "sacct"):
+        with pytest.raises(SlurmError, match="Unable to contact"):
+            slurm.read(command, "show", "user")
+    assert slurm.release() == (24, 11)
+
+
 @pytest.mark.parametrize(("one", "other"), [("train-a", "train-b"), ("", ""), ("abcd", "bcda")])
 def test_texts_are_as_alike_as_elsewhere(one: str, other: str) -> None:
     assert ratio(one, other) == pytest.approx(fuzz.ratio(one, other))
@@ -116,6 +134,8 @@ def test_reasons_are_those_of_a_service_in_front() -> None:
 
 LATE = int(NOW)
 PAST = [
+    f"2|u2|main|{LATE - 900}|{LATE - 800}|{LATE - 700}|COMPLETED|120|8|gres/gpu=4|squeue has it",
+    f"94|u3|main|{LATE - 700}|{LATE - 650}|{LATE - 500}|RUNNING|120|8|gres/gpu=4|is not over",
     f"90|u3|main|{LATE - 900}|{LATE - 800}|{LATE - 700}|COMPLETED|120|8|cpu=8,gres/gpu=4|a",
     f"91|u3|main|{LATE - 700}|{LATE - 650}|{LATE - 500}|CANCELLED by 7|120|8|gres/gpu:a100=4|a|b",
     f"92|u3|main|{LATE - 700}|Unknown|{LATE - 500}|CANCELLED|120|8||never ran",
@@ -127,6 +147,18 @@ PAST = [
 def test_the_users_own_past_is_read_where_there_is_accounting() -> None:
     made = scene()
     made.slurm.says["-o"] = "\n".join(PAST)
+    read, commands = made.slurm.read, []
+
+    def noted(*command: str) -> str:
+        commands.append(command)
+        return read(*command)
+
+    made.slurm.read = noted  # type: ignore[method-assign]
+    found = past(cast(Slurm, made.slurm), "u3", 30)
+    assert [(job.id, job.time_limit_s, job.gpus) for job in found] == [
+        ("2", 7200.0, 4), ("90", 7200.0, 4), ("91", 7200.0, 4)
+    ]  # fmt: skip
+    assert commands[0][:7] == ("sacct", "-n", "-P", "-X", "-u", "u3", "-S")
     look = direct(made)
     asked = [made.job(7, user=name, submit=look.now, gpus=4) for name in ("u3", "u9")]
     known, unknown = (look._planner.memory.predicted(job_of(j, "main"), look.now) for j in asked)
@@ -158,7 +190,7 @@ def test_a_site_that_hides_jobs_is_given_no_start() -> None:
     assert (why.forecast.start_p50, why.forecast.why_not) == (None, UNSEEN)
     assert why.slurm is not None
     assert (why.slurm.code, why.slurm.places, why.standing) == ("Priority", (), None)
-    assert look.eta(["--gres=gpu:1"]).unavailable == UNSEEN
+    assert look.eta(["--gres=gpu:1"]).unavailable == look.sooner("4").unavailable == UNSEEN
 
 
 def test_a_newer_release_is_refused() -> None:

@@ -44,6 +44,7 @@ _UNREACHABLE = re.compile(
     r"|(?:^|: )(?:Connection refused|Connection timed out|Resource temporarily unavailable)(?= |$)"
 )
 # Times in seconds; the tasks of an array in full, not cut after 64 characters.
+_OF_DATABASE = frozenset(("sacct", "sacctmgr"))  # slurmctld answers without it
 _PLAIN = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
 _SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
 
@@ -180,6 +181,8 @@ class Slurm:
                 check=False,
             )
         except subprocess.TimeoutExpired:
+            if command[0] in _OF_DATABASE:
+                raise SlurmError(f"{command[0]}: no answer within {patience_s:g} s") from None
             self._turns.failed(f"{command[0]}: no answer")
             raise SlurmDown(f"{command[0]}: no answer within {patience_s:g} s") from None
         except FileNotFoundError:
@@ -188,7 +191,7 @@ class Slurm:
             self._turns.answered()
             return done.stdout
         problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-        if unreachable(problem):
+        if unreachable(problem) and command[0] not in _OF_DATABASE:
             self._turns.failed(problem)
             raise SlurmDown(problem)
         raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
