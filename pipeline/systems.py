@@ -12,6 +12,7 @@ from pipeline.errors import UserError
 from pipeline.worlds.policy_options import Configurable
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import Venus
+from scheduler.core.estimates import Estimator
 
 ENTRY = "reproductions.entry"
 
@@ -58,6 +59,12 @@ def systems() -> Systems:
 def published() -> Published:
     """The track of that name. UserError where it is not installed."""
     return cast(Published, _loaded("reproductions.published.track", "--track published"))
+
+
+def helios(seed: int) -> Estimator:
+    """Durations as Helios predicts them. UserError where that is not installed."""
+    module = _loaded("reproductions.baselines.helios", "--durations helios")
+    return cast(Estimator, module.OnlineHelios(seed=seed))
 
 
 def allocating() -> Mapping[str, type[Configurable]]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -29,3 +31,23 @@ def test_every_folder_has_its_paragraph() -> None:
     text = (root / "docs" / "architecture.md").read_text("utf-8")
     told = re.findall(r"\*\*`([^`]+)/`\*\*", text)
     assert sorted(told) == sorted(folders)
+
+
+WITHOUT = """
+import sys
+sys.modules["reproductions"] = None
+from scheduler.core.settings import UnknownPolicy
+from scheduler.policies import POLICIES, policy_named
+print(*POLICIES)
+try:
+    policy_named("lucid")
+except UnknownPolicy as error:
+    print(error)
+"""
+
+
+def test_without_the_reproductions_a_policy_of_theirs_names_the_extra() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True)
+    named, error = done.stdout.splitlines()
+    assert named == "fifo fifo-skip easy slurm pellucid"
+    assert error.endswith("pip install 'pellucid[reproductions]'")

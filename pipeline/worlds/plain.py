@@ -13,8 +13,8 @@ import pyarrow as pa
 from features.job import Job, Profile
 from features.schema import State
 from models.bundle import Bundle
-from pipeline.helios import OnlineHelios
 from pipeline.online import OnlineEstimator
+from pipeline.systems import helios
 from pipeline.worlds import durations as predicted
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.pairs import of_bundle_or_simulated
@@ -144,7 +144,7 @@ def scenario(
         raise TrackError(f"trace {name} holds no job with a duration to simulate")
     workload = jitter(played, seed, compress=playing.compress, permute=False)
     loaded = Bundle.load(bundle) if bundle is not None else None
-    more: dict[str, Callable[[], Estimator]] = {"helios": lambda: OnlineHelios(seed=seed)}
+    more: dict[str, Callable[[], Estimator]] = {"helios": lambda: helios(seed)}
     if loaded is not None:
         more["own"] = lambda: BundleEstimator(loaded)
     fresh = predicted.chosen(playing.durations, predicted.sources(workload, seed, **more))

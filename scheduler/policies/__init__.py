@@ -1,6 +1,9 @@
-"""One file per policy, and the registry that finds them by name."""
+"""One file per policy, and the registry that finds them by name: these, and the baselines."""
 
 from __future__ import annotations
+
+from importlib import import_module
+from typing import cast
 
 from features.plugins import load_class
 from scheduler.core.cluster import ClusterSpec
@@ -9,19 +12,23 @@ from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, UnknownPolicy
 from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.horus import Horus
-from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.qssf import Qssf
-from scheduler.policies.sjf import Sjf
 from scheduler.policies.slurm.policy import Slurm
-from scheduler.policies.srtf import Srtf
-from scheduler.policies.tiresias import Tiresias
 
-POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy
-    for policy in (Fifo, FifoSkip, Easy, Slurm, Sjf, Srtf, Qssf, Tiresias, Horus, Lucid, Pellucid)
+
+def _baselines() -> dict[str, type[Policy]]:
+    """Other systems' policies, loaded by name and imported by nobody; none without that package."""
+    try:
+        return cast("dict[str, type[Policy]]", import_module("reproductions.baselines").BASELINES)
+    except ModuleNotFoundError:
+        return {}
+
+
+OURS: dict[str, type[Policy]] = {
+    policy.name: policy for policy in (Fifo, FifoSkip, Easy, Slurm, Pellucid)
 }
+POLICIES = OURS | _baselines()
+MORE = "others' policies, lucid and sjf among them: pip install 'pellucid[reproductions]'"
 
 
 def policy_named(name: str) -> type[Policy]:
@@ -30,7 +37,8 @@ def policy_named(name: str) -> type[Policy]:
         return POLICIES[name]
     if ":" not in name:
         there = ", ".join(POLICIES)
-        raise UnknownPolicy(f"no policy {name!r}; there are: {there}, or module:Class")
+        more = "" if POLICIES.keys() > OURS.keys() else f"; {MORE}"
+        raise UnknownPolicy(f"no policy {name!r}; there are: {there}, or module:Class{more}")
     try:
         return load_class(name, Policy)
     except ValueError as error:

@@ -16,7 +16,6 @@ from typing import Any
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.core.arrivals import ArrivalForecaster
 from scheduler.core.cluster import Cluster, ClusterSpec, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, PairPrediction, Reason
@@ -27,7 +26,6 @@ from scheduler.core.profiling import ProfilingStage, Scaling, Stage
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.turn import Oracle
-from scheduler.policies.lucid import Lucid, LucidSettings
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.engine import Engine, JobResult, Outcome
@@ -82,21 +80,6 @@ def pellucid(
     """Pellucid with these settings, sections as mappings; its defaults otherwise."""
     predictors = Predictors(pair_predictor, type_speeds=type_speeds)
     return Pellucid(PellucidSettings(**settings), cluster, predictors)
-
-
-def lucid(
-    pair_predictor: PairPredictor | None = None,
-    arrivals: ArrivalForecaster | None = None,
-    *,
-    cluster: ClusterSpec = NO_CLUSTER,
-    quirks: Quirks = NONE,
-    **settings: Any,
-) -> Lucid:
-    """Lucid with these settings; packing depends on `arrivals` where they are given."""
-    if arrivals is not None:
-        settings = {"quiet_jobs": 2.0, **settings}
-    predictors = Predictors(pair_predictor, None if arrivals is None else lambda: arrivals)
-    return Lucid(LucidSettings(**settings), cluster, predictors, quirks)
 
 
 def a_job(

@@ -177,7 +177,7 @@ def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
     *ours, last = replayed("--cluster", str(cluster))
     assert [v["key"] for v in ours] == [v.key for v in VARIANTS]
     assert (last["key"], last["title"]) == ("sjf", "policy sjf")
-    named = "scheduler.policies.sjf:Sjf"
+    named = "reproductions.baselines.sjf:Sjf"
     assert replayed("--policy", named)[-1]["title"] == f"policy {named}"
     plain = replayed("--cluster", str(cluster), "--policy", "pellucid")
     assert [v["key"] for v in plain] == [v.key for v in VARIANTS]

@@ -487,7 +487,7 @@ def test_sample_jobs_are_the_telling_ones(whole: Report, comparison: Comparison)
 def test_a_policy_of_ones_own_is_known_by_what_its_run_says(tmp_path: Path, inputs: Inputs) -> None:
     assert inputs.trace is not None
     scenario = open_scenario(inputs.trace, cluster=CLUSTER)
-    named = "scheduler.policies.srtf:Srtf"
+    named = "reproductions.baselines.srtf:Srtf"
     runs.compare(lambda _: scenario, ["fifo", named], [0], out=tmp_path)
     own = read_comparison(tmp_path).runs[1]
     assert (own.name, own.oracle, own.preemptive) == (named, True, True)

@@ -9,11 +9,11 @@ import pytest
 from features.schema import State
 from pipeline.worlds import TrackError, durations
 from pipeline.worlds.durations import OLD_NAMES, UNKNOWN_S, Make, chosen, sources
+from reproductions.baselines.qssf import Qssf
+from reproductions.baselines.sjf import Sjf
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.estimates import Estimator
 from scheduler.policies.fifo import Fifo
-from scheduler.policies.qssf import Qssf
-from scheduler.policies.sjf import Sjf
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import Sample, a_job
 

@@ -18,9 +18,9 @@ from scheduler.testing.builders import (
     a_stage,
     actions,
     cluster_of,
-    lucid,
     play,
 )
+from tests.reproductions.baselines.lucid import lucid
 
 LOANS = [(100.0, Action.LEND, "vc"), (300.0, Action.RETURN, "vc")]
 

@@ -9,9 +9,9 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
 from scheduler.policies import POLICIES, build
-from scheduler.testing.builders import lucid
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World
+from tests.reproductions.baselines.lucid import lucid
 
 
 class TestFifo(PolicyContract):

@@ -16,6 +16,8 @@ from hypothesis.stateful import (
 )
 
 from features.schema import State
+from reproductions.baselines.qssf import Qssf
+from reproductions.baselines.srtf import Srtf
 from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
@@ -24,10 +26,9 @@ from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, Scaling
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.qssf import Qssf
-from scheduler.policies.srtf import Srtf
-from scheduler.testing.builders import Desk, Likes, Sample, a_job, actions, cluster_of, lucid
+from scheduler.testing.builders import Desk, Likes, Sample, a_job, actions, cluster_of
 from scheduler.testing.worlds import WatchedCore
+from tests.reproductions.baselines.lucid import lucid
 
 # --- the queue ------------------------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.dependencies import RECENT_S, Dependencies
 from scheduler.core.nodes import KnownJob
 from scheduler.policies.fifo import Fifo
-from scheduler.testing.builders import Desk, Sample, a_job, a_stage, actions, cluster_of, lucid
+from scheduler.testing.builders import Desk, Sample, a_job, a_stage, actions, cluster_of
+from tests.reproductions.baselines.lucid import lucid
 
 
 def after(job_id: str, *, gpus: int = 1, success: str = "", any_end: str = "") -> Sample:

@@ -10,15 +10,8 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import ProfilingStage, WaitingStage
 from scheduler.policies.fifo import Fifo
-from scheduler.testing.builders import (
-    Desk,
-    a_job,
-    a_stage,
-    actions,
-    cluster_of,
-    lucid,
-    pellucid,
-)
+from scheduler.testing.builders import Desk, a_job, a_stage, actions, cluster_of, pellucid
+from tests.reproductions.baselines.lucid import lucid
 
 BOUND_S = 1000.0
 

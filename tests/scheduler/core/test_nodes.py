@@ -8,6 +8,7 @@ import pytest
 
 from features.job import Job
 from features.schema import State
+from reproductions.baselines.lucid import Lucid
 from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
@@ -16,7 +17,6 @@ from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, Scaling
 from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from features.job import Job, Profile
+from reproductions.baselines.lucid import Lucid
 from scheduler.core.arrivals import BundleForecaster, RecentForecaster, TableForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.decisions import Action, Decision, Reason
@@ -16,7 +17,6 @@ from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
 from scheduler.policies.fifo import Fifo
-from scheduler.policies.lucid import Lucid
 from scheduler.testing.builders import (
     Desk,
     Likes,
@@ -25,10 +25,10 @@ from scheduler.testing.builders import (
     a_stage,
     actions,
     cluster_of,
-    lucid,
     pellucid,
     play,
 )
+from tests.reproductions.baselines.lucid import lucid
 
 
 def a_desk(stage: ProfilingStage, *, nodes: int = 2, profiling: int = 1, gpus: int = 8) -> Desk:

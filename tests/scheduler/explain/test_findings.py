@@ -15,7 +15,8 @@ from scheduler.explain.findings import _REFUSED, analysis, answer, sharing_words
 from scheduler.explain.way import in_the_way
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, lucid, pellucid
+from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
+from tests.reproductions.baselines.lucid import lucid
 
 HOUR = 3600.0
 LIGHT = Profile(50.0, 30.0, 1_000.0)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from reproductions.baselines.sjf import Sjf
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.policies.fifo import FifoSkip
-from scheduler.policies.sjf import Sjf
 from scheduler.testing.builders import Desk, a_job, cluster_of
 
 HOUR = 3600.0

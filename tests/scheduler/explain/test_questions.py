@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.helios import OnlineHelios
 from pipeline.online import OnlineEstimator
+from reproductions.baselines.helios import OnlineHelios
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimator, LiveEstimator

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from features.schema import State
+from reproductions.baselines.lucid import Lucid
+from reproductions.baselines.qssf import Qssf
+from reproductions.baselines.sjf import Sjf
+from reproductions.baselines.srtf import Srtf
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action
 from scheduler.core.estimates import Estimator
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.lucid import Lucid
-from scheduler.policies.qssf import Qssf
-from scheduler.policies.sjf import Sjf
-from scheduler.policies.srtf import Srtf
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import PairTable
 from scheduler.testing.builders import (
@@ -27,10 +27,10 @@ from scheduler.testing.builders import (
     a_job,
     a_stage,
     cluster_of,
-    lucid,
     pair_speeds,
     play,
 )
+from tests.reproductions.baselines.lucid import lucid
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -223,7 +223,8 @@ SCRIPT = """
 import hashlib, io, random
 import pyarrow.parquet as pq
 from scheduler.simulation.recorder import decision_table
-from scheduler.testing.builders import Likes, a_job, a_stage, cluster_of, lucid, play
+from scheduler.testing.builders import Likes, a_job, a_stage, cluster_of, play
+from tests.reproductions.baselines.lucid import lucid
 rng = random.Random(7)
 jobs = [
     a_job(f"j{i}", gpus=rng.choice([1, 1, 2, 8]), for_=rng.expovariate(1 / 900),

@@ -6,13 +6,13 @@ import dataclasses
 
 import pytest
 
+from reproductions.baselines.lucid import Lucid
+from reproductions.baselines.qssf import Qssf
+from reproductions.baselines.srtf import Srtf
 from scheduler.core.quirks import NONE, PUBLISHED, Quirks
 from scheduler.core.settings import UnknownPolicy
 from scheduler.policies import POLICIES, build
 from scheduler.policies.fifo import Fifo
-from scheduler.policies.lucid import Lucid
-from scheduler.policies.qssf import Qssf
-from scheduler.policies.srtf import Srtf
 from scheduler.testing.builders import a_job, cluster_of, play
 
 

@@ -24,11 +24,11 @@ from scheduler.testing.builders import (
     a_job,
     a_stage,
     cluster_of,
-    lucid,
     pair_speeds,
     play,
 )
 from scheduler.testing.worlds import WatchedCore, World, a_cluster, watch, worlds
+from tests.reproductions.baselines.lucid import lucid
 
 
 def a_result(

@@ -16,10 +16,10 @@ from scheduler.testing.builders import (
     a_job,
     a_stage,
     cluster_of,
-    lucid,
     pair_speeds,
     play,
 )
+from tests.reproductions.baselines.lucid import lucid
 
 A, B, C = (a_configuration(name) for name in "abc")
 

@@ -8,6 +8,7 @@ import pytest
 
 from features.job import Job, Profile
 from features.schema import State
+from reproductions.baselines.lucid import Lucid
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
@@ -16,9 +17,9 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage, WaitingStage
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.lucid import Lucid
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.testing.builders import lucid, pellucid
+from scheduler.testing.builders import pellucid
+from tests.reproductions.baselines.lucid import lucid
 
 LIGHT = Profile(10.0, 5.0, 1000.0, False)
 

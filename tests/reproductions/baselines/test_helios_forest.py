@@ -6,8 +6,8 @@ import numpy as np
 
 from features.job import Job
 from features.schema import State
-from models.training.helios import HeliosForest
-from pipeline.helios import OnlineHelios
+from reproductions.baselines.helios import OnlineHelios
+from reproductions.baselines.helios_forest import HeliosForest
 
 DAY_S = 86_400.0
 

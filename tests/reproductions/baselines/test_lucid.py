@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reproductions.baselines.lucid import Lucid
 from reproductions.published.free_profiling import LoanSchedule
 from scheduler.core.arrivals import TableForecaster
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.quirks import Quirks
-from scheduler.policies.lucid import Lucid
 from scheduler.testing.builders import (
     Desk,
     Likes,
@@ -20,10 +20,10 @@ from scheduler.testing.builders import (
     a_job,
     actions,
     cluster_of,
-    lucid,
     pair_speeds,
     play,
 )
+from tests.reproductions.baselines.lucid import lucid
 
 
 class Known(LoanSchedule):

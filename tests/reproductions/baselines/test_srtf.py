@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from reproductions.baselines.srtf import Srtf
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.quirks import Quirks
-from scheduler.policies.srtf import Srtf
 from scheduler.testing.builders import Desk, Sample, a_job, actions, cluster_of, play, truth
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from features.job import Job, Profile
+from reproductions.baselines.horus import Horus, UtilisationBelief
 from scheduler.core.decisions import Action, Reason
-from scheduler.policies.horus import Horus, UtilisationBelief
 from scheduler.simulation.work import Work
 from scheduler.testing.builders import VC, Sample, cluster_of, play
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from reproductions.baselines.qssf import Qssf
 from scheduler.core.quirks import Quirks
-from scheduler.policies.qssf import Qssf
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
 
 QUIRK = Quirks(qssf_gpu_count_first=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.worlds import open_scenario
+from reproductions.baselines.tiresias import Tiresias
 from scheduler.core.decisions import Action, Reason
-from scheduler.policies.tiresias import Tiresias
 from scheduler.simulation.results import summarise
 from scheduler.testing.builders import a_job, cluster_of, play
 

@@ -6,7 +6,7 @@ import pytest
 
 from features.job import Job
 from features.schema import State
-from scheduler.policies.helios import HeliosEstimator, RollingMean
+from reproductions.baselines.helios import HeliosEstimator, RollingMean
 
 
 def job(user: str = "ann", name: str = "", gpus: int = 1, job_id: str = "j") -> Job:
