@@ -18,15 +18,15 @@ $(PROFILER_STAMP): $(STAMP)
 	touch $@
 
 test-profiler: install-profiler ## Run the profiler's tests with torch
-	$(BIN)/python -m pytest tests/profiler
+	$(BIN)/python -m pytest tests/profiler tests/reproductions/colocation
 
 bench-profiler: install-profiler ## Measure what profiling costs the job
 	$(BIN)/python -m benchmarks.profiler --json --check
 
 h200-campaign: ## On a GPU machine: measure for MINUTES into CAMPAIGN_OUT; run again to go on
-	PYTHONPATH=. $(CAMPAIGN_PYTHON) -m profiler.campaign --device gpu --out $(CAMPAIGN_OUT) \
+	PYTHONPATH=. $(CAMPAIGN_PYTHON) -m reproductions.colocation.campaign --device gpu --out $(CAMPAIGN_OUT) \
 	  --minutes $(MINUTES) --pairs $(PAIRS) $(CAMPAIGN_ARGS)
 
 campaign-dry-run: install-profiler ## The same campaign in small on a CPU, into runs/
-	$(BIN)/python -m profiler.campaign --device cpu --tiny --out runs/campaign-dry-run \
+	$(BIN)/python -m reproductions.colocation.campaign --device cpu --tiny --out runs/campaign-dry-run \
 	  --minutes 3 --pairs 3 $(CAMPAIGN_ARGS)

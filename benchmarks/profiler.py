@@ -25,15 +25,15 @@ from pathlib import Path
 from typing import Any
 
 from profiler import session
-from profiler.colocate.statistics import mean_of
-from profiler.colocate.worker import Worker
 from profiler.errors import ProfilerError
 from profiler.period import CONFIDENT
 from profiler.runner import Limits
 from profiler.samplers.host import HostSampler
 from profiler.session import Options
 from profiler.steady import Window
-from profiler.workloads import WORKLOADS, Config
+from reproductions.colocation.statistics import mean_of
+from reproductions.colocation.worker import Worker
+from reproductions.colocation.workloads import WORKLOADS, Config
 
 BUDGET = Path(__file__).with_name("profiler_budget.json")
 BLOCK_S, PAIRS = 1.5, 16
@@ -126,7 +126,8 @@ def steps(seconds: float, names: list[str]) -> list[dict[str, Any]]:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.jsonl"
             command = [
-                sys.executable, "-m", "profiler.workloads", name, "--tiny", "--threads", "1",
+                sys.executable, "-m", "reproductions.colocation.workloads",
+                name, "--tiny", "--threads", "1",
                 "--device", "cpu", "--seconds", "600", "--report", str(report),
             ]  # fmt: skip
             options = Options(

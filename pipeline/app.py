@@ -14,7 +14,8 @@ from pipeline.settings_help import WithSettings
 
 
 class Command(NamedTuple):
-    """A command: its function (or group) in `pipeline.commands`, and what it does in a line."""
+    """A command: its function (or group), and what it does in a line. `module` is in
+    `pipeline.commands`, or a whole name."""
 
     name: str
     module: str
@@ -67,7 +68,11 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("train", "Train the models and export them as a bundle."),
         _one("evaluate", "Recompute the figures of a model, yardsticks beside it."),
         _one("profile", "Run a command briefly and measure what it does to the GPU."),
-        _one("colocate", "Measure reference workloads alone and in pairs on one GPU."),
+        _one(
+            "colocate",
+            "Measure reference workloads alone and in pairs on one GPU.",
+            "reproductions.colocation.command",
+        ),
     ),
 }
 COMMANDS = {command.name: command for group in GROUPS.values() for command in group}
@@ -83,7 +88,8 @@ class Lazy(TyperGroup):
         if cmd_name not in COMMANDS:
             return None
         _, module, function, _ = COMMANDS[cmd_name]
-        found = getattr(importlib.import_module(f"pipeline.commands.{module}"), function)
+        where = module if "." in module else f"pipeline.commands.{module}"
+        found = getattr(importlib.import_module(where), function)
         if not isinstance(found, typer.Typer):
             alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
             takes_policies = {"policy", "policies"} & inspect.signature(found).parameters.keys()

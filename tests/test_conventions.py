@@ -98,6 +98,7 @@ def test_classes_and_signatures_stay_small() -> None:
         f"{file}:{node.name}": count
         for file, node in _nodes(*PACKAGES)
         if not file.startswith(("scheduler/testing/", "pipeline/testing/", "pipeline/commands/"))
+        if not file.endswith("/command.py")
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for count in [_size(node)]
         if count > (MOST_METHODS if isinstance(node, ast.ClassDef) else MOST_PARAMETERS)

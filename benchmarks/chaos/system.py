@@ -27,7 +27,7 @@ import anyio.to_thread
 
 from benchmarks.chaos.kernel import EPOCH, Fiber, Kernel, active
 
-OURS = ("scheduler", "features", "profiler", "models")
+OURS = ("scheduler", "features", "profiler", "models", "reproductions")
 _ids, _words, _uuids = random.Random(), random.Random(), random.Random()
 
 

@@ -16,7 +16,7 @@ from models.training.packing import fit_pair_speed
 from models.training.pairs import PairMeasurements, modes_of, read_bench, read_pairs
 from models.training.simulated import simulated_pairs
 from models.training.transfer import evaluate_transfer
-from profiler.colocate.schema import PAIR_SCHEMA, SOLO_SCHEMA
+from reproductions.colocation.schema import PAIR_SCHEMA, SOLO_SCHEMA
 
 
 def written(pairs: PairMeasurements, folder: Path, device: str = "gpu") -> Path:

@@ -14,9 +14,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from pipeline.commands.colocate import colocate
 from pipeline.commands.profile import profile
 from profiler import procs
+from reproductions.colocation.command import colocate
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]

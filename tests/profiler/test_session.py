@@ -363,7 +363,8 @@ def test_sparklines() -> None:
 def test_a_real_training_job(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
     command = [
-        sys.executable, "-m", "profiler.workloads", "VGG", "--tiny", "--threads", "1",
+        sys.executable, "-m", "reproductions.colocation.workloads",
+        "VGG", "--tiny", "--threads", "1",
         "--device", "cpu", "--seconds", "600", "--report", str(report),
     ]  # fmt: skip
     for seconds in (24.0, 96.0, 384.0):  # on a busy machine importing torch alone takes the first

@@ -23,15 +23,15 @@ from typing import Any, Self
 import numpy as np
 
 from profiler import session
-from profiler.colocate import mps
-from profiler.colocate.journal import Item, Journal, Measurement, Sharing
-from profiler.colocate.statistics import mean_of, ratio_of
-from profiler.colocate.worker import DoesNotFit, Worker, WorkerFailed
 from profiler.errors import BadOption, NotSupported
 from profiler.recorder import Recorder
 from profiler.samplers import Device
 from profiler.steady import Window
-from profiler.workloads import Config, Size
+from reproductions.colocation import mps
+from reproductions.colocation.journal import Item, Journal, Measurement, Sharing
+from reproductions.colocation.statistics import mean_of, ratio_of
+from reproductions.colocation.worker import DoesNotFit, Worker, WorkerFailed
+from reproductions.colocation.workloads import Config, Size
 
 GROUP = 12  # pairs repeated together
 FIRST_GUESS_S = 12.0  # what a measurement costs, until some have been made

@@ -1,4 +1,4 @@
-"""From a journal to the two tables of `profiler.colocate.schema`, written whole and renamed."""
+"""From a journal to the two tables of `schema.py`, written whole and renamed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 
 from features.files import write_table
-from profiler.colocate.journal import Item, Journal, Measurement
-from profiler.colocate.schema import COUNTERS, HOST, PAIR_SCHEMA, SOLO_SCHEMA
-from profiler.colocate.statistics import mean_of, ratio_of
-from profiler.workloads import Config
+from reproductions.colocation.journal import Item, Journal, Measurement
+from reproductions.colocation.schema import COUNTERS, HOST, PAIR_SCHEMA, SOLO_SCHEMA
+from reproductions.colocation.statistics import mean_of, ratio_of
+from reproductions.colocation.workloads import Config
 
 SOLO_NAME, PAIRS_NAME = "solo.parquet", "pairs.parquet"
 

@@ -54,9 +54,9 @@ def colocate(
     """
     from dataclasses import replace
 
-    from profiler.campaign import TINY, campaign
-    from profiler.colocate.bench import Settings
     from profiler.errors import ProfilerError
+    from reproductions.colocation.bench import Settings
+    from reproductions.colocation.campaign import TINY, campaign
 
     try:
         settings = TINY if tiny else Settings()

@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from profiler.workloads import Size
+from reproductions.colocation.workloads import Size
 
 POOL = 4  # synthetic batches made beforehand and taken in turn
 

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 from profiler.errors import DriverMissing, NotSupported, ProfilerError
-from profiler.workloads import WORKLOADS, Config, Size
-from profiler.workloads.task import Setup, Task
+from reproductions.colocation.workloads import WORKLOADS, Config, Size
+from reproductions.colocation.workloads.task import Setup, Task
 
 Report = Callable[[dict[str, Any]], None]
 READ_LOSS_EVERY = 20  # as training scripts do when they print it: a wait for the device
@@ -35,7 +35,9 @@ def pick_device(device: str) -> str:
 
 def build(config: Config, device: str, size: Size, seed: int = 0) -> Task:
     """The task of a configuration, its data and model on the device."""
-    module = importlib.import_module(f"profiler.workloads.{WORKLOADS[config.model].module}")
+    module = importlib.import_module(
+        f"reproductions.colocation.workloads.{WORKLOADS[config.model].module}"
+    )
     task: Task = module.build(config.model, config.batch, Setup(device, config.amp, size, seed))
     return task
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from profiler.errors import BadOption
-from profiler.workloads import Config
+from reproductions.colocation.workloads import Config
 
 Sharing = Literal["alone", "time-slicing", "mps"]
 NAME = "measurements.jsonl"

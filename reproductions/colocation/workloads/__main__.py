@@ -1,6 +1,6 @@
-"""`python -m profiler.workloads`: train one reference workload, or serve a bench.
+"""`python -m reproductions.colocation.workloads`: train one reference workload, or serve a bench.
 
-The report (JSON lines, see `profiler.workloads.loop`) goes to `--report` or to standard error, so
+The report (JSON lines, see `loop.py`) goes to `--report` or to standard error, so
 that standard output stays as quiet as a training script's. With `--serve` the process takes
 orders as JSON lines on standard input instead (`start`, `stop`, `quit`) and answers on standard
 output; it ends when the input closes, so a bench that is killed leaves nothing running.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from profiler.errors import NotSupported, ProfilerError
-from profiler.workloads import WORKLOADS, Config, Size, default_batch, parse_config
+from reproductions.colocation.workloads import WORKLOADS, Config, Size, default_batch, parse_config
 
 
 class Writer:
@@ -40,7 +40,7 @@ class Writer:
 
 def run(config: Config, device: str, size: Size, seconds: float, seed: int, to: Writer) -> None:
     """Train for `seconds` from the first full step."""
-    from profiler.workloads import loop
+    from reproductions.colocation.workloads import loop
 
     device = loop.pick_device(device)
     to({"event": "start", "t": time.monotonic(), "workload": str(config), "device": device})
@@ -64,7 +64,7 @@ def serve(device: str, to: Writer) -> None:
             orders.put(json.loads(line))
         os._exit(0)  # the bench has gone: leave, whatever the main thread is computing
 
-    from profiler.workloads import loop
+    from reproductions.colocation.workloads import loop
 
     threading.Thread(target=listen, daemon=True).start()
     device = loop.pick_device(device)
@@ -88,7 +88,7 @@ def serve(device: str, to: Writer) -> None:
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
-        prog="python -m profiler.workloads",
+        prog="python -m reproductions.colocation.workloads",
         description="Train a reference workload on synthetic data and report its true speed.",
         epilog="workloads: " + ", ".join(f"{w.name} ({w.dataset})" for w in WORKLOADS.values()),
     )
@@ -135,7 +135,7 @@ def main() -> int:
                 with args.report.open("w") as file:
                     run(config, args.device, size, args.seconds, args.seed, Writer(file))
     except ProfilerError as error:
-        print(f"profiler.workloads: {error}", file=sys.stderr)
+        print(f"reproductions.colocation.workloads: {error}", file=sys.stderr)
         return error.exit_status
     return 0
 

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 
 from features.files import write_whole
-from profiler.colocate.bench import Settings
 from profiler.period import CONFIDENT
+from reproductions.colocation.bench import Settings
 
 CARD_NAME = "README.md"
 TEMPLATE = """\
 # Measured training workloads: {DEVICE}
 
 Throughput, utilisation and memory of deep-learning training jobs alone and in pairs on one device,
-measured by `python -m profiler.campaign`. Ours; Apache-2.0 like the rest of the project.
+measured by `python -m reproductions.colocation.campaign`. Ours; Apache-2.0 like the rest.
 
 | file | what |
 |---|---|
@@ -28,7 +28,7 @@ measured by `python -m profiler.campaign`. Ours; Apache-2.0 like the rest of the
 | `measurements.jsonl` | every measurement in the order it was made; the source of the tables |
 | `machine.json` | what it was measured on and with |
 
-Columns, types and units: `profiler/colocate/schema.py`. A null is "not measured", never zero.
+Columns, types and units: `reproductions/colocation/schema.py`. A null is "not measured", not 0.
 
 ## Coverage
 {COVERAGE}
@@ -39,9 +39,9 @@ Columns, types and units: `profiler/colocate/schema.py`. A null is "not measured
 ## Protocol
 {PROTOCOL}
 
-Workloads are `profiler/workloads` (synthetic data on the device, float16 with loss scaling for
-AMP, TF32 as torch has it by default, cuDNN's autotuner off). Steps are counted by the workload
-itself with the device synchronised at irregular moments. Two worker processes stay alive, so the
+Workloads are `reproductions/colocation/workloads` (synthetic data on the device, float16 with loss
+scaling for AMP, TF32 as torch has it by default, cuDNN's autotuner off). Steps are counted by the
+workload itself with the device synchronised at irregular moments. Two workers stay alive, so the
 device's memory in use includes an idle CUDA context when one job is alone; `gpu_mem_mib` is
 the measured job's own where the driver has it. No clock, power limit or compute mode was changed.
 

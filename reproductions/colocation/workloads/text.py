@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from profiler.workloads.task import Batch, Setup, Supervised, Task, adam, sgd
+from reproductions.colocation.workloads.task import Batch, Setup, Supervised, Task, adam, sgd
 
 
 class LanguageLstm(nn.Module):

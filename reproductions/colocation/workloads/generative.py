@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from profiler.workloads.task import POOL, Batch, Setup, Supervised, Task, adam
+from reproductions.colocation.workloads.task import POOL, Batch, Setup, Supervised, Task, adam
 
 LATENT = 100
 

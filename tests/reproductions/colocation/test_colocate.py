@@ -18,19 +18,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler import campaign, procs
-from profiler.colocate import mps
-from profiler.colocate.bench import Plan, Settings, all_pairs
-from profiler.colocate.journal import Item, Journal, Measurement
-from profiler.colocate.schema import PAIR_SCHEMA, SOLO_SCHEMA
-from profiler.colocate.statistics import mean_of, ratio_of
-from profiler.colocate.tables import pair_table, solo_table, write_tables
-from profiler.colocate.worker import Progress, Worker, WorkerFailed
+from profiler import procs
 from profiler.errors import BadOption, DriverMissing, NotSupported
-from profiler.workloads import Config, all_configs
+from reproductions.colocation import campaign, mps
+from reproductions.colocation.bench import Plan, Settings, all_pairs
+from reproductions.colocation.journal import Item, Journal, Measurement
+from reproductions.colocation.schema import PAIR_SCHEMA, SOLO_SCHEMA
+from reproductions.colocation.statistics import mean_of, ratio_of
+from reproductions.colocation.tables import pair_table, solo_table, write_tables
+from reproductions.colocation.worker import Progress, Worker, WorkerFailed
+from reproductions.colocation.workloads import Config, all_configs
 from tests.waiting import until
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HEADER = {"device": "gpu", "name": "Fake", "size": "full"}
 A, B, C = Config("BERT", 8), Config("GPT", 4, True), Config("VGG", 32)
 WHEN = "2026-01-02T03:04:05+00:00"
@@ -254,7 +254,8 @@ def test_mps_runs_for_as_long_as_it_is_needed(
 
 def small_campaign(folder: Path) -> list[str]:
     return [
-        sys.executable, "-m", "profiler.campaign", "--device", "cpu", "--tiny", "--json",
+        sys.executable, "-m", "reproductions.colocation.campaign",
+        "--device", "cpu", "--tiny", "--json",
         "--solo-seconds", "0.5", "--pair-seconds", "0.5", "--out", str(folder),
         "NeuMF/32", "A2C/8", "--minutes", "4", "--pairs", "1", "--mps",
     ]  # fmt: skip

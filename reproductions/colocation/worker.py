@@ -1,5 +1,7 @@
-"""A process that trains what it is sent (`python -m profiler.workloads --serve`), seen from the
-bench. Starting torch and a CUDA context takes longer than a measurement, so workers are kept."""
+"""A process that trains what it is sent (`workloads --serve`), seen from the bench.
+
+Starting torch and a CUDA context takes longer than a measurement, so workers are kept.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from profiler.errors import DriverMissing, NotSupported, ProfilerError
-from profiler.workloads import Config, Size
+from reproductions.colocation.workloads import Config, Size
 
 
 class WorkerFailed(ProfilerError):
@@ -53,7 +55,14 @@ class Worker:
         env: Mapping[str, str] | None = None,
     ) -> None:
         self.size = size
-        command = [sys.executable, "-m", "profiler.workloads", "--serve", "--device", device]
+        command = [
+            sys.executable,
+            "-m",
+            "reproductions.colocation.workloads",
+            "--serve",
+            "--device",
+            device,
+        ]
         if threads:
             command += ["--threads", str(threads)]
         root = str(Path(__file__).resolve().parents[2])

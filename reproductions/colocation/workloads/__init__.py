@@ -5,7 +5,7 @@ Names, datasets (as shapes) and batch sizes follow the public single-GPU measure
 artifact where it has them, so that two GPUs can be compared row by row. This module is light:
 torch is loaded only when a workload is built.
 
-    python -m profiler.workloads ResNet50 --batch 64 --amp --seconds 20
+    python -m reproductions.colocation.workloads ResNet50 --batch 64 --amp --seconds 20
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Workload:
         dataset: which data its shapes are those of.
         batches: batch sizes measured by the campaign.
         tiny_batch: batch size that a CPU manages in well under a second.
-        module: where its builder is, under `profiler.workloads`.
+        module: where its builder is, under `reproductions.colocation.workloads`.
         amp: whether mixed precision makes sense for it.
     """
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from profiler.workloads.task import Batch, Setup, Supervised, Task, sgd
+from reproductions.colocation.workloads.task import Batch, Setup, Supervised, Task, sgd
 
 
 def conv(

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from profiler.workloads.task import Batch, Setup, Supervised, Task, adam
+from reproductions.colocation.workloads.task import Batch, Setup, Supervised, Task, adam
 
 ROLLOUT = 16  # environment steps per update
 DISCOUNT = 0.99

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from profiler.errors import BadOption
-from profiler.workloads import WORKLOADS, Config, all_configs, parse_config
+from reproductions.colocation.workloads import WORKLOADS, Config, all_configs, parse_config
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_at_least_twelve_families() -> None:
@@ -22,7 +22,8 @@ def test_at_least_twelve_families() -> None:
 
 
 def test_listing_loads_no_torch() -> None:
-    code = "import sys, profiler.workloads, profiler.session; print('torch' in sys.modules)"
+    loads = "reproductions.colocation.workloads, profiler.session"
+    code = f"import sys, {loads}; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "False", done.stderr
 
@@ -40,7 +41,7 @@ def test_configurations_are_read_as_they_are_written() -> None:
 def build(name: str, *, amp: bool = False, size: str = "tiny", batch: int | None = None) -> Any:
     import torch
 
-    from profiler.workloads import loop
+    from reproductions.colocation.workloads import loop
 
     torch.set_num_threads(1)
     config = Config(name, batch or WORKLOADS[name].tiny_batch, amp)
@@ -110,7 +111,7 @@ def test_full_models_have_the_published_size(name: str) -> None:
 def test_the_count_is_that_of_the_steps_made(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
-    from profiler.workloads import loop
+    from reproductions.colocation.workloads import loop
 
     made = []
 
@@ -133,7 +134,14 @@ def test_the_program_reports_and_refuses(tmp_path: Path) -> None:
     report = tmp_path / "report.jsonl"
 
     def program(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "profiler.workloads", "--device", "cpu", *arguments]
+        command = [
+            sys.executable,
+            "-m",
+            "reproductions.colocation.workloads",
+            "--device",
+            "cpu",
+            *arguments,
+        ]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120)
 
     done = program(

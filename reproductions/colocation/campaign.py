@@ -1,7 +1,7 @@
 """The measurement campaign: every family, batch size and precision alone, and as many pairs as the
 time allows, on one GPU, to a folder that is a data set (`data/profiles/`).
 
-    python -m profiler.campaign --out data/profiles/h200 --minutes 9 --pairs 105
+    python -m reproductions.colocation.campaign --out data/profiles/h200 --minutes 9 --pairs 105
 
 Run it again and it goes on where it stopped, also after being killed. `--device cpu --tiny` runs
 the whole of it in small on a CPU.
@@ -22,13 +22,13 @@ from pathlib import Path
 from typing import Any
 
 from features.files import write_json
-from profiler.card import write_card
-from profiler.colocate import mps
-from profiler.colocate.bench import Bench, Settings, all_pairs
-from profiler.colocate.journal import Item
-from profiler.colocate.tables import write_tables
 from profiler.errors import BadOption, NotSupported, ProfilerError
-from profiler.workloads import WORKLOADS, Config, all_configs, parse_config
+from reproductions.colocation import mps
+from reproductions.colocation.bench import Bench, Settings, all_pairs
+from reproductions.colocation.card import write_card
+from reproductions.colocation.journal import Item
+from reproductions.colocation.tables import write_tables
+from reproductions.colocation.workloads import WORKLOADS, Config, all_configs, parse_config
 
 MACHINE_NAME = "machine.json"
 TINY = Settings(
@@ -157,7 +157,9 @@ def settings_from(args: argparse.Namespace) -> Settings:
 
 
 def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m profiler.campaign", description=__doc__)
+    found = argparse.ArgumentParser(
+        prog="python -m reproductions.colocation.campaign", description=__doc__
+    )
     add = found.add_argument
     add("configs", nargs="*", help="MODEL[/BATCH][/amp]; default: all")
     add("--out", type=Path, required=True, help="folder of the data set")
@@ -185,7 +187,7 @@ def main(argv: list[str] | None = None) -> int:
             settings_from(args), args.out, args.minutes, args.configs, args.pairs, args.mps
         )
     except ProfilerError as error:
-        print(f"profiler.campaign: {error}", file=sys.stderr)
+        print(f"reproductions.colocation.campaign: {error}", file=sys.stderr)
         return error.exit_status
     if args.json:
         print(json.dumps(summary, indent=1))
