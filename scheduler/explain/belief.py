@@ -46,7 +46,7 @@ def belief(
         decisions: about it, in order.
         alike: seconds that the latest jobs of its name and owner ran.
         terms: what the prediction is made of, in words.
-        over: it has run.
+        over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
     """
@@ -66,7 +66,7 @@ def belief(
     said = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
     said += [f"{evidence}."] if evidence else []
     if terms:
-        said.append(f"The prediction before that, {duration(told.estimate_s)}: {terms}.")
+        said.append(f"The model alone would say {duration(told.estimate_s)}: {terms}.")
     return Belief(p50_s, p90_s, evidence, " ".join(said))
 
 

@@ -83,7 +83,7 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
         job.time_limit_s,
         view.alike(job),
         terms=reasons(score) if score and score.terms_known else "",
-        over=job.started_at is not None,
+        over=job.ended_at is not None,
         stated_s=job.estimate_s,
     )
 

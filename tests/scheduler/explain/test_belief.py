@@ -21,7 +21,7 @@ def test_the_distribution_is_said_and_not_the_score() -> None:
     assert found.evidence == "Its owner's last 2 jobs of this name ran 18 s to 40 s"
     assert found.text == (
         "It should run about 26 s; at most 76 s, nine in ten. Its owner's last 2 jobs of this name "
-        "ran 18 s to 40 s. The prediction before that, 6 min 8 s: every job starts at 13 min."
+        "ran 18 s to 40 s. The model alone would say 6 min 8 s: every job starts at 13 min."
     )
 
 

@@ -75,6 +75,8 @@ def test_page_api_and_command_line_say_the_same_of_how_long_a_job_should_run(bus
         if told["belief"] is None:
             continue
         found = told["belief"]
+        begins = "It should run" if job.ended_at is None else "It was to run"
+        assert found["text"].startswith(begins), job.phase
         assert found["p50_s"] <= (found["p90_s"] or found["p50_s"]) <= (job.time_limit_s or inf)
         assert f"<p>{found['text']}</p>" in unescape(browser.get(f"/jobs/{job.job_id}").text)
         assert found["text"] in "\n".join(lines_of(decode(Explanation, told), 0.0, full=True))
