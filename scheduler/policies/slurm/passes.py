@@ -416,7 +416,7 @@ class Passes:
     def shut_by(self, ask: Ask, part: Partition) -> str:
         """The reservation that keeps a job from its nodes; "": none."""
         until = self.now + ask.limit_s(part)
-        suits_it = {n for n in self._there(part) if self.would_do(ask, n)}
+        suits_it = set(self.would_do(ask, self._there(part)))
         kept = (
             one
             for one in self.site.reservations
@@ -424,8 +424,15 @@ class Passes:
         )
         return next((one.name for one in kept if one.name != ask.reservation), "")
 
-    def would_do(self, ask: Ask, name: str) -> bool:
-        """Whether a node, were it empty, could do its part of a job."""
+    def would_do(self, ask: Ask, names: Iterable[str]) -> list[str]:
+        """Those of these nodes that, were they empty, could do their part of a job. Of one that
+        does not say how many it may have, those that could do it alone, if there are any: asked
+        for as ``--nodes=1`` it looks the same."""
+        found = [name for name in names if self._does(ask, name)]
+        alone = replace(ask, max_nodes=1) if ask.nodes == 1 and not ask.max_nodes else ask
+        return [n for n in found if alone is not ask and self._does(alone, n)] or found
+
+    def _does(self, ask: Ask, name: str) -> bool:
         node = self.site.nodes[name]
         if not suits(ask, node) or (ask.req_nodes and ask.nodes == 1 and name not in ask.req_nodes):
             return False

@@ -240,7 +240,7 @@ class Slurm(Policy):
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
         shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
         names = shut if closed else look.nodes_of(ask, part, now)
-        return [name for name in names if look.would_do(ask, name)]
+        return look.would_do(ask, names)
 
     def licences_used(self) -> dict[str, int]:
         """Licences that running jobs have."""

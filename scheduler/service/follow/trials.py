@@ -142,8 +142,8 @@ class Trials:
             return "takes jobs in a reservation only (--reservation)"
         if not takes(ask.user, part.groups):
             return f"takes no user of the groups that {ask.user} is in"
-        anywhen = [n for n in part.nodes if n in self.site.nodes and self.site.nodes[n].open]
-        names = sorted(anywhen, key=self.site.order.__getitem__)
+        there = (n for n in part.nodes if n in self.site.nodes)  # down ones come back
+        names = sorted(there, key=self.site.order.__getitem__)
         names = [n for n in names if suits(ask, self.site.nodes[n])]
         fits = choose(ask, empty, names, self.site)
         return "" if fits is not None else "has no nodes that suit, were they empty"

@@ -275,10 +275,13 @@ def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_su
 
     def told(**asked: Any) -> tuple[list[str], str]:
         ask = job("j", **asked)
-        return [n for n in NODES if passes.would_do(ask, n)], passes.shut_by(ask, part)
+        return passes.would_do(ask, NODES), passes.shut_by(ask, part)
 
     pairs = {"nodes": 2, "gpus_per_node": True, "cpus": 2}
     assert told(gpus=(("2080ti", 8),), **pairs) == (["a1"], "A")
     assert told(gpus=(("a100", 2),), max_nodes=1) == (["a2"], "B")
     assert told(cpus=32, max_nodes=1) == (["a2", "c1"], "B")
     assert told(features="tpu") == ([], "")
+    # of so many GPUs in all, on any number of nodes: where one has them, those with fewer are none
+    assert told(gpus=(("", 5),)) == (["a1"], "A")
+    assert told(gpus=(("", 9),)) == (["a1", "a2"], "A")

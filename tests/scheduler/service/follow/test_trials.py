@@ -222,6 +222,22 @@ def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
     assert told("root", "-p", "main") == ({"main", "admins"}, {"course"})
 
 
+def test_a_partition_whose_nodes_are_down_is_not_closed() -> None:
+    """Slurm takes the job, which waits for them."""
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [
+        replace(node, cpus=8, types=(("", 4),), open=node.name != "n1", state=state)
+        for node, state in zip(scene.slurm.has, ("DOWN", "IDLE"), strict=True)
+    ]
+    scene.look()
+    asked = {"options": ["-N", "2", "--gres=gpu:4", "-p", "main", "-t", "5"], "user": "ada"}
+    told = scene.follower.answer(ETA, asked)
+    assert [(one["reason"], one["start_p50"]) for one in told["tried"]] == [
+        ("ReqNodeNotAvail", None)
+    ]
+    assert told["tried"][0]["why"]
+
+
 def test_a_change_whose_nine_in_ten_comes_later_is_not_sooner() -> None:
     as_it_is, changed = Tried(2000.0, 3600.0), Tried(800.0, 4260.0)
     assert not trials._sooner(changed, as_it_is, 0.0)
