@@ -70,6 +70,7 @@ class Generated:
 class _Maker:
     def __init__(self, seed: int, jobs: int) -> None:
         self.seed, self.jobs, self.chance = seed, jobs, random.Random(seed)
+        self.later = random.Random(f"{seed}/later")  # of what is drawn beside
         self.nodes = self._nodes()
         self.kinds = sorted({kind for _, _, gpus, _ in self.nodes for kind in gpus})
 
@@ -123,6 +124,11 @@ class _Maker:
                 f"PartitionName=chemp Nodes={self._part()} AllowAccounts=chem MaxTime=120 "
                 f"PriorityTier={chance.choice((5, 8))} MaxNodes={chance.choice((1, 2))} State=UP"
             )
+        if self.later.random() < 0.3:
+            found.append(
+                f"PartitionName=lean Nodes={self._part()} MaxTime=60 PriorityTier=5 State=UP "
+                f"MaxMemPerNode={self.later.choice((8_000, 16_000))} DefMemPerNode=500"
+            )
         return found
 
     def made(self) -> Generated:
@@ -171,6 +177,15 @@ class _Maker:
         found.append("add user news Account=bio")  # two accounts: chem by default
         if self.some(0.5) and "chemp" in names:
             found.append("add user irc Account=chem Partition=chemp")
+        rare = (
+            (0.3, "modify user news set DefaultAccount=bio"),
+            (0.3, "add user games Account=bio Partition=long"),
+            (0.3, "modify qos limited set UsageFactor=2"),
+            (0.2, "modify qos high set MaxJobsAccruePerUser=2"),
+            (0.2, "modify qos high set Flags=OverPartQOS"),
+            (0.1, "modify qos limited set GrpTRESMins=cpu=100000"),
+        )
+        found += [words for share, words in rare if self.later.random() < share]
         return tuple(found)
 
     def reservations(self) -> tuple[str, ...]:
@@ -204,6 +219,8 @@ class _Maker:
             options.append(f"--partition={','.join(chance.sample(open_to, chance.randint(1, 2)))}")
         elif self.some(0.06):
             options.append(f"--partition={chance.choice(list(names))}")
+        if self.later.random() < 0.03:
+            options.append(self.later.choice(("--contiguous", "--switches=1@10")))
         after = chance.randrange(max(0, number - 6), number) if number and self.some(0.1) else None
         if after is not None:
             kind = chance.choice(("afterok:%J", "afterany:%J", "afternotok:%J", "after:%J"))

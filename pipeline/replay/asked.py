@@ -120,7 +120,9 @@ def options(line: str) -> Iterator[str]:
 
 
 # of a line, what says nothing of what the job needs, or is told by a column
-_ELSEWHERE = ("dependency", "begin", "account", "qos", "time", "comment", "job-name", "array")
+_ELSEWHERE = (
+    "dependency", "begin", "account", "qos", "time", "comment", "job-name", "array", "deadline",
+)  # fmt: skip
 
 
 def _typed(row: Row, site: Site) -> SlurmJob | None:

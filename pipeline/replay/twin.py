@@ -14,8 +14,8 @@ from pipeline.replay.told import Told
 from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
-from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Site
+from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.simulation.work import Workload
 
 
@@ -189,7 +189,7 @@ def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
         config["AccountingStorageEnforce"] = "limits"
     qos = {hide(name): replace(one, name=hide(name)) for name, one in printed.qos.items()}
     assocs = {
-        (_hidden(account, hide), hide(user)): _assoc(assoc, hide)
+        (_hidden(account, hide), _user(user, hide)): _assoc(assoc, hide)
         for (account, user), assoc in printed.assocs.items()
     }
     reservations = tuple(one.at(zone) for one in printed.reservations or ())
@@ -212,10 +212,14 @@ def _assoc(assoc: Assoc, hide: Hide) -> Assoc:
     return replace(
         assoc,
         account=_hidden(assoc.account, hide),
-        user=hide(assoc.user),
+        user=_user(assoc.user, hide),
         parent=_hidden(parent, hide),
-        partly=frozenset(map(hide, assoc.partly)),
     )
+
+
+def _user(name: str, hide: Hide) -> str:
+    """``ada|gpu``: an association of one partition."""
+    return "|".join(map(hide, name.split("|"))) if name else name
 
 
 def _hidden(account: str, hide: Hide) -> str:

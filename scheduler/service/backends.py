@@ -61,7 +61,7 @@ def _of_release(slurm: Slurm) -> list[str]:
 def _left_out(slurm: Slurm, settings: Settings) -> list[str]:
     from scheduler.backends.slurm.site import read_site
     from scheduler.backends.slurm.table import Table
-    from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
+    from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 
     parts = set(filter(None, settings.slurm_partitions.split(",")))
     try:

@@ -15,6 +15,7 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import read_site
+from scheduler.backends.slurm.snapshot import without_start
 from scheduler.backends.slurm.table import Table
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.decisions import Decision
@@ -159,6 +160,8 @@ class Direct:
         futures = self._planner.futures(self._snapshot, self._first, {}, 1)
         found = futures.forecast(waiting, samples=SAMPLES, budget_s=BUDGET_S)
         self._made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
+        withheld = without_start(self._snapshot, waiting).items()
+        self._made |= {job_id: StartForecast(self.now, why_not=why) for job_id, why in withheld}
 
     def _task(self, job_id: str) -> str:
         if job_id in self._rows:

@@ -126,6 +126,12 @@ class Slurm:
         """Of its commands; the oldest that is known where they do not say."""
         return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
 
+    def excluded(self, job_id: str = "") -> str:
+        """Of jobs that wait, or of this one, the nodes where they must not run, ``id|n[1-2]`` a
+        line: no column of `table` tells before 24.11."""
+        only = ("-j", word(job_id)) if job_id else ()
+        return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%F|%x")
+
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)

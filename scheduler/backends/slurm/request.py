@@ -10,7 +10,7 @@ import argparse
 import re
 import shlex
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from typing import NoReturn
@@ -18,6 +18,7 @@ from typing import NoReturn
 from features.clock import LAST_S
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.site import defaults_of
 from scheduler.backends.slurm.tres import gpu_types, mib
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import Site
@@ -62,7 +63,8 @@ _NAMES = (
     ("-o", "--output"), ("-e", "--error"), ("-D", "--chdir"), (None, "--ntasks-per-node"),
     (None, "--gres"), (None, "--gpus-per-node"), (None, "--gpus-per-task"), (None, "--mem"),
     (None, "--mem-per-cpu"), (None, "--mem-per-gpu"), (None, "--cpus-per-gpu"),
-    (None, "--reservation"), (None, "--nice"), (None, "--comment"),
+    (None, "--reservation"), (None, "--nice"), (None, "--comment"), (None, "--deadline"),
+    (None, "--switches"), (None, "--hint"), (None, "--gres-flags"),
 )  # fmt: skip
 # of options that take a value, their names without dashes by letter, or by themselves
 LONG_NAMES = {(short or long).lstrip("-"): long.lstrip("-") for short, long in _NAMES}
@@ -93,6 +95,7 @@ def _parser() -> _Parser:
         parser.add_argument(*name.split("/"), dest="ignored")
     for name in _BARE:
         parser.add_argument(*name.split("/"), dest="ignored", action="store_true")
+    parser.add_argument("--contiguous", action="store_true")
     parser.add_argument("--exclusive", action="store_true")
     # as of jobs in the queue: whole nodes are those that are shared with nobody
     for own in ("--exclusive=user", "--exclusive=mcs"):
@@ -150,16 +153,26 @@ class Size:
 
 
 def request(
-    options: Sequence[str], site: Site, user: str, job_id: str, now: float, account: str = ""
+    options: Sequence[str],
+    site: Site,
+    user: str,
+    job_id: str,
+    now: float,
+    account: str = "",
+    partition: str = "",
 ) -> SlurmJob:
     """The job, pending; of an array, its first task.
 
     Args:
-        account: where the options name none; "": the first the user has.
+        account: where the options name none; "": the user's default.
+        partition: in place of those that the options name.
     Raises:
         RequestError: sbatch would not take them, or they are not known here.
     """
     said = _said(options)
+    if said.script[:1] == [":"]:
+        raise RequestError("a heterogeneous job (:) is one of several; give the options of each")
+    said.partition = partition or said.partition
     try:
         return _job(said, site, user, job_id, now, account)
     except (ValueError, OverflowError) as error:
@@ -176,17 +189,16 @@ def refusal(options: Sequence[str], site: Site, user: str) -> str:
     said, known = _said(options), site.assocs
     if not site.enforced & {"associations", "limits", "safe", "qos"} or ("root", "") not in known:
         return ""
-    parted = {account for account, of in known if user in known[account, of].partly}
-    mine = {account for account, of in known if of == user}
+    mine = [key for key in known if key[1].partition("|")[0] == user]
     account = said.account.lower()
-    if account and account not in mine | parted:
+    asked = [key for key in mine if account in ("", key[0])]
+    if account and not asked:
         return f"there is no account {said.account[:64]} that {user} may use"
-    if not mine | parted:
+    if not mine:
         return f"{user} has no account"
-    asked = {account} if account else mine | parted
-    if not said.qos or "qos" not in site.enforced or asked & parted:
+    if not said.qos or "qos" not in site.enforced:
         return ""
-    allowed = {qos.lower() for name in asked for qos in known[name, user].qos}
+    allowed = {qos.lower() for key in asked for qos in known[key].qos}
     wrong = [name for name in said.qos.split(",") if name.lower() not in allowed]
     return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
 
@@ -198,14 +210,16 @@ def _job(
     unknown = [name for name in parts.split(",") if name not in site.partitions]
     if unknown:
         raise RequestError(f"there is no partition {unknown[0] or '(none is the default)'}")
-    size = _size(said)
-    least, per = _memory(said, site)
+    named = site.partitions[parts.partition(",")[0]]
+    defaults = {**defaults_of(site.config), **named.defaults}
+    size = _size(said, int(defaults.get("DefCpuPerGPU", 0)))
+    least, per = _memory(said, defaults, size)
     cpus = size.cpus
     each = {"node": size.nodes, "cpu": cpus, "gpu": size.gpus_in_all}[per]
     memory = least * each
     if memory > MOST_MIB:
         raise RequestError("more memory than any cluster has")
-    account = said.account or account or next((a for a, u in site.assocs if u == user), "")
+    account = said.account.lower() or account or site.default_account(user)
     begin = _begin(said.begin, now) if said.begin else now
     return SlurmJob(
         id=job_id,
@@ -226,7 +240,7 @@ def _job(
         reservation=said.reservation,
         dependency=said.dependency,
         account=account,
-        qos=said.qos or site.default_qos(account, user),
+        qos=said.qos or site.default_qos(account, user, named.name),
         features=said.constraint,
         licences=said.licenses,
         nice=_whole("--nice", said.nice or "0", -MOST_NICE, MOST_NICE),
@@ -240,10 +254,16 @@ def _job(
         accrue=begin,
         array_limit=_array_limit(said.array),
         tres=_tres(size, memory, said.licenses, site),
+        exc_nodes=parse.hosts(said.exclude),
+        odd=tuple(f"--{name}" for name in _ODD if getattr(said, name.replace("-", "_"))),
     )
 
 
-def _size(said: argparse.Namespace) -> Size:
+_ODD = "deadline", "contiguous", "switches", "hint", "gres-flags"
+
+
+def _size(said: argparse.Namespace, default: int) -> Size:
+    """`default`: CPUs of each GPU, of a job that does not say."""
     low, dash, high = said.nodes.partition("-")
     nodes = _whole("--nodes", low) if said.nodes else 1
     max_nodes = (_whole("--nodes", high) if dash else nodes) if said.nodes else 1_000_000
@@ -252,7 +272,8 @@ def _size(said: argparse.Namespace) -> Size:
     per_task = _whole("--cpus-per-task", said.cpus_per_task or "1")
     per_node = _whole("--ntasks-per-node", said.ntasks_per_node) if said.ntasks_per_node else 0
     tasks = _whole("--ntasks", said.ntasks) if said.ntasks else nodes * max(1, per_node)
-    per_gpu = _whole("--cpus-per-gpu", said.cpus_per_gpu) if said.cpus_per_gpu else 0
+    own = said.cpus_per_gpu or (str(default) if default and not said.cpus_per_task else "")
+    per_gpu = _whole("--cpus-per-gpu", own) if own else 0
     if per_node and not said.nodes:
         nodes = ceil(tasks / per_node)
     by_node = said.gpus_per_node or said.gres
@@ -289,7 +310,9 @@ def _named(gpus: str) -> str:
     return ",".join(f"gpu:{one}" for one in gpus.split(","))
 
 
-def _memory(said: argparse.Namespace, site: Site) -> tuple[float, str]:
+def _memory(
+    said: argparse.Namespace, defaults: Mapping[str, float], size: Size
+) -> tuple[float, str]:
     """MiB, and what of."""
     if said.mem:
         return mib(said.mem), "node"
@@ -297,10 +320,9 @@ def _memory(said: argparse.Namespace, site: Site) -> tuple[float, str]:
         return mib(said.mem_per_gpu), "gpu"
     if said.mem_per_cpu:
         return mib(said.mem_per_cpu), "cpu"
-    for name, per in (("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
-        default = site.config.get(name, "")
-        if default.isdecimal():
-            return float(default), per
+    for name, per in (("DefMemPerGPU", "gpu"), ("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
+        if name in defaults and (per != "gpu" or size.gpus):
+            return defaults[name], per
     return 0.0, "node"
 
 

@@ -10,7 +10,6 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime
 from math import isfinite
 from typing import TypeVar
@@ -40,18 +39,24 @@ T = TypeVar("T")
 ASSOC = (
     "Account", "User", "Partition", "ParentName", "Share", "Priority", "GrpTRES", "GrpJobs",
     "MaxTRES", "MaxJobs", "MaxWall", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
-    "MaxTRESPerNode", "QOS", "DefaultQOS",
+    "MaxTRESPerNode", "QOS", "DefaultQOS", "GrpJobsAccrue", "MaxJobsAccrue",
 )  # fmt: skip
 QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
-    "MaxTRESPerNode", "MinTRES", "Flags",
+    "MaxTRESPerNode", "MinTRES", "Flags", "UsageFactor", "GrpJobsAccrue", "MaxJobsAccruePA",
+    "MaxJobsAccruePU",
 )  # fmt: skip
 _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
 _NOT_MODELLED = (
     "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode",
-    "MinTRES", "Flags",
+    "MinTRES", "Flags", "GrpJobsAccrue", "MaxJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU",
+)  # fmt: skip
+# of a QOS: what is known, or refuses jobs before they are in the queue
+_FLAGS = frozenset(("DenyOnLimit", "NoDecay", "OverPartQOS", "RequiresReservation"))
+_DEFAULTS = (
+    "DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU", "DefCpuPerGPU", "MaxMemPerCPU", "MaxMemPerNode"
 )  # fmt: skip
 
 
@@ -71,7 +76,20 @@ def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
         config,
         _backfilled(slurm),
         tuple(faults),
+        _own_accounts(slurm, config),
     )
+
+
+def _own_accounts(slurm: Slurm, config: Mapping[str, str]) -> dict[str, str]:
+    """The default account of each user."""
+    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+        return {}
+    try:
+        said = slurm.read("sacctmgr", "-n", "-P", "show", "user", "format=User,DefaultAccount")
+    except SlurmError:
+        return {}
+    pairs = (line.partition("|") for line in said.splitlines())
+    return {user: account for user, _, account in pairs if account}
 
 
 def _backfilled(slurm: Slurm) -> float | None:
@@ -94,7 +112,8 @@ def _accounts(
         assoc = slurm.read(
             *manager, "assoc", "where", f"cluster={cluster}", f"format={','.join(ASSOC)}"
         )
-        usage = slurm.read("sshare", "-h", "-P", "-a", "-o", "Account,User,RawUsage,FairShare")
+        columns = "Account,User,Partition,RawUsage,FairShare"
+        usage = slurm.read("sshare", "-h", "-P", "-a", "-o", columns)
     except SlurmError:
         return {}, {}
     return qos_of(qos, faults), assocs_of(assoc, usage, faults)
@@ -176,8 +195,20 @@ def _partition(said: Mapping[str, str]) -> Partition:
         _allowed(said.get("AllowGroups", "ALL")),
         _allowed(said.get("DenyAccounts", "")) or frozenset(),
         _allowed(said.get("DenyQos", "")) or frozenset(),
-        *(said.get(name) == "YES" for name in ("RootOnly", "Hidden", "ReqResv")),
+        root_only=said.get("RootOnly") == "YES",
+        hidden=said.get("Hidden") == "YES",
+        in_reservations=said.get("ReqResv") == "YES",
+        preempted="" if said.get("PreemptMode", "OFF") == "OFF" else said["PreemptMode"],
+        defaults=defaults_of(said),
     )
+
+
+def defaults_of(said: Mapping[str, str]) -> dict[str, float]:
+    """Memory (MiB) and CPUs of jobs that do not say, and the most they may have, as a partition or
+    `scontrol show config` has them."""
+    more = (one.partition("=") for one in said.get("JobDefaults", "").split(","))
+    given = {**said, **{name: value for name, _, value in more}}
+    return {name: float(given[name]) for name in _DEFAULTS if given.get(name, "").isdecimal()}
 
 
 def takes(user: str, groups: Collection[str] | None) -> bool:
@@ -252,7 +283,17 @@ def _qos(said: Mapping[str, str]) -> Qos:
         max_tres_pa=counts(said["MaxTRESPA"]),
         max_jobs_pa=_limit(said["MaxJobsPA"]),
     )
-    return Qos(said["Name"], int(said["Priority"] or 0), limits, _unknown(said))
+    flags = _names(said["Flags"])
+    odd = {**said, "Flags": ",".join(sorted(flags - _FLAGS))}
+    return Qos(
+        said["Name"],
+        int(said["Priority"] or 0),
+        limits,
+        _unknown(odd),
+        float(said["UsageFactor"] or 1),
+        _names(said["Preempt"]),
+        "OverPartQOS" in flags,
+    )
 
 
 def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[AssocKey, Assoc]:
@@ -261,24 +302,14 @@ def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[As
     lines = usage.splitlines()
     used = dict(_each("usage", (dict(enumerate([line])) for line in lines), _used, faults))
     rows = _table(text, ASSOC, faults)
-    plain = (said for said in rows if not said["Partition"])
-    made = _each("association", plain, lambda said: _assoc(said, used), faults)
-    found = {(one.account, one.user): one for one in made}
-    parted: dict[AssocKey, tuple[str, ...]] = {}  # associations of one partition, not modelled
-    for said in rows:
-        if said["Partition"]:
-            key = said["Account"], said["User"]
-            parted[key] = (*parted.get(key, ()), f"Partition={said['Partition']}")
-    for key, more in parted.items():
-        if key in found:
-            found[key] = replace(found[key], not_modelled=(*found[key].not_modelled, *more))
-        elif above := found.get((key[0], "")):
-            found[key[0], ""] = replace(above, partly=above.partly | {key[1]})
-    return found
+    made = _each("association", rows, lambda said: _assoc(said, used), faults)
+    return {(one.account, one.user): one for one in made}
 
 
 def _used(row: Mapping[int, str]) -> tuple[AssocKey, tuple[float, float | None]]:
-    account, user, raw, fair = (part.strip() for part in [*row[0].split("|"), "", "", ""][:4])
+    parts = (part.strip() for part in [*row[0].split("|"), *[""] * 4][:5])
+    account, user, partition, raw, fair = parts
+    user += f"|{partition}" if partition else ""
     found = float(raw or 0), float(fair) if fair else None
     if not all(isfinite(one) for one in found if one is not None):
         raise ParseError(f"a usage {row[0][:80]!r}")
@@ -286,7 +317,8 @@ def _used(row: Mapping[int, str]) -> tuple[AssocKey, tuple[float, float | None]]
 
 
 def _assoc(said: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | None]]) -> Assoc:
-    key = said["Account"], said["User"]
+    only = said["Partition"]
+    key = said["Account"], said["User"] + (f"|{only}" if only else "")
     limits = Limits(
         grp_tres=counts(said["GrpTRES"]),
         grp_jobs=_limit(said["GrpJobs"]),
@@ -330,15 +362,9 @@ def _limit(said: str) -> int | None:
 # --- jobs -----------------------------------------------------------------------------------------
 
 
-def asks_of(
-    jobs: Iterable[SlurmJob], site: Site, excluded: Callable[[str], Iterable[str]] = lambda _: ()
-) -> dict[str, Ask]:
-    """What jobs ask for, or have, by id.
-
-    Args:
-        excluded: nodes that a job (by id, or its array's) must not run on.
-    """
-    return {job.id: _ask(job, site, excluded) for job in jobs}
+def asks_of(jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
+    """What jobs ask for, or have, by id."""
+    return {job.id: _ask(job, site) for job in jobs}
 
 
 class Asks:
@@ -356,13 +382,13 @@ class Asks:
         for job in jobs:
             known = self._kept.get(job.id)
             if known is None or known[0] is not job:
-                made = blaming(job.id, _ask, job, site, lambda _: ())
+                made = blaming(job.id, _ask, job, site)
                 known = self._kept[job.id] = job, made
             found[job.id] = known[1]
         return found
 
 
-def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) -> Ask:
+def _ask(job: SlurmJob, site: Site) -> Ask:
     array, task, _ = job.id.partition("_")
     parts = tuple(name for name in job.partition.split(",") if name)
     alone = any(site.partitions[name].exclusive for name in parts if name in site.partitions)
@@ -386,7 +412,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         gpus_per_node=job.gpus_per_node,
         features=job.features,
         req_nodes=frozenset(job.req_nodes),
-        exc_nodes=frozenset(excluded(array)),
+        exc_nodes=frozenset(job.exc_nodes),
         exclusive=whole,
         licences=_licences(job.licences),
         reservation=job.reservation,
@@ -403,6 +429,7 @@ def _ask(job: SlurmJob, site: Site, excluded: Callable[[str], Iterable[str]]) ->
         shares=_shares(job, site),
         after=dependencies(job.dependency) or (),
         begin=job.eligible if job.state == "PENDING" else None,
+        odd=job.odd,
     )
 
 

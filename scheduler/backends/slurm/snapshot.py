@@ -18,6 +18,7 @@ from scheduler.core.nodes import KnownJob
 from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.policy import gpu_mask
 from scheduler.policies.slurm.site import Site
+from scheduler.policies.slurm.unmodelled import unforeseen
 
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
 
@@ -169,6 +170,19 @@ def build_snapshot(
         left.sort(key=lambda job_id: job_id not in soon)
     snapshot.order = [j for j in started if j in snapshot.waiting] + left
     return snapshot
+
+
+def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
+    """Of which of these jobs that wait no start is foreseen, since something of them is not
+    modelled, and why; none where the policy is not `slurm`."""
+    twin = snapshot.core.policy.twin
+    if twin is None:
+        return {}
+    waiting, running = (
+        [ask for job_id in some if (ask := twin.asked(job_id)) is not None]
+        for some in (job_ids, snapshot.running)
+    )
+    return unforeseen(twin.site, waiting, running)
 
 
 def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:

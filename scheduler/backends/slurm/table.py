@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -57,8 +57,12 @@ COLUMNS = (
     "Reservation",
     "Dependency",
     "cpus-per-tres",
+    "Deadline",
+    "Contiguous",
+    "ReqSwitch",
 )
 WRITTEN = ("Name", "Feature", "Licenses")  # by users, or with bars in them; and then the comment
+FEW = 8  # new jobs up to which they are asked for one by one where they must not run
 SINGLY = 64  # runs that began since the last look, up to which they are asked for one by one
 _LIMIT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 _GPUS = re.compile(r"^ +Nodes=(\S+) CPU_IDs=\S* Mem=\S+ GRES=(.*)$", re.MULTILINE)
@@ -75,6 +79,7 @@ class Table:
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
         self._limits: dict[str, int] = {}  # of arrays; no longer told when one task is left
         self._release: Release | None = None
+        self._excluded: dict[str, tuple[str, ...]] = {}  # nodes, by job or array
         self._warned = False
         self.unread: list[str] = []  # records of which not even the job is known
         self.log = structlog.get_logger("slurm")
@@ -127,6 +132,8 @@ class Table:
         ):
             raise ParseError(self.unread[0] if self.unread else next(iter(kept.values()))[0].fault)
         self._fill([kept[key] for key in fresh], was)
+        if "ExcNodes" not in plain:
+            self._exclude([kept[key] for key in fresh], kept.values())
         self._kept = kept  # last: a record whose GPUs were not told is new at the next look
         return [job for jobs in kept.values() for job in jobs]
 
@@ -157,6 +164,26 @@ class Table:
         for jobs in asked:
             jobs[0] = replace(jobs[0], held_gpus=found.get(jobs[0].id, ()))
 
+    def _exclude(self, fresh: Iterable[list[SlurmJob]], every: Iterable[list[SlurmJob]]) -> None:
+        """Put in where jobs must not run, which is asked once of each that waits."""
+        waiting = {_array(jobs[0]) for jobs in every if jobs[0].state == "PENDING"}
+        self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
+        new = waiting - self._excluded.keys()
+        said = [self._slurm.excluded()] if len(new) > FEW else [*map(self._without, new)]
+        lines = (line.partition("|") for text in said for line in text.splitlines())
+        found = {job_id: parse.hosts(nodes) for job_id, _, nodes in lines if job_id in new}
+        self._excluded |= {job_id: found.get(job_id, ()) for job_id in new}
+        for jobs in fresh:
+            nodes = self._excluded.get(_array(jobs[0]))
+            if nodes:
+                jobs[:] = [replace(job, exc_nodes=nodes) for job in jobs]
+
+    def _without(self, job_id: str) -> str:
+        try:
+            return self._slurm.excluded(job_id)
+        except SlurmError:  # it is over already
+            return ""
+
     def _gpus_of(self, jobs: Sequence[SlurmJob]) -> dict[str, Held]:
         if len(jobs) <= SINGLY:
             found = {job.id: self._gpus(job) for job in jobs}
@@ -171,6 +198,11 @@ class Table:
             return held(self._slurm.detail(job.id), job.nodes)
         except SlurmError:  # it is over already
             return ()
+
+
+def _array(job: SlurmJob) -> str:
+    """Its array's id, or its own."""
+    return job.id.partition("_")[0]
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:
@@ -277,6 +309,12 @@ def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> Sl
         exclusive=said["OverSubscribe"] == "NO",
         accrue=row.moment("AccrueTime"),
         array_limit=_array_limit(said["JobArrayID"]),
+        exc_nodes=row.hosts("ExcNodes") if "ExcNodes" in said else (),
+        odd=parse.odd(
+            row.moment("Deadline") is not None,
+            said["Contiguous"] == "1",
+            row.whole("ReqSwitch", default=0),
+        ),
         **_asks(said, tasks, memory),
     )
 

@@ -97,7 +97,10 @@ def partition_as_first(said: Mapping[str, str]) -> Mapping[str, str]:
     return {**said, "OverSubscribe": "EXCLUSIVE"} if said.get("Exclusive") == "NODE" else said
 
 
-TABLE_ADAPTERS = (TableAdapter((26, 5), ("Exclusive",), _exclusive),)
+TABLE_ADAPTERS = (
+    TableAdapter((26, 5), ("Exclusive",), _exclusive),
+    TableAdapter((24, 11), ("ExcNodes",), lambda row: row),  # which nothing of 22.05 has
+)
 
 
 def more_columns(release: Release) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
 """Limits of QOS and associations, with Slurm's own reason for each.
 
 After acct_policy.c of Slurm 22.05 (https://slurm.schedmd.com/resource_limits.html): the QOS first,
-then the association and every account above it, each for what was not set before it. TRES minutes,
-wall-clock in all and accrual limits are not modelled (`unmodelled`).
+then the association and every account above it, each for what was not set before it. What is not
+modelled is in `unmodelled`.
 """
 
 from __future__ import annotations
@@ -11,9 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Protocol
 
-from scheduler.core.plural import count
 from scheduler.policies.slurm.priority import accounts_of
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
 
@@ -72,7 +70,7 @@ def _keys(ask: Ask, site: Site) -> Iterator[tuple[str, ...]]:
         yield "qos", qos
         yield "qos-user", qos, ask.user
         yield "qos-account", qos, ask.account
-    yield "user", ask.account, ask.user
+    yield "user", *site.key(ask.account, ask.user, next(iter(ask.partitions), ""))
     for account in accounts_of(site, ask.account):
         yield "account", account
 
@@ -99,14 +97,17 @@ def first_hit(
         return early or first_hit(ask, partition, site, usage, tres=True)
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
     above: list[Limits] = []
-    for name in dict.fromkeys((partition.qos, ask.qos)):
+    own = site.qos.get(ask.qos)
+    both = (ask.qos, partition.qos) if own is not None and own.first else (partition.qos, ask.qos)
+    for name in dict.fromkeys(both):
         qos = site.qos.get(name)
         if qos is not None:
             left = replace(qos, limits=_unset(qos.limits, above))
             if hit := _first(of_qos(ask, partition, left, usage)):
                 return hit
             above += [qos.limits] if qos.limits != _NONE else []
-    keys = [(ask.account, ask.user), *((name, "") for name in accounts_of(site, ask.account))]
+    mine = site.key(ask.account, ask.user, partition.name)
+    keys = [mine, *((name, "") for name in accounts_of(site, ask.account))]
     for key in keys:
         assoc = site.assocs.get(key)
         if assoc is not None and assoc.limits != _NONE:
@@ -175,7 +176,9 @@ def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
 
 def _whose(assoc: Assoc) -> tuple[str, tuple[str, ...]]:
     if assoc.user:
-        return f"user {assoc.user} in account {assoc.account}", ("user", assoc.account, assoc.user)
+        user, _, part = assoc.user.partition("|")
+        whose = f"user {user} in account {assoc.account}{part and f', partition {part}'}"
+        return whose, ("user", assoc.account, assoc.user)
     return f"account {assoc.account}", ("account", assoc.account)
 
 
@@ -255,34 +258,3 @@ def _reason(begin: str, tres: str, per: str) -> str:
     if not per:
         return f"{begin}{word}Limit"
     return f"{begin}Memory{per}" if word == "Mem" else f"{begin}{word}{per}Limit"
-
-
-def unmodelled_words(what: str, jobs: int) -> str:
-    """A line about one of `unmodelled`."""
-    return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
-
-
-class Charged(Protocol):
-    """A job, as far as limits are concerned."""
-
-    @property
-    def qos(self) -> str: ...
-    @property
-    def account(self) -> str: ...
-    @property
-    def user(self) -> str: ...
-
-
-def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
-    """What the site sets that the twin does not model, and how many of these jobs it touches."""
-    found: Counter[str] = Counter()
-    alike = Counter((job.qos, job.account, job.user) for job in jobs)
-    for (name, own, user), touched in alike.items():
-        qos = site.qos.get(name)
-        said = {f"QOS {name}: {one}" for one in qos.not_modelled} if qos is not None else set()
-        for account, of in ((own, user), *((a, "") for a in accounts_of(site, own))):
-            assoc = site.assocs.get((account, of))
-            if assoc is not None:
-                said |= {f"account {account}: {one}" for one in assoc.not_modelled}
-        found.update(dict.fromkeys(said, touched))
-    return dict(sorted(found.items()))

@@ -66,13 +66,14 @@ class Multifactor:
         site, weight = self._site, self._weight
         if not site.weighs:
             return Terms()
-        qos, assoc = site.qos.get(ask.qos), site.assocs.get((ask.account, ask.user))
+        mine = site.key(ask.account, ask.user, partition.name)
+        qos, assoc = site.qos.get(ask.qos), site.assocs.get(mine)
         fair = self.fairshare if fairshare is None else fairshare
         parts = {
             "site": float(ask.site_factor),
             "age": weight["Age"] * self._age(ask, now),
             "assoc": weight["Assoc"] * _part(assoc.priority if assoc else 0, self._assoc_most),
-            "fairshare": weight["FairShare"] * fair.get((ask.account, ask.user), 0.0),
+            "fairshare": weight["FairShare"] * fair.get(mine, 0.0),
             "partition": weight["Partition"] * partition.job_factor / self._part_most,
             "qos": weight["QOS"] * _part(qos.priority if qos else 0, self._qos_most),
         }
@@ -219,9 +220,11 @@ class FairShare:
         assert self.counted is not None
         ask = run.ask
         seconds = now - max(run.start, self.counted)
+        qos = self._site.qos.get(ask.qos)
         used = max(0.0, seconds) * ask.tres.get("billing", float(ask.cpus))
+        used *= qos.factor if qos is not None else 1.0
         for key in (
-            (ask.account, ask.user),
+            self._site.key(ask.account, ask.user, next(iter(ask.partitions), "")),
             *((a, "") for a in accounts_of(self._site, ask.account)),
         ):
             if key in self._usage:

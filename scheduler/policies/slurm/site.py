@@ -45,6 +45,8 @@ class Partition:
         root_only: only root may submit to it, likewise.
         hidden: Slurm shows it to nobody who does not ask for all.
         in_reservations: its jobs must name a reservation.
+        preempted: how its jobs make way for others, ``REQUEUE``; "": they do not.
+        defaults: memory and CPUs that jobs have or may have, by slurm.conf's names (MiB).
     """
 
     name: str
@@ -67,6 +69,8 @@ class Partition:
     root_only: bool = False
     hidden: bool = False
     in_reservations: bool = False
+    preempted: str = ""
+    defaults: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +103,25 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A QOS. `not_modelled`: what it sets that the twin does not know."""
+    """A QOS.
+
+    Attributes:
+        not_modelled: what it sets that the twin does not know.
+        factor: by which its jobs' usage counts. preempts: QOS whose jobs make way for its own.
+        first: its limits go before those of a partition's QOS (OverPartQOS).
+    """
 
     name: str
     priority: int = 0
     limits: Limits = Limits()
     not_modelled: tuple[str, ...] = ()
+    factor: float = 1.0
+    preempts: frozenset[str] = frozenset()
+    first: bool = False
 
 
-AssocKey = tuple[str, str]  # account, user; user "" = the account itself
+# account, user; user "" = the account itself, ``ada|gpu`` = in partition gpu only
+AssocKey = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +129,8 @@ class Assoc:
     """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
 
     `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
-    computed it last; None: it is not known. `qos`: that its jobs may have. `partly`: users of an
-    account whose associations are of single partitions only. `default_qos`: of jobs that name none,
-    inherited as sacctmgr prints it.
+    computed it last; None: it is not known. `qos`: that its jobs may have. `default_qos`: of jobs
+    that name none, inherited as sacctmgr prints it.
     """
 
     account: str
@@ -130,7 +143,6 @@ class Assoc:
     not_modelled: tuple[str, ...] = ()
     fairshare: float | None = None
     qos: frozenset[str] = frozenset()
-    partly: frozenset[str] = frozenset()
     default_qos: str = ""
 
 
@@ -143,6 +155,7 @@ class Site:
         config: of `scontrol show config`.
         backfilled: the second in which backfill ran last; None: it is not known.
         faults: what of it could not be read, a line each.
+        accounts: of users that name none.
     """
 
     nodes: Mapping[str, SiteNode]
@@ -154,6 +167,7 @@ class Site:
     config: Mapping[str, str] = field(default_factory=dict)
     backfilled: float | None = None
     faults: tuple[str, ...] = ()
+    accounts: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def parameters(self) -> Mapping[str, str]:
@@ -179,9 +193,19 @@ class Site:
         """What `AccountingStorageEnforce` sets."""
         return frozenset(self.config.get("AccountingStorageEnforce", "").lower().split(","))
 
-    def default_qos(self, account: str, user: str) -> str:
+    def key(self, account: str, user: str, partition: str) -> AssocKey:
+        """The association of a job in a partition: the one of that partition alone goes first."""
+        own = account, f"{user}|{partition}"
+        return own if own in self.assocs else (account, user)
+
+    def default_account(self, user: str) -> str:
+        """The account of a job that names none; "": it is not known."""
+        first = next((a for a, of in self.assocs if of.partition("|")[0] == user), "")
+        return self.accounts.get(user) or first
+
+    def default_qos(self, account: str, user: str, partition: str = "") -> str:
         """The QOS of a job that names none, as slurmctld chooses it; "": none."""
-        mine = self.assocs.get((account, user))
+        mine = self.assocs.get(self.key(account, user, partition))
         if mine is not None and mine.default_qos:
             return mine.default_qos
         if mine is not None and len(mine.qos) == 1:
@@ -255,6 +279,7 @@ class Ask:
         reason: Slurm's own.
         after: jobs that must have ended first; an array's id stands for its tasks.
         begin: not before; None: at once.
+        odd: what else it asks for that the twin does not know.
     """
 
     job_id: str
@@ -291,6 +316,12 @@ class Ask:
     shares: tuple[Share, ...] = ()
     after: tuple[str, ...] = ()
     begin: float | None = None
+    odd: tuple[str, ...] = ()
+
+    @property
+    def partition(self) -> str:
+        """As squeue shows them."""
+        return ",".join(self.partitions)
 
     @property
     def gpus_in_all(self) -> int:

@@ -27,15 +27,15 @@ from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import read_site
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
 from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import StartForecast, end_of, roughly, still_waiting
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.slurm.limits import unmodelled, unmodelled_words
 from scheduler.policies.slurm.passes import JobFault
+from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Histories, Over
@@ -134,7 +134,8 @@ class Follower:
         self._nodes_written: list[Node] = []
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
-        self._foreseen: dict[str, StartForecast] = {}  # of jobs that wait, as written
+        self._foreseen: dict[str, StartForecast] = {}  # of jobs that wait
+        self._withheld: dict[str, str] = {}  # of which of them none is told, and why
 
     @property
     def memory(self) -> Memory:
@@ -166,6 +167,7 @@ class Follower:
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
         made |= self._anew(snapshot, first, made)
+        made |= self._withhold(snapshot, first, made)
         self.reasons = self._planner.reasons(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
@@ -252,6 +254,19 @@ class Follower:
             anew[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
         self._foreseen = known | anew
         return {j: one for j, one in anew.items() if one is not known.get(j)}
+
+    def _withhold(
+        self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
+    ) -> dict[str, StartForecast]:
+        """No forecasts of jobs of which something is not modelled; those again of jobs of which
+        all is by now."""
+        before, self._withheld = self._withheld, without_start(snapshot, first)
+        again = {j: self._foreseen[j] for j in before if j in self._foreseen}
+        return {j: one for j, one in again.items() if j not in self._withheld} | {
+            j: StartForecast(snapshot.now, why_not=why)
+            for j, why in self._withheld.items()
+            if j in made or before.get(j) != why
+        }
 
     def answer(self, kind: str, asked: Json) -> Json:
         """What would be, by the last look."""

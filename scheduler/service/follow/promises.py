@@ -89,7 +89,8 @@ class Promises:
 # What only a user or an administrator changes of a job that waits.
 _REQUEST = attrgetter(
     "time_limit_s", "nice", "qos", "account", "features", "licences", "req_nodes", "exclusive",
-    "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit",
+    "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit", "exc_nodes",
+    "odd",
 )  # fmt: skip
 
 

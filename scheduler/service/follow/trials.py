@@ -10,8 +10,8 @@ from math import inf
 from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, refusal, request
-from scheduler.backends.slurm.site import asks_of, takes
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.backends.slurm.site import asks_of, defaults_of, takes
+from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
 from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
 from scheduler.core.plural import count
@@ -110,14 +110,14 @@ class Trials:
         others = [name for name in shown if name not in named]
         tried, closed, not_tried = list[Tried](), list[ClosedPartition](), list[str]()
         for name in [*named, *others]:
-            why = self._refused(job, self.site.partitions[name])
+            here = request(options, self.site, user, NEW, self.now, partition=name)
+            why = self._refused(here, self.site.partitions[name])
             if why:
                 closed.append(ClosedPartition(name, why))
             elif self._late:
                 not_tried.append(name)
             else:
-                made = self.forecast(replace(job, partition=name))
-                tried.append(replace(made, partition=name))
+                tried.append(replace(self.forecast(here), partition=name))
         now = self._clock.now()
         tried = [_not_before(now, one) for one in tried]
         own = own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
@@ -142,11 +142,23 @@ class Trials:
             return "takes jobs in a reservation only (--reservation)"
         if not takes(ask.user, part.groups):
             return f"takes no user of the groups that {ask.user} is in"
+        if why := self._beyond(job, part):
+            return why
         there = (n for n in part.nodes if n in self.site.nodes)  # down ones come back
         names = sorted(there, key=self.site.order.__getitem__)
         names = [n for n in names if suits(ask, self.site.nodes[n])]
         fits = choose(ask, empty, names, self.site)
         return "" if fits is not None else "has no nodes that suit, were they empty"
+
+    def _beyond(self, job: SlurmJob, part: Partition) -> str:
+        """Whom a partition does not take for what it asks for, or for what it has."""
+        site, all_known = self.site, ("root", "") in self.site.assocs
+        enforced = all_known and site.enforced & {"associations", "limits", "safe", "qos"}
+        if enforced and site.key(job.account, job.user, part.name) not in site.assocs:
+            return f"takes no jobs of {job.user} in account {job.account}"
+        most = part.defaults.get("MaxMemPerNode", defaults_of(site.config).get("MaxMemPerNode"))
+        each = (job.memory_mib or 0.0) / max(1, job.num_nodes)
+        return f"gives {most:g} MiB of a node at most" if most and each > most else ""
 
     # --- otherwise ----------------------------------------------------------------------------
 
@@ -214,8 +226,11 @@ class Trials:
         others = [other for other in self.jobs if other.id != job.id]
         snapshot = self._means.draw([*others, job], self.now)
         policy = snapshot.core.policy.twin
+        assert policy is not None
         if job.id in snapshot.left_out:
             return Tried(why=snapshot.left_out[job.id])
+        if why_not := without_start(snapshot, [job.id]).get(job.id):
+            return Tried(reason=job.reason, why=why_not)
         if job.id in snapshot.aside:
             why = "it is held, or waits for other jobs or a moment"
             return Tried(reason=job.reason or "Dependency", why=why)

@@ -9,7 +9,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, request
 from scheduler.backends.slurm.site import asks_of
-from scheduler.policies.slurm.site import Partition, Site
+from scheduler.policies.slurm.site import Assoc, Partition, Site
 
 SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
 
@@ -66,8 +66,39 @@ def test_only_nodes_that_are_shared_with_nobody_are_exclusive() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", ["--nonsense", "--hold", "--switches=1", "--exclusive=topo", "-s", "--contiguous"]
+    "option", ["--nonsense", "--hold", "--exclusive=topo", "-s", "--gpus=1 : --gpus=2"]
 )
 def test_options_that_are_not_known_or_place_a_job_otherwise_are_refused(option: str) -> None:
     with pytest.raises(RequestError):
-        request([option], SITE, "alice", "1", 0.0)
+        request(option.split(), SITE, "alice", "1", 0.0)
+
+
+def test_options_that_the_policy_does_not_know_are_said_and_no_start_is_foreseen_by_them() -> None:
+    said = "--switches=1 --contiguous --deadline=now+40minutes --hint=nomultithread -x n[1-2]"
+    job = request(said.split(), SITE, "alice", "1", 0.0)
+    assert job.odd == ("--deadline", "--contiguous", "--switches", "--hint")
+    assert job.exc_nodes == ("n1", "n2")
+
+
+def test_what_a_job_does_not_say_is_its_partitions() -> None:
+    has = {"DefCpuPerGPU": 2.0, "DefMemPerGPU": 6000.0}
+    site = Site(
+        {},
+        {"gpu": Partition("gpu", frozenset(), defaults=has), "cpu": Partition("cpu", frozenset())},
+        config={"DefMemPerCPU": "100"},
+        assocs={
+            ("a", ""): Assoc("a"),
+            ("a", "al"): Assoc("a", "al"),
+            ("b", "al"): Assoc("b", "al"),
+        },
+        accounts={"al": "b"},
+    )
+
+    def made(*options: str) -> tuple[int, float | None, str]:
+        job = request(options, site, "al", "1", 0.0)
+        return job.cpus, job.memory_mib, job.account
+
+    assert made("-p", "gpu", "--gpus=3") == (6, 18_000.0, "b")
+    assert made("-p", "gpu", "--gpus=3", "--mem=1G", "-c", "4", "-A", "a") == (4, 1024.0, "a")
+    assert made("-p", "gpu", "-n", "2") == (2, 200.0, "b")
+    assert made("-p", "cpu", "--gpus=3") == (1, 100.0, "b")

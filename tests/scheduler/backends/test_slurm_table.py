@@ -15,7 +15,7 @@ from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
 from scheduler.backends.slurm.site import asks_of
 from scheduler.backends.slurm.snapshot import Asking
-from scheduler.backends.slurm.table import COLUMNS, SINGLY, Table, held, read
+from scheduler.backends.slurm.table import COLUMNS, FEW, SINGLY, Table, held, read
 from scheduler.backends.slurm.versions import OLDEST, Release
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies.slurm.site import Site
@@ -30,7 +30,7 @@ PLAIN = {
     "Dependency": "(null)", "Account": "ai", "QOS": "normal", "Nice": "0", "ReqNodes": "",
     "SchedNodes": "(null)",
     "MinCPUs": "1", "mem-per-tres": "N/A", "OverSubscribe": "OK", "AccrueTime": "N/A",
-    "cpus-per-tres": "N/A",
+    "cpus-per-tres": "N/A", "Deadline": "N/A", "Contiguous": "0", "ReqSwitch": "0",
 }  # fmt: skip
 DETAIL = "     Nodes={} CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:{})\n"
 
@@ -47,6 +47,7 @@ class Printed(Slurm):
         super().__init__()
         self.records, self.details, self.whole = list(records), dict[str, str](), list[SlurmJob]()
         self.asked: list[str] = []
+        self.out, self.told = dict[str, str](), list[str]()  # excluded nodes, and who was asked for
 
     def table(self, columns: str) -> str:
         (between,) = re.findall(r"Name:(\|[0-9a-f]{16}\|)", columns)
@@ -58,6 +59,12 @@ class Printed(Slurm):
 
     def release(self) -> Release:
         return OLDEST
+
+    def excluded(self, job_id: str = "") -> str:
+        self.told.append(job_id)
+        return "\n".join(
+            f"{one}|{nodes}" for one, nodes in self.out.items() if not job_id or one == job_id
+        )
 
     def detail(self, job_id: str) -> str:
         self.asked.append(job_id)
@@ -277,9 +284,30 @@ def test_who_has_nodes_to_themselves_since_26_05_another_column_says() -> None:
         ("NO", "NODE", True),
         ("YES", "NO", False),
     ):
-        plain = record(OverSubscribe=shares).removesuffix("a") + f"{exclusive}|a"
+        plain = record(OverSubscribe=shares).removesuffix("a") + f"n[1-2]|{exclusive}|a"
         assert read(plain, "", "", "", release=(26, 5))[0].exclusive is alone
-    assert read(record(OverSubscribe="NO"), "", "", "", release=(24, 11))[0].exclusive
+    assert read(record(OverSubscribe="NO"), "", "", "", release=(24, 5))[0].exclusive
+
+
+def test_where_a_job_must_not_run_is_asked_once_where_no_column_tells() -> None:
+    slurm = Printed((record(JobArrayID="7_[1-2]"), ""), (record(JobArrayID="8"), ""))
+    slurm.out = {"7": "n[1-2]", "8": ""}
+    table, no = Table(slurm), ("n1", "n2")
+    assert [job.exc_nodes for job in table.jobs()] == [no, no, ()]
+    slurm.records = [(record(JobArrayID=f"{n}", PriorityLong="9"), "") for n in range(7, 8 + FEW)]
+    assert [job.exc_nodes for job in table.jobs()] == [no, *[()] * FEW]
+    assert sorted(slurm.told) == ["10", "11", "12", "13", "14", "15", "7", "8", "9"][: FEW + 1]
+    slurm.records += [(record(JobArrayID=f"{n}"), "") for n in range(100, 101 + FEW)]
+    slurm.out["104"] = "n3"
+    assert [job.id for job in table.jobs() if job.exc_nodes == ("n3",)] == ["104"]
+    assert slurm.told[-1] == ""  # so many are read in one
+    (job,) = read(record().removesuffix("a") + "n[1-2]|a", "", "", "", release=(24, 11))
+    assert job.exc_nodes == no
+
+
+def test_what_the_policy_does_not_know_of_a_job_is_told() -> None:
+    said = record(Deadline="1795284979", Contiguous="1", ReqSwitch="2")
+    assert read(said, "", "", "")[0].odd == ("--deadline", "--contiguous", "--switches")
 
 
 @given(st.sampled_from(COLUMNS[1:]), st.text(alphabet="0123456789,=:-[]()nax.~ ", max_size=12))

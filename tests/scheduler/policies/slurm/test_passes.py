@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.limits import Hit, Usage, first_hit, unmodelled
+from scheduler.policies.slurm.limits import Hit, Usage, first_hit
 from scheduler.policies.slurm.passes import Passes, in_order, ranks
 from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
 from scheduler.policies.slurm.site import (
@@ -22,6 +22,7 @@ from scheduler.policies.slurm.site import (
     Site,
     SiteNode,
 )
+from scheduler.policies.slurm.unmodelled import unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
 NODES = {

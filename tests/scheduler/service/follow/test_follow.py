@@ -22,7 +22,6 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import assocs_of
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import rows
@@ -60,7 +59,7 @@ SAYS = {
 }
 
 
-ODD = "odd|0|||||||||cluster:x|cpu=100||||||"  # Preempt, GrpTRESMins
+ODD = "odd|0|||||||||low|cpu=100||||||||||"  # Preempt, GrpTRESMins
 
 
 class Told:
@@ -627,10 +626,10 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
         scene.look(scene.job(1, gpus=0, qos="odd"), scene.job(2, gpus=0, qos="odd"), scene.job(3))
         scene.look(scene.job(1, gpus=0, qos="odd"))
     warned = [log["what"] for log in logs if log["event"] == "not_modelled"]
-    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: Preempt=cluster:x"]
+    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: Preempt=low"]
     lines = [
         "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
+        "Not modelled by the policy slurm: QOS odd: Preempt=low (1 job).",
     ]
     operator, user = Viewer("olga", Role.OPERATOR), Viewer("ada", Role.VIEWER)
     assert PageQueries(store, operator).not_modelled() == lines
@@ -658,7 +657,7 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
 
     assert said() == [
         "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: Preempt=cluster:x (1 job).",
+        "Not modelled by the policy slurm: QOS odd: Preempt=low (1 job).",
     ]
     told.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
     output = CliRunner().invoke(app, words).output
@@ -694,10 +693,35 @@ def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
         assert line.endswith("is not known: no answer")
 
 
-def test_associations_of_one_partition_are_among_what_is_left_out() -> None:
-    plain = "ai|ada||ai|1||||||||||||normal|"
-    found = assocs_of(f"{plain}\n{plain.replace('||', '|short|', 1)}", "")
-    assert found["ai", "ada"].not_modelled == ("Partition=short",)
+def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have(
+    store: Store,
+) -> None:
+    """Until it touches them no more: a forecast comes back when nobody runs who makes way."""
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos"
+    plain = f"{'|' * 20}"
+    scene.slurm.says["qos"] = f"low|0{plain}\nhigh|0|||||||||low{plain[9:]}\nmins|0||||||||||cpu=1"
+    scene.slurm.says["qos"] += plain[10:]
+    runs = scene.job(1, "RUNNING", qos="low", start=NOW, **EVERYTHING)
+    wide = {"gpus": 4, "gpu_types": (("", 4),), "reason": "Priority", "time_limit_s": 60.0}
+    waiting = [
+        scene.job(2, qos="low", **wide),
+        scene.job(3, qos="high", **wide),
+        scene.job(4, qos="mins", **wide),
+        scene.job(5, odd=("--contiguous",), **wide),
+    ]
+
+    def why_not() -> list[str]:
+        reads = PageQueries(store, Viewer("root", Role.OPERATOR))
+        found = [reads.forecast(str(n)) for n in (2, 3, 4, 5)]
+        return [one.why_not if one.start_p50 is None else "" for one in found if one is not None]
+
+    scene.look(runs, *waiting)
+    others = ["not modelled: QOS mins: GrpTRESMins=cpu=1", "not modelled: --contiguous"]
+    assert why_not() == ["", "not modelled: it may preempt 1 running job", *others]
+    scene.look(replace(runs, qos="high"), *waiting)
+    assert why_not() == ["", "", *others]
 
 
 @pytest.mark.parametrize("far", [6e15, 1e18])

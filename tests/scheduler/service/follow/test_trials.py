@@ -133,12 +133,12 @@ def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
 
 ENFORCED = "\nAccountingStorageEnforce = associations,limits,qos"
 ASSOCS = [
-    "root||||1||||||||||||normal|",
-    "ai|||root|1||||||||||||normal|",
-    "ai|ada|||1||||||||||||high,normal|",
-    "bio|||root|1||||||||||||normal|",
-    "bio|ben|||1||||||||||||normal|",
-    "bio|cy|main||1||||||||||||normal|",
+    "root||||1||||||||||||normal|||",
+    "ai|||root|1||||||||||||normal|||",
+    "ai|ada|||1||||||||||||high,normal|||",
+    "bio|||root|1||||||||||||normal|||",
+    "bio|ben|||1||||||||||||normal|||",
+    "bio|cy|main||1||||||||||||normal|||",
 ]
 
 
@@ -152,7 +152,8 @@ ASSOCS = [
         ("ben", "--qos=high", "there is no QOS high that ben may use"),
         ("ada", "-A AI --qos=high", ""),
         ("ben", "-A bio --qos=normal", ""),
-        ("cy", "-A bio --qos=high", ""),  # of one partition: what it may use is not read
+        ("cy", "-A bio --qos=high", "there is no QOS high that cy may use"),  # of one partition
+        ("cy", "-A bio --qos=normal", ""),
     ],
 )
 def test_what_slurm_refuses_by_its_associations_has_no_forecast(
@@ -183,7 +184,7 @@ def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
     scene = Scene(None, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     scene.slurm.says["scontrol show config"] += ENFORCED
-    scene.slurm.says["qos"] = f"normal|0{'|' * 16}\nslow|0|gres/gpu=1{'|' * 15}"
+    scene.slurm.says["qos"] = f"normal|0{'|' * 20}\nslow|0|gres/gpu=1{'|' * 19}"
     scene.slurm.says["cluster=c"] = "\n".join(
         [*ASSOCS[:2], ASSOCS[2].replace("high,normal|", "normal,slow|slow"), *ASSOCS[3:]]
     )
@@ -196,6 +197,36 @@ def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
 
     assert reasons("ada") == ["QOSGrpGRES"]
     assert reasons("ada", "--qos=normal") == reasons("ben") == [""]
+
+
+def test_an_association_of_one_partition_counts_there_and_nowhere_else() -> None:
+    scene = Scene(None, "slurm", order=False)
+    names = "main", "short", "small"
+    lines = [f"PartitionName={name} Nodes=n[1-2] State=UP" for name in names]
+    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines) + " MaxMemPerNode=500"
+    scene.slurm.says["scontrol show config"] += ENFORCED
+    own = ASSOCS[-1].replace("main||1||", "short||1||gres/gpu=1")
+    both = [ASSOCS[4].replace("ben", "cy"), own.replace("gpu=1", "gpu=2").replace("short", "main")]
+    scene.slurm.says["cluster=c"] = "\n".join([*ASSOCS[:-1], own])
+    scene.slurm.has = [
+        replace(node, cpus=8, memory_mib=9000.0, types=(("", 4),), partitions=names)
+        for node in scene.slurm.has
+    ]
+
+    def told(gpus: int) -> dict[str, str]:
+        options = ["-p", "main", f"--gres=gpu:{gpus}", "-t", "5", "--mem=800"]
+        scene.follower._looks = 0
+        scene.look()
+        found = scene.follower.answer(ETA, {"options": options, "user": "cy"})
+        tried = {one["partition"]: one["reason"] for one in found["tried"]}
+        return tried | {one["partition"]: one["why"] for one in found["closed"]}
+
+    nothing = "takes no jobs of cy in account bio"
+    assert told(1) == {"main": nothing, "short": "", "small": nothing}
+    assert told(2) == {"main": nothing, "short": "AssocGrpGRES", "small": nothing}
+    scene.slurm.says["cluster=c"] += "\n" + "\n".join(both)
+    least = "gives 500 MiB of a node at most"
+    assert told(2) == {"main": "", "short": "AssocGrpGRES", "small": least}
 
 
 def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
