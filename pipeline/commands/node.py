@@ -27,6 +27,7 @@ Examples:
 """
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
 NODE = Annotated[str, typer.Argument(metavar="NODE", help="Its name, or its number.")]
+NODES = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names, or numbers.")]
 GPUS = Annotated[int | None, typer.Option(help="GPUs on it.", min=1, max=64)]
 TYPE = Annotated[str | None, typer.Option(help="Type of its GPUs.")]
 MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
@@ -99,21 +100,25 @@ def remove(node: NODE, asked: Change) -> None:
 
 @app.command()
 @spread
-def drain(node: NODE, asked: Change) -> None:
-    """Drain a node: nothing new starts there, what runs goes on.
+def drain(nodes: NODES, asked: Change) -> None:
+    """Drain nodes: nothing new starts there, what runs goes on.
 
     Example:
 
-      pellucid node drain gpu17 --reason "fan broken"
+      pellucid node drain gpu17 gpu18 --reason "fans replaced tonight"
     """
-    change(asked, "is drained", lambda client: client.set_node(node, False, **asked.how()))
+    done = "is drained" if len(nodes) == 1 else "are drained"
+    names = ",".join(nodes)
+    change(asked, done, lambda client: client.set_node(names, False, **asked.how()))
 
 
 @app.command("open")
 @spread
-def open_node(node: NODE, asked: Preview) -> None:
-    """Open a drained node. A change that waits for it to be idle is called off."""
-    change(asked, "is open", lambda client: client.set_node(node, True, preview=asked.preview))
+def open_node(nodes: NODES, asked: Preview) -> None:
+    """Open drained nodes. A change that waits for one to be idle is called off."""
+    done = "is open" if len(nodes) == 1 else "are open"
+    names = ",".join(nodes)
+    change(asked, done, lambda client: client.set_node(names, True, preview=asked.preview))
 
 
 @app.command()

@@ -274,7 +274,7 @@ class Client(JobClient):
     def set_node(
         self, node: str, is_open: bool, *, reason: str = "", preview: bool = False
     ) -> Json:
-        """Drain a node, or open it."""
+        """Drain nodes (names with commas between), or open them."""
         body = {"open": is_open, "reason": reason}
         return self._json("PUT", _node(node), json=body, params={"preview": preview})
 

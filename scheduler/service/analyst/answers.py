@@ -27,6 +27,7 @@ from scheduler.service.log.store.visibility import SOMEBODY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scheduler.core.core import Core
     from scheduler.explain.whatif.forecasts import StartForecast
     from scheduler.explain.whatif.memory import Memory
     from scheduler.service.log.bundles import BundleStore
@@ -61,13 +62,13 @@ class Answers:
         """The answer to a question; `{"unavailable": why}` when there is none.
 
         Args:
-            kind: `cluster` (kind and body of an event about nodes or settings), `order` (vc,
+            kind: `cluster` (kind and body of events about nodes or settings), `order` (vc,
                 owner: None for all, limit), `whatif` (job_id, changes, others),
                 `suggest` (job_id, vcs), `why` (job_id), `after` (job_id, other), `forecast`
                 (job_id); `names` in each of a job: name the jobs of others too.
         """
         if kind == "cluster":
-            return asdict(self._cluster(Kind(body["kind"]), body["body"]))
+            return asdict(self._cluster(body["events"]))
         if kind == "order":
             vc, limit = str(body["vc"]), int(body["limit"])
             return asdict(self._order(vc, body.get("owner"), limit))
@@ -112,11 +113,17 @@ class Answers:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
 
-    def _cluster(self, kind: Kind, body: Json) -> Effect:
+    def _cluster(self, changes: Sequence[Json]) -> Effect:
         """What nodes or settings that change would do to those who wait."""
-        event, now = Event(kind, self._of.now(), body=body), self._of.now()
+        now = self._of.now()
+        events = [Event(Kind(one["kind"]), now, body=one["body"]) for one in changes]
+
+        def change(core: Core) -> None:
+            for event in events:
+                self._of.state.tell(core, event, now)
+
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
-        return asked.effect(lambda core: self._of.state.tell(core, event, now))
+        return asked.effect(change)
 
     def _odds(self, job_id: str) -> Odds | None:
         """How likely a job runs long, as the policy believes; without a belief, as futures do."""

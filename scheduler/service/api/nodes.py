@@ -40,8 +40,12 @@ from scheduler.service.log.store.visibility import Viewer
 
 router = APIRouter(tags=["nodes and settings"])
 Named = Annotated[str, InPath(max_length=128, description="A node's name, or its number.")]
+Several = Annotated[
+    str, InPath(max_length=8192, description="Names of nodes, or numbers, with commas between.")
+]
 Preview = Annotated[bool, Query(description="Change nothing; show the effect.")]
 Why = Annotated[Line, Query(max_length=256)]
+Ask = Callable[[ClusterChanges], Wanted | list[Wanted]]
 
 
 class Operations:
@@ -55,32 +59,34 @@ class Operations:
         self.viewer = viewer
         self.changes.in_charge("scontrol")
 
-    async def make(self, ask: Callable[[ClusterChanges], Wanted], preview: bool) -> ClusterChange:
-        """Check a change and append it, or ask for its effect. Raises Problem."""
+    async def make(self, ask: Ask, preview: bool) -> ClusterChange:
+        """Check changes and append them, all or none, or ask for their effect. Raises Problem."""
         wanted, never = await run_in_threadpool(self._checked, ask)
+        needed = [one.event(self.changes.now(), self.viewer.name) for one in wanted if one.needed]
         effect = None
-        if preview and wanted.needed:
-            question = {"kind": wanted.kind.value, "body": wanted.body}
+        if preview and needed:
+            question = {"events": [{"kind": e.kind.value, "body": e.body} for e in needed]}
             effect = _effect(await self.questions.ask("cluster", question, self.viewer.name))
-        elif wanted.needed:
-            append = self.changes.append
-            await run_in_threadpool(append, wanted.kind, self.viewer.name, **wanted.body)
-        number = wanted.node.node if wanted.node is not None else None
-        return ClusterChange(wanted.kind.value, number, wanted.name, never, wanted.needed, effect)
+        elif needed:
+            await run_in_threadpool(self.changes.write, needed)
+        first, name = wanted[0], ", ".join(one.name for one in wanted)
+        number = first.node.node if first.node is not None and len(wanted) == 1 else None
+        return ClusterChange(first.kind.value, number, name, never, bool(needed), effect)
 
-    def _checked(self, ask: Callable[[ClusterChanges], Wanted]) -> tuple[Wanted, list[str]]:
+    def _checked(self, ask: Ask) -> tuple[list[Wanted], list[str]]:
         with self.store.reading() as connection:
             present = present_in(self.store, connection)
             fixed = fixed_nodes(present.header.backend, self.fake_gpus)
             changes = ClusterChanges(present, fixed)
             try:
-                wanted = ask(changes)
+                asked = ask(changes)
             except ChangeRefused as refused:
                 status = {"not-found": 404, "invalid-request": 422, "unknown-vc": 422}.get(
                     refused.kind, 409
                 )
                 raise Problem(status, refused.kind, str(refused)) from None
-            return wanted, changes.never(connection, wanted)
+            wanted = asked if isinstance(asked, list) else [asked]
+            return wanted, changes.never(connection, *wanted)
 
 
 def present_in(store: Store, connection: Connection) -> Present:
@@ -116,16 +122,16 @@ async def add_node(
 @router.put(
     "/nodes/{node}",
     status_code=202,
-    summary="Drain a node or open it",
+    summary="Drain nodes or open them",
     responses=responses(403, 404, 409),
 )
 async def set_node(
-    node: Named, asked: NodeRequest, request: Request, viewer: Operator, preview: Preview = False
+    node: Several, asked: NodeRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
     """Operators only. What runs on a drained node goes on. Opening it calls off a change that
     waits for it to be idle."""
     return await Operations(request, viewer).make(
-        lambda there: there.set_open(node, asked.open, asked.reason), preview
+        lambda there: there.each(node, asked.open, asked.reason), preview
     )
 
 

@@ -79,6 +79,10 @@ class ClusterChanges:
                 return record
         raise ChangeRefused("not-found", f"there is no node {named!r}")
 
+    def each(self, names: str, is_open: bool, reason: str = "") -> list[Wanted]:
+        """Drain nodes, or open them: names with commas between them."""
+        return [self.set_open(name.strip(), is_open, reason) for name in names.split(",")]
+
     def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:
         """Drain a node, or open it."""
         record = self.node(named)

@@ -7,9 +7,9 @@ page, which carries what was previewed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
@@ -22,34 +22,53 @@ from scheduler.service.api.shapes import ClusterChange
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
-from scheduler.service.pages.routes import show
+from scheduler.service.pages.routes import Word, show
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.get("/nodes")
-def nodes(request: Request, viewer: Asking) -> Response:
-    """Every node: what it has, whether it is open, and who drained it, when and why."""
+def nodes(
+    request: Request,
+    viewer: Asking,
+    find: Word = "",
+    state: Literal["all", "open", "drained"] = "all",
+) -> Response:
+    """Nodes: what each has, whether it is open, and who drained it, when and why.
+
+    Args:
+        find: part of its name, virtual cluster or GPU type.
+    """
     changes = viewer.role is Role.OPERATOR and not request.app.state.settings.follows
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"nodes": queries.cluster(), "changes": changes}
+        shown = [
+            node
+            for node in queries.cluster()
+            if find.lower() in f"{node.name} {node.vc} {node.gpu_type}".lower()
+            and (state == "all" or node.open is (state == "open"))
+        ]
+        return {"nodes": shown, "changes": changes, "find": find, "state": state}
 
     return show(request, viewer, "nodes.html", "/nodes", build)
 
 
 @router.get("/nodes/change")
 async def preview(
-    request: Request, viewer: Operator, node: str = "", open: str = "", reason: str = ""
+    request: Request,
+    viewer: Operator,
+    node: Annotated[list[str] | None, Query()] = None,
+    open: str = "",
+    reason: str = "",
 ) -> Response:
-    """What draining or opening a node would do; it is done by the form on this page."""
-    fields = {"node": node, "open": open, "reason": reason}
+    """What draining or opening nodes would do; it is done by the form on this page."""
+    fields = {"node": ",".join(node or ()), "open": open, "reason": reason}
     return await _answer(request, viewer, fields, preview=True)
 
 
 @router.post("/nodes/change")
 async def change(request: Request, viewer: Operator) -> Response:
-    """Drain or open a node (`node`, `open`: 1 or "", `reason`)."""
+    """Drain or open nodes (`node`: names with commas, `open`: 1 or "", `reason`)."""
     return await _answer(request, viewer, form(request), preview=False)
 
 
@@ -75,6 +94,8 @@ async def _answer(
     node, is_open = fields.get("node", ""), bool(fields.get("open"))
     reason, change, why_not, status = fields.get("reason", "").strip(), None, "", 200
     try:
+        if not node:
+            raise Problem(422, "invalid-request", "select at least one node first")
         asked = NodeRequest(open=is_open, reason=reason)
         change = await _asked(request, viewer, node, asked, preview)
     except ValidationError:
@@ -98,6 +119,4 @@ async def _asked(
     request: Request, viewer: Viewer, node: str, asked: NodeRequest, preview: bool
 ) -> ClusterChange:
     operations = Operations(request, viewer)
-    return await operations.make(
-        lambda there: there.set_open(node, asked.open, asked.reason), preview
-    )
+    return await operations.make(lambda there: there.each(node, asked.open, asked.reason), preview)

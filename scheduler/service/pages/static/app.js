@@ -84,6 +84,7 @@
     const part = event.detail.target;
     kept.set(part.id, {
       folds: [...part.querySelectorAll("details[id][open]")].map((d) => d.id),
+      checks: [...part.querySelectorAll("input[id]:checked")].map((box) => box.id),
       scrolls: [...part.querySelectorAll(".scroll[id]")].map((s) => [s.id, s.scrollLeft]),
     });
   });
@@ -91,6 +92,7 @@
     const was = kept.get(event.detail.target.id);
     if (!was) return;
     for (const id of was.folds) document.getElementById(id)?.setAttribute("open", "");
+    for (const id of was.checks) if (document.getElementById(id)) document.getElementById(id).checked = true;
     for (const [id, left] of was.scrolls) {
       const box = document.getElementById(id);
       if (box) box.scrollLeft = left;
@@ -105,6 +107,13 @@
     if (event.detail.xhr.status >= 400) return;
     if (source?.readyState === EventSource.OPEN) hear("live", "live");
     else hear("polled");
+  });
+  // One box selects all that belong to its form.
+  document.querySelectorAll("[data-all]").forEach((all) => {
+    all.closest("label").hidden = false;
+    all.addEventListener("change", () => {
+      for (const box of document.querySelectorAll(`td input[type=checkbox][form=${all.form.id}]`)) box.checked = all.checked;
+    });
   });
   htmx.config.includeIndicatorStyles = false;
   htmx.config.allowEval = false;

@@ -32,7 +32,7 @@ def settings(lived: Lived, seq_actor: str, reason: str, **values: object) -> Non
 def test_an_operator_drains_a_node_after_a_preview_and_opens_it_again(lived: Lived) -> None:
     lived.settle(1)
     olga = lived.browser("olga")
-    assert "Drain node001" in olga.get("/nodes").text
+    assert "Drain the selected" in olga.get("/nodes").text
     seq = lived.store.last_seq()
     preview = olga.get(PREVIEW)
     assert preview.status_code == 200
@@ -56,10 +56,41 @@ def test_an_operator_drains_a_node_after_a_preview_and_opens_it_again(lived: Liv
     opened = olga.post("/nodes/change", data=fields(olga.get("/nodes/change?node=1&open=1").text))
     assert opened.status_code == 303
     lived.settle(1)
-    assert "drained" not in olga.get("/nodes").text
+    assert "drained by" not in olga.get("/nodes").text
     [drained, open_again] = lived.store.read(kinds=[Kind.NODE_SET])
     assert (drained.actor, drained.body["reason"]) == ("olga", "fan <b>broken</b>")
     assert (open_again.actor, open_again.body["open"]) == ("olga", True)
+
+
+def test_several_nodes_are_drained_at_once_or_none(lived: Lived) -> None:
+    lived.settle(1)
+    olga = lived.browser("olga")
+    preview = olga.get("/nodes/change?node=node000&node=node001&reason=fans")
+    assert "Drain node000, node001" in preview.text
+    assert olga.get("/nodes/change?node=node000&node=none").status_code == 404
+    assert olga.post("/nodes/change", data=fields(preview.text)).status_code == 303
+    lived.settle(1)
+    drained = lived.store.read(kinds=[Kind.NODE_SET])
+    assert [(one.body["node"], one.body["reason"]) for one in drained] == [(0, "fans"), (1, "fans")]
+    with_none = fields(preview.text) | {"node": "node002,none", "open": ""}
+    assert olga.post("/nodes/change", data=with_none).status_code == 404
+    assert len(lived.store.read(kinds=[Kind.NODE_SET])) == 2
+
+
+def test_nodes_are_found_by_name_type_and_state(lived: Lived) -> None:
+    lived.settle(1)
+    olga = lived.browser("olga")
+    olga.post("/nodes/change", data=fields(olga.get(PREVIEW).text))
+    lived.settle(1)
+
+    def shown(query: str) -> list[str]:
+        return re.findall(r'name="node" value="(\w+)"', olga.get(f"/nodes?{query}").text)
+
+    assert shown("state=drained") == ["node001"]
+    assert shown("state=open") == ["node000", "node002"]
+    assert shown("find=SPEECH") == ["node002"]
+    assert shown("find=a100&state=all") == ["node000", "node001", "node002"]
+    assert "No node is like that" in olga.get("/nodes?find=none").text
 
 
 def drains(browser: TestClient, **more: str) -> int:
@@ -87,7 +118,7 @@ def test_only_our_own_form_of_an_operator_changes_a_node(lived: Lived) -> None:
     ("query", "status", "said"),
     [
         ("node=none", 404, "There is no node &#39;none&#39;."),
-        ("", 404, "There is no node &#39;&#39;."),
+        ("reason=fan", 422, "Select at least one node first."),
         ("node=node001&reason=" + "x" * 257, 422, "at most 256 characters"),
         ("node=node001&reason=a%0Ab", 422, "one line"),
     ],
