@@ -17,6 +17,7 @@ from pipeline.demo.run import OPERATOR, Running
 from tests.browser.addresses import LIVE, addresses
 from tests.browser.conftest import Enter, Mortal, shoot
 from tests.browser.test_walk import _line_up, accessible, fits
+from tests.waiting import until
 
 AS_OF = re.compile(r"as of \d\d:\d\d")
 FOCUSABLE = "a[href], button, input:not([type=hidden]), select, summary, [tabindex='0']"
@@ -27,9 +28,10 @@ def _pages(running: Running, who: str) -> Iterator[tuple[str, str]]:
     mine, _ = _line_up(running)
     with running.client(who) as client:
         runs, ended = (
-            next(j["job_id"] for j in client.jobs(phase=p, limit=9)) for p in ("running", "ended")
+            until(lambda p=p: next(client.jobs(phase=p, limit=9), None), f"a job that is {p}")
+            for p in ("running", "ended")
         )
-    yield from addresses(mine, runs, ended, operator=who == OPERATOR)
+    yield from addresses(mine, runs["job_id"], ended["job_id"], operator=who == OPERATOR)
 
 
 OPERATORS = ("now", "vc-vision", "nodes", "waits", "settings", "drain")  # differ from others'

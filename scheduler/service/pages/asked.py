@@ -120,7 +120,10 @@ class Input:
     def now(self, job: JobRow) -> str:
         """What stands in its place while nothing is filled in."""
         value = getattr(job, self.of.name)
-        return f"{value / HOUR_S:g}" if value and self.of.ask.unit == "s" else shown(self.of, value)
+        if value and self.of.ask.unit == "s":
+            minutes, seconds = divmod(round(value), 60)
+            return f"{minutes // 60}:{minutes % 60:02}:{seconds:02}"
+        return shown(self.of, value)
 
 
 INPUTS = {name: Input(one) for name, one in CHANGEABLE.items()}

@@ -11,7 +11,6 @@ from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
@@ -20,7 +19,6 @@ from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.schemas import WhatIfRequest
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import read_bundle
 from scheduler.service.log.record import Phase
@@ -128,21 +126,13 @@ def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
 
 
 @router.get("/jobs/{job_id}/ask")
-async def ask(
-    request: Request, viewer: Asking, job_id: str, gpus: str = "", first: str = "", help: str = ""
-) -> Response:
-    """What would get a waiting job in sooner, or what a change would do; as in the API."""
+async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
+    """What would get a waiting job in sooner; as in the API."""
     view = request.app.state.reads.seen_by(viewer)
-    answer, analysis, why_not = None, None, ""
+    analysis, why_not = None, ""
     try:
-        if help:
-            analysis = (await api.explanation(job_id, request, view, analyse=True)).analysis
-            why_not = "" if analysis else "It does not wait any more."
-        else:
-            asked = WhatIfRequest.model_validate({"gpus": gpus or None, "first": bool(first)})
-            answer = await api.what_if(job_id, asked, request, view)
-    except ValidationError:
-        why_not = "Say what is to be different: a number of GPUs from 1 on, or its turn."
+        analysis = (await api.explanation(job_id, request, view, analyse=True)).analysis
+        why_not = "" if analysis else "It does not wait any more."
     except Problem as problem:
         why_not = problem.detail
     except UnknownJob:
@@ -150,7 +140,7 @@ async def ask(
         why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        found = {"answer": answer, "analysis": analysis, "problem": why_not}
+        found = {"analysis": analysis, "problem": why_not}
         return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **found}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)

@@ -129,7 +129,7 @@ def test_every_refusal_is_in_the_log(service: Service) -> None:
         (alice.get("/api/v1/refusals"), "alice", "forbidden"),
         (alice.get(f"{JOBS}/{theirs}"), "alice", "not-yours"),
         (alice.get(f"/jobs/{theirs}"), "alice", "not-yours"),
-        (alice.get(f"/jobs/{theirs}/ask?help=1"), "alice", "not-yours"),
+        (alice.get(f"/jobs/{theirs}/ask"), "alice", "not-yours"),
         (alice.post(JOBS, content=b"x" * 300_000), "", "body-too-large"),
         (alice.get(JOBS, headers={"Host": "evil.example"}), "", "misdirected-request"),
     ]

@@ -149,7 +149,7 @@ def test_what_helps_leads_to_its_preview_and_does_what_was_said(
 
     monkeypatch.setattr(lived.app.state.questions, "ask", ask)
     grace = lived.browser("grace.hopper")
-    answer = grace.get(f"/jobs/{job}/ask?help=1").text
+    answer = grace.get(f"/jobs/{job}/ask").text
     assert f"<code>pellucid change {job} --vc speech</code>" in answer
     [link] = [
         unescape(found)
