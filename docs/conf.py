@@ -1,9 +1,15 @@
 """How `make docs` builds these pages as a site, and the commands as a man page: Sphinx, offline."""
 
 import re
+from collections.abc import Iterable
 from importlib.metadata import version as installed
 from pathlib import Path
 from typing import Any
+
+from features.spec import FeatureSpec
+from features.state import features_of
+from scheduler.core.settings import describe
+from scheduler.policies import POLICIES
 
 project = "Pellucid"
 author = "Pellucid"
@@ -57,8 +63,56 @@ def _contents() -> str:
     return "\n\n" + "\n\n".join(tables) + "\n"
 
 
+def _table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [heading, ("---",) * len(heading), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def settings_of(policy: str) -> str:
+    """The table of a policy's settings; sections in bold."""
+    return _table(
+        ("setting", "default", "unit", "accepts", "what it is"),
+        (
+            (f"**`{one.name}`**" if one.section else f"`{one.name}`",
+             f"`{one.written}`", one.unit, one.accepts, one.description)
+            for one in describe(POLICIES[policy].Settings)
+        ),
+    )  # fmt: skip
+
+
+# features of a key stand once for all keys, with KEY for its name
+_KEYS = {
+    "user_gpus": "this user with this many GPUs",
+    "user": "this user",
+    "template": "this template",
+    "vc": "this VC",
+}
+
+
+def _feature(spec: FeatureSpec) -> tuple[str, ...]:
+    name, text = spec.name, spec.text
+    if spec.family in (*_KEYS, "running"):
+        key = next(key for key in _KEYS if name.startswith(f"{key}_"))
+        name, text = name.replace(key, "KEY", 1), text.replace(_KEYS[key], "this KEY")
+    return f"`{name}`", spec.kind, spec.unit, text
+
+
+def features_in(families: str) -> str:
+    """The table of the features of some families, named with spaces between."""
+    rows = dict.fromkeys(_feature(spec) for spec in features_of(families.split()))
+    return _table(("feature", "kind", "unit", "meaning"), rows)
+
+
+def written(text: str) -> str:
+    """A page with the tables that code has, in the place of their marks."""
+    text = re.sub(r"^<!-- settings: (\S+) -->$", lambda m: settings_of(m[1]), text, flags=re.M)
+    return re.sub(r"^<!-- features: (.+) -->$", lambda m: features_in(m[1]), text, flags=re.M)
+
+
 def _read(app: Any, page: str, source: list[str]) -> None:
-    """Add what a forge does on its own: contents, the list of decisions, examples as code."""
+    """Add what a forge does on its own (contents, the list of decisions, examples as code), and
+    tables that code has."""
+    source[0] = written(source[0])
     if page == root_doc:
         source[0] += _contents()
     elif page == "docs/README":

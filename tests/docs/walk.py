@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def built(page: str) -> str:
+    """A page with the tables that `make docs` makes from code."""
+    text: str = runpy.run_path(str(DOCS / "conf.py"))["written"]((DOCS / page).read_text())
+    return text
 
 
 def files(page: str) -> dict[str, str]:
