@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from features.plain import Json
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
-from pipeline.report import model_charts, policies, trace
+from pipeline.report import policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
@@ -110,13 +110,14 @@ def build(inputs: Inputs) -> Report:
     html = page(
         "report.html",
         columns=columns(*went, anchors(stories)) if went else None,
+        charts=models is not None,
         stills=stills(policies.pooled(comparison)) if comparison else None,
         title=_title(comparison, facts),
         headline=said,
         release=release(),
         comparison=_comparison_view(comparison) if comparison else None,
         trace=_trace_view(facts) if facts else None,
-        models=_models_view(models) if models else None,
+        models=models,
         errors=error_table(metrics, IN_VIEW),
         all_errors=error_table(metrics),
         slices=slice_tables(metrics),
@@ -261,17 +262,6 @@ def _load_caption(t: trace.TraceFacts) -> str:
     if t.capacity:
         return "GPU-time asked for over GPU-time there is; at 100 % (dashed) no GPU ever rests."
     return "Share of all GPU-time asked for."
-
-
-def _models_view(m: ModelFacts) -> SimpleNamespace:
-    return SimpleNamespace(
-        facts=m,
-        importance=model_charts.importance(m) if m.importance else None,
-        shapes=[(s, model_charts.shape(s)) for s in m.shapes],
-        interactions=[(i, model_charts.interaction(i)) for i in m.interactions],
-        packing=model_charts.tree(m.packing, "Packing tree") if m.packing else None,
-        pair_speed=model_charts.tree(m.pair_speed, "Pair-speed tree") if m.pair_speed else None,
-    )
 
 
 # --- limits and provenance -----------------------------------------------------------------------

@@ -152,12 +152,12 @@ class Scripts:
 
 
 @cache
-def scripts() -> Scripts:
-    """The scripts of a page with figures."""
+def scripts(columns: bool) -> Scripts:
+    """The scripts of a page with charts; with `columns`, with figures drawn from them, too."""
     static = files("scheduler.service.pages").joinpath("static")
     drawing = static.joinpath("charts.js").read_text("utf-8")
     own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
-    figures = f"\n{drawing}\n{own}"
+    figures = f"\n{drawing}\n{own if columns else ''}"
     return Scripts(Markup(figures), policy(f"'sha256-{_sha256(figures)}'"))
 
 

@@ -3,152 +3,49 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from models.bundle import SHARING_SCORES, AdditiveModel, Axis, Bundle, Term, Tree
+from models.bundle import AdditiveModel, Axis, Bundle, Term
 from pipeline.student import bound
-from scheduler.explain.words import duration, factor, number
-
-Floats = NDArray[np.float64]
+from scheduler.explain.words import duration
+from scheduler.service.pages.charts import Chart
+from scheduler.service.pages.models import Bar, Branch, importance, ranked, trees
+from scheduler.service.pages.shapes import feature_text, heat, say, shape, span
 
 MAX_SHAPES = 40
 MAX_PAIRS = 10
-MAX_CELLS = 12  # groups of bins along one side of an interaction
-
-
-@dataclass(frozen=True)
-class Shape:
-    """The shape function of one feature.
-
-    Attributes:
-        name, text, unit: of the feature.
-        cuts: cut points of a continuous feature, (bins - 1,); empty for a nominal one.
-        labels: names of the bins, the missing one first, (1 + bins,).
-        scores, weights, spread: contribution, training rows, and standard deviation over training
-            bags, per bin, the missing one first, (1 + bins,).
-        importance: mean absolute contribution.
-        origin: "fit", "monotone" or "edited".
-    """
-
-    name: str
-    text: str
-    unit: str
-    cuts: tuple[float, ...]
-    labels: tuple[str, ...]
-    scores: Floats
-    weights: Floats
-    spread: Floats
-    importance: float
-    origin: str
-
-    @property
-    def nominal(self) -> bool:
-        """Whether the feature is a category."""
-        return not self.cuts
-
-    @property
-    def meaning(self) -> str:
-        """What the curve says of the jobs it was drawn of, one sentence."""
-        held = [i for i in range(1, len(self.scores)) if self.weights[i] > 0]
-        if not held:
-            return "No job had it."
-        top, low = (pick(held, key=self.scores.__getitem__) for pick in (max, min))
-        most, least = (factor(math.exp(self.scores[i])) for i in (top, low))
-        if max(abs(self.scores[top]), abs(self.scores[low])) < 0.05:
-            return f"It hardly matters: {least} to {most}."
-        ups = np.diff(self.scores[held])
-        if not self.nominal and (ups.min(initial=0.0) >= -0.02 or ups.max(initial=0.0) <= 0.02):
-            how = "longer" if top > low else "shorter"
-            first, last = (factor(math.exp(self.scores[i])) for i in (held[0], held[-1]))
-            return f"The higher, the {how} a job is taken to run: from {first} to {last}."
-        return (
-            f"Taken to run longest at {self._at(top)} ({most}), shortest at {self._at(low)} "
-            f"({least})."
-        )
-
-    def _at(self, i: int) -> str:
-        """Where a bin lies, for people."""
-        if self.nominal:
-            return self.labels[i]
-        say = _saying(self.name, self.unit)
-        if i == 1:
-            return f"less than {say(self.cuts[0])}"
-        if i > len(self.cuts):
-            return f"{say(self.cuts[-1])} or more"
-        return f"{say(self.cuts[i - 2])} to {say(self.cuts[i - 1])}"
-
-
-@dataclass(frozen=True)
-class Interaction:
-    """A pair of features, averaged over training rows to at most `MAX_CELLS` groups a side.
-
-    Attributes:
-        names, texts: of the two features.
-        labels: names of the groups of each.
-        scores: mean contribution per cell, (groups a, groups b); None where there is no data.
-    """
-
-    names: tuple[str, str]
-    texts: tuple[str, str]
-    labels: tuple[tuple[str, ...], tuple[str, ...]]
-    scores: tuple[tuple[float | None, ...], ...]
-
-    @property
-    def reach(self) -> str:
-        """The smallest and the largest factor, in words: colours only say which is which."""
-        values = [value for row in self.scores for value in row if value is not None]
-        low, high = (factor(math.exp(value)) for value in (min(values), max(values)))
-        return f"From {low} to {high}."
-
-
-@dataclass(frozen=True)
-class TreeNode:
-    """A node of a decision tree, for drawing.
-
-    Attributes:
-        question: the comparison that goes left; "" in a leaf.
-        answer: what the node says.
-        kind: number of the answer's class (0 when there are no classes).
-        rows: training rows that reached it.
-    """
-
-    question: str
-    answer: str
-    kind: int
-    rows: int
-    left: TreeNode | None = None
-    right: TreeNode | None = None
-
-    @property
-    def leaves(self) -> int:
-        """Leaves below, itself included."""
-        if self.left is None or self.right is None:
-            return 1
-        return self.left.leaves + self.right.leaves
 
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a bundle holds."""
+    """What a bundle holds, drawn as the service's page of models draws it.
+
+    Attributes:
+        texts: of the duration model's features, by name.
+        shapes, pairs: charts of its terms, those that move predictions most first.
+        undrawn: terms that moved no training row, and those beyond what a page holds.
+        terms, of_pairs: how many it has, and how many of them are of two features.
+        sharing: how GPUs were shared where the pairs were measured; "" unknown.
+    """
 
     digest: str
     created_by: str
     metadata: Mapping[str, Any]
-    importance: tuple[tuple[str, str, float], ...]  # term, text, mean absolute contribution
-    shapes: tuple[Shape, ...]
-    interactions: tuple[Interaction, ...]
-    undrawn: int  # terms that moved no training row, and those beyond what a page holds
+    texts: Mapping[str, str]
+    importance: Sequence[Bar]
+    shapes: Sequence[Chart]
+    pairs: Sequence[Chart]
+    undrawn: int
     terms: int
-    pairs: int
-    packing: TreeNode | None
-    pair_speed: TreeNode | None
-    sharing: str  # how GPUs were shared where the pairs were measured; "" unknown
+    of_pairs: int
+    packing: Branch | None
+    pair_speed: Branch | None
+    sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:
         """Metadata of one of the models."""
@@ -159,154 +56,47 @@ class ModelFacts:
 def read_models(folder: Path) -> ModelFacts:
     """Read an exported bundle. BundleError when there is none, or it is damaged."""
     bundle = Bundle.load(folder)
-    has = set(bundle.parts)
-    model = bundle.duration if "duration" in has else None
-    shapes = tuple(_shapes(model)) if model else ()
-    interactions = tuple(_interactions(model)) if model else ()
+    model = bundle.duration if "duration" in bundle.parts else AdditiveModel([], [], 0.0)
+    shapes = [
+        replace(shape(model, term, f"shape-{i}"), note=meaning(model.axes[term.features[0]], term))
+        for i, term in enumerate(ranked(model.terms, 1, MAX_SHAPES))
+    ]
+    pairs = [heat(model, t, f"pair-{i}") for i, t in enumerate(ranked(model.terms, 2, MAX_PAIRS))]
     return ModelFacts(
         bundle.digest,
         bundle.created_by,
         bundle.metadata,
-        tuple(_importance(model)) if model else (),
+        {axis.spec.name: feature_text(axis) for axis in model.axes},
+        importance(model),
         shapes,
-        interactions,
-        len(model.terms) - len(shapes) - len(interactions) if model else 0,
-        len(model.terms) if model else 0,
-        sum(len(t.features) == 2 for t in model.terms) if model else 0,
-        _tree(bundle.packing.tree, classes=True) if "packing" in has else None,
-        _tree(bundle.pair_speed.tree, classes=False) if "pair_speed" in has else None,
+        pairs,
+        len(model.terms) - len(shapes) - len(pairs),
+        len(model.terms),
+        sum(len(t.features) == 2 for t in model.terms),
+        *trees(bundle),
         bundle.sharing,
     )
 
 
-def _importance(model: AdditiveModel) -> Iterator[tuple[str, str, float]]:
-    texts = {spec.name: spec.text or spec.name for spec in model.features}
-    for name, value in model.importances().items():
-        yield name, " and ".join(texts[part] for part in name.split(" & ")), value
-
-
-def _ranked(model: AdditiveModel, order: int, most: int) -> list[Term]:
-    terms = [t for t in model.terms if len(t.features) == order and t.importance() > 0]
-    return sorted(terms, key=lambda t: -t.importance())[:most]
-
-
-def _shapes(model: AdditiveModel) -> Iterator[Shape]:
-    for term in _ranked(model, 1, MAX_SHAPES):
-        axis = model.axes[term.features[0]]
-        if axis.spec.kind == "continuous":
-            seen = term.seen()
-            bins, cuts = [0, *seen], axis.cuts[seen[0] - 1 : seen[-1] - 1]
-        else:  # the last bin is for categories training never saw
-            bins, cuts = list(range(axis.size - 1)), ()
-        labels = axis.labels()
-        yield Shape(
-            axis.spec.name,
-            axis.spec.text or axis.spec.name,
-            axis.spec.unit,
-            cuts,
-            tuple(labels[i] for i in bins),
-            term.scores[bins],
-            term.weights[bins],
-            term.spread[bins],
-            term.importance(),
-            term.origin,
-        )
-
-
-def _interactions(model: AdditiveModel) -> Iterator[Interaction]:
-    for term in _ranked(model, 2, MAX_PAIRS):
-        first, second = (model.axes[i] for i in term.features)
-        rows, row_labels = _groups(first, term.weights.sum(axis=1))
-        columns, column_labels = _groups(second, term.weights.sum(axis=0))
-        cells = tuple(tuple(_mean(term, row, column) for column in columns) for row in rows)
-        yield Interaction(
-            (first.spec.name, second.spec.name),
-            (first.spec.text or first.spec.name, second.spec.text or second.spec.name),
-            (row_labels, column_labels),
-            cells,
-        )
-
-
-def _mean(term: Term, rows: list[int], columns: list[int]) -> float | None:
-    weights = term.weights[np.ix_(rows, columns)]
-    total = float(weights.sum())
-    return float((term.scores[np.ix_(rows, columns)] * weights).sum()) / total if total else None
-
-
-def _groups(axis: Axis, weights: Floats) -> tuple[list[list[int]], tuple[str, ...]]:
-    """Neighbouring bins joined into groups of about equal data; missing stands alone."""
-    labels = axis.labels()
-    held = [i for i in range(1, axis.size) if weights[i] > 0]
-    limit = float(weights[1:].sum()) / MAX_CELLS
-    groups: list[list[int]] = [[0]] if weights[0] > 0 else []
-    filled = limit
-    for i in held:
-        if filled >= limit or axis.spec.kind == "nominal":
-            groups.append([])
-            filled = 0.0
-        groups[-1].append(i)
-        filled += float(weights[i])
-    if axis.spec.kind == "nominal":
-        return groups, tuple(labels[g[0]] for g in groups)
-    return groups, tuple(_group_label(axis, g) for g in groups)
-
-
-def _group_label(axis: Axis, group: list[int]) -> str:
-    if group[0] == 0:
-        return "missing"
-    say = _saying(axis.spec.name, axis.spec.unit)
-    if group[0] == 1:
-        return f"< {say(axis.cuts[group[-1] - 1])}" if group[-1] <= len(axis.cuts) else "any"
-    return f"≥ {say(axis.cuts[group[0] - 2])}"
-
-
-def _saying(name: str, unit: str) -> Callable[[float], str]:
-    """How a person reads a value of the feature."""
-    if unit == "s":
-        return duration
-    if not unit.startswith("ln "):
-        return number
-    if name.endswith("_log_s"):
-        return lambda value: duration(math.expm1(value))
-    return lambda value: factor(math.exp(value))
-
-
-def _tree(tree: Tree, *, classes: bool, at: int = 0) -> TreeNode:
-    node = tree.nodes[at]
-    best = max(range(len(node.value)), key=node.value.__getitem__)
-    answer = (
-        f"{SHARING_SCORES[best]} {100 * node.value[best]:.0f} %"
-        if classes
-        else f"speed {node.value[0]:.2f}"
+def meaning(axis: Axis, term: Term) -> str:
+    """What a curve says of the jobs it was drawn of, one sentence."""
+    held = [i for i in range(1, axis.size) if term.weights[i] > 0]
+    if not held:
+        return "No job had it."
+    scores = term.scores
+    top, low = (pick(held, key=scores.__getitem__) for pick in (max, min))
+    if max(abs(scores[top]), abs(scores[low])) < 0.05:
+        return f"It hardly matters: {say(scores[low])} to {say(scores[top])}."
+    ups = np.diff(scores[held])
+    ordered = axis.spec.kind != "nominal"
+    if ordered and (ups.min(initial=0.0) >= -0.02 or ups.max(initial=0.0) <= 0.02):
+        how = "longer" if top > low else "shorter"
+        first, last = say(scores[held[0]]), say(scores[held[-1]])
+        return f"The higher, the {how} a job is taken to run: from {first} to {last}."
+    return (
+        f"Taken to run longest at {span(axis, [top])} ({say(scores[top])}), shortest at "
+        f"{span(axis, [low])} ({say(scores[low])})."
     )
-    kind = best if classes else 0
-    if node.feature < 0:
-        return TreeNode("", answer, kind, node.rows)
-    return TreeNode(
-        _question(tree.features[node.feature], node.threshold),
-        answer,
-        kind,
-        node.rows,
-        _tree(tree, classes=classes, at=node.left),
-        _tree(tree, classes=classes, at=node.right),
-    )
-
-
-_READ = {
-    "gpu_util_pct": ("GPU utilisation", " %"),
-    "gpu_mem_util_pct": ("memory activity", " %"),
-    "gpu_mem_mib": ("GPU memory", " MiB"),
-    "gpu_util_sum_pct": ("both utilisations", " %"),
-    "gpu_mem_util_sum_pct": ("both mem. activities", " %"),
-    "gpu_util_minus_partner_pct": ("own − partner util.", " %"),
-}
-
-
-def _question(feature: str, threshold: float) -> str:
-    if feature == "amp":
-        return "mixed precision off"
-    name, unit = _READ.get(feature, (feature, ""))
-    return f"{name} ≤ {threshold:.4g}{unit}"
 
 
 # --- metrics -------------------------------------------------------------------------------------
@@ -448,7 +238,7 @@ def drift_facts(
     found = metrics.get("drift")
     if not isinstance(found, Mapping) or not isinstance(found.get("features"), Mapping):
         return None
-    texts = {name: text for name, text, _ in models.importance} if models else {}
+    texts = models.texts if models else {}
     ranked = sorted(found["features"].items(), key=lambda item: -float(item[1]))[:most]
     return DriftFacts(
         int(found.get("rows", 0)),

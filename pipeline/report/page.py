@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.resources import files
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.report import interactive
@@ -19,7 +19,9 @@ from scheduler.explain import words
 def environment() -> Environment:
     """Templates of this package. Everything is escaped; an undefined name is an error."""
     env = Environment(
-        loader=PackageLoader("pipeline.report"),
+        loader=ChoiceLoader(
+            [PackageLoader("pipeline.report"), PackageLoader("scheduler.service.pages")]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -33,10 +35,20 @@ def environment() -> Environment:
     return env
 
 
-def page(template: str, *, columns: Mapping[str, Any] | None = None, **values: Any) -> str:
-    """A whole page from a template. With `columns` (of `interactive`) it has figures to hover."""
+def page(
+    template: str,
+    *,
+    columns: Mapping[str, Any] | None = None,
+    charts: bool = False,
+    **values: Any,
+) -> str:
+    """A whole page from a template. With `columns` (of `interactive`) it has figures to filter.
+
+    Args:
+        charts: it has charts without columns.
+    """
     css = files("pipeline.report").joinpath("templates/style.css").read_text("utf-8")
-    scripts = interactive.scripts() if columns is not None else None
+    scripts = interactive.scripts(columns is not None) if columns or charts else None
     return (
         environment()
         .get_template(template)

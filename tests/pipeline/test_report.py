@@ -40,12 +40,12 @@ from pipeline import runs
 from pipeline.commands.report import report
 from pipeline.errors import UserError
 from pipeline.explain import RunError
-from pipeline.report import model_charts, policies, trace
+from pipeline.report import policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
 from pipeline.report.charts import Shading, cumulative, heatmap, log_histogram
 from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_comparison
 from pipeline.report.interactive import ROOM, Way, columns
-from pipeline.report.models import Shape, error_table, learning_facts, read_models
+from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.svg import Scale, log_ticks, short, ticks
 from pipeline.report.usage import usage
 from pipeline.traces import TraceError
@@ -173,8 +173,8 @@ class Page(HTMLParser):
 
 
 def shown(html: str) -> str:
-    """A page without its head: what holds the scripts and the columns of its figures."""
-    return html.split("<body", 1)[1]
+    """A page without its head, which holds scripts and columns, and without data of its charts."""
+    return re.sub(r'<script type="application/json">.*?</script>', "", html.split("<body", 1)[1])
 
 
 def test_the_page_loads_nothing(whole: Report) -> None:
@@ -266,7 +266,7 @@ def test_every_section_is_there(whole: Report, comparison: Comparison) -> None:
     assert whole.problems == []
     for section in ("policies", "jobs", "trace", "models", "limits", "provenance"):
         assert f'<section id="{section}">' in whole.html
-    for text in ("GPUs in use over time", "Hour of the week", "Underneath: where", "Interactions",
+    for text in ("GPUs in use over time", "Hour of the week", "The grey ground", "Interactions",
                  "the packing tree", "Error, beside the baselines", "What it waited for",
                  "The trace is synthetic", "come from a formula", a_bundle().digest):  # fmt: skip
         assert text in whole.html
@@ -449,19 +449,20 @@ def test_a_verdict_needs_draws_that_agree(ours: list[float], verdict: str) -> No
 
 
 def test_curves_say_what_they_mean() -> None:
-    def of(scores: list[float], cuts: tuple[float, ...], unit: str = "s") -> str:
-        held, labels = np.array([0.0, *scores]), tuple("?abcdef"[: len(scores) + 1])
-        return Shape(
-            "last_s", "last", unit, cuts, labels, held, np.ones_like(held), held * 0, 1.0, "fit"
-        ).meaning
+    def of(scores: list[float], cuts: tuple[float, ...]) -> str:
+        kind, names = ("continuous", ()) if cuts else ("nominal", ("a", "b"))
+        axis = Axis(FeatureSpec("last_s", kind, "size", "s" if cuts else ""), cuts, names)
+        held = np.array([0.0, *scores, *([0.0] if names else [])])
+        weights = np.array([1.0] * (1 + len(scores)) + [0.0] * bool(names))
+        return meaning(axis, Term((0,), held, weights, held * 0))
 
     rising = "The higher, the longer a job is taken to run: from ×0.50 to ×2.00."
     assert of([-0.693, 0.0, 0.693], (60.0, 3600.0)) == rising
     assert "shorter" in of([0.693, 0.0, -0.693], (60.0, 3600.0))
     assert of([0.01, 0.02, -0.01], (60.0, 3600.0)).startswith("It hardly matters")
     peak = of([0.0, 0.693, -0.1], (60.0, 3600.0))
-    assert peak.startswith("Taken to run longest at 60 s to 1 h (×2.00), shortest at 1 h or more")
-    assert of([0.693, -0.3], (), "") == "Taken to run longest at a (×2.00), shortest at b (×0.74)."
+    assert peak.startswith("Taken to run longest at 60 s to 1 h (×2.00), shortest at ≥ 1 h")
+    assert of([0.693, -0.3], ()) == "Taken to run longest at a (×2.00), shortest at b (×0.74)."
 
 
 def test_waits_by_group_are_means_of_their_jobs(comparison: Comparison) -> None:
@@ -523,22 +524,19 @@ def test_recorded_scores_are_all_added_up(inputs: Inputs, tmp_path: Path) -> Non
 def test_models_are_those_of_the_bundle(inputs: Inputs) -> None:
     assert inputs.bundle is not None
     facts, model = read_models(inputs.bundle), a_bundle().duration
-    assert [name for name, _, _ in facts.importance] == list(model.importances())
-    for shape in facts.shapes:
-        term = model.terms[model.term_names.index(shape.name)]
-        np.testing.assert_array_equal(shape.scores, term.scores[: len(shape.scores)])
-        assert len(shape.labels) == len(shape.scores)
-    assert {s.origin for s in facts.shapes} == {"fit", "monotone"}
+    texts = {spec.name: spec.text or spec.name for spec in model.features}
+    for bar, name in zip(facts.importance, model.importances(), strict=False):
+        assert bar.text == " and ".join(texts[part] for part in name.split(" & "))
+    singles = [term for term in model.terms if len(term.features) == 1]
+    assert len(facts.shapes) == len([term for term in singles if term.importance() > 0])
+    assert any(chart.title.endswith("(monotone)") for chart in facts.shapes)
     pair = model.terms[-1]
-    (drawn,) = facts.interactions
-    filled = [v for row in drawn.scores for v in row if v is not None]
-    assert min(pair.scores[pair.weights > 0]) - 1e-12 <= min(filled)
-    assert max(filled) <= max(pair.scores[pair.weights > 0]) + 1e-12
+    (drawn,) = facts.pairs
+    filled = [v for row in drawn.data[0]["z"] for v in row if v is not None]
+    assert sorted(filled) == sorted(pair.scores[pair.weights > 0].tolist())
     assert facts.packing is not None
-    assert (facts.packing.leaves, facts.packing.left and facts.packing.left.answer) == (
-        2,
-        "tiny 100 %",
-    )
+    assert facts.packing.yes is not None
+    assert facts.packing.yes.text == "tiny (100 %)"
 
 
 def test_a_curve_is_drawn_where_rows_were_and_every_term_is_accounted_for(tmp_path: Path) -> None:
@@ -552,31 +550,14 @@ def test_a_curve_is_drawn_where_rows_were_and_every_term_is_accounted_for(tmp_pa
     Bundle(duration=AdditiveModel([axis, idle], [main, still], 0.0)).save(tmp_path / "b")
     facts = read_models(tmp_path / "b")
     (drawn,) = facts.shapes
-    assert drawn.cuts == axis.cuts[7:11]
-    np.testing.assert_array_equal(drawn.weights, [0.0, 0.0, 5.0, 5.0, 5.0, 0.0])
-    assert ">×1<" in model_charts.shape(drawn)
-    assert "ln ratio" not in model_charts.shape(drawn)
+    assert drawn.data[0]["x"][1:-1] == axis.cuts[7:11] or drawn.data[0]["x"][1:-1] == list(
+        axis.cuts[7:11]
+    )
+    assert "×1" in drawn.layout["xaxis"]["ticktext"]
+    assert "ln ratio" not in json.dumps(drawn.layout)
     assert facts.undrawn == 1
     assert "1 of them moved next to no training row and is not drawn" in (
         build(Inputs(bundle=tmp_path / "b")).html
-    )
-
-
-def test_groups_of_an_interaction_keep_the_weighted_mean(tmp_path: Path) -> None:
-    rng = np.random.default_rng(1)
-    specs = [FeatureSpec(n, "continuous", "f", "s", n) for n in ("a", "b")]
-    axes = [Axis(spec, tuple(np.arange(1.0, 41.0))) for spec in specs]
-    shape = (axes[0].size, axes[1].size)
-    weights = rng.integers(0, 9, shape).astype(float)
-    pair = Term((0, 1), rng.normal(size=shape), weights, np.zeros(shape))
-    Bundle(duration=AdditiveModel(axes, [pair], 0.0)).save(tmp_path / "b")
-    (drawn,) = read_models(tmp_path / "b").interactions
-    assert max(len(drawn.scores), len(drawn.scores[0])) <= 14
-    assert [len(names) for names in drawn.labels] == [len(drawn.scores), len(drawn.scores[0])]
-    assert drawn.labels[0][0] == "missing"
-    assert drawn.reach.startswith("From ×0.")
-    assert model_charts.interaction(drawn).count("<rect") == 1 + sum(
-        v is not None for row in drawn.scores for v in row
     )
 
 

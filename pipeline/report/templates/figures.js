@@ -40,9 +40,6 @@
     });
   }
 
-  // a chart drawn in a fold has the width of none
-  all("details").forEach((fold) => fold.addEventListener("toggle", () => dispatchEvent(new Event("resize"))));
-
   // what is shown
   const D = JSON.parse(document.getElementById("columns").textContent);
   const form = document.querySelector("form.filter");

@@ -93,11 +93,10 @@ def models(
         "",
         bundle.digest,
         _facts(bundle),
-        _importance(model),
-        [shape(model, t, f"shape-{i}") for i, t in enumerate(_ranked(drawn, 1, SHAPES))],
-        [heat(model, t, f"pair-{i}") for i, t in enumerate(_ranked(drawn, 2, PAIRS))],
-        _branch(bundle.packing.tree, _score) if "packing" in has else None,
-        _branch(bundle.pair_speed.tree, _speed) if "pair_speed" in has else None,
+        importance(model),
+        [shape(model, t, f"shape-{i}") for i, t in enumerate(ranked(drawn, 1, SHAPES))],
+        [heat(model, t, f"pair-{i}") for i, t in enumerate(ranked(drawn, 2, PAIRS))],
+        *trees(bundle),
         len(model.terms) - len(drawn),
         drifted,
         len(live),
@@ -105,7 +104,8 @@ def models(
     )
 
 
-def _ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
+def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
+    """The terms of so many features that move predictions most, those that move none left out."""
     found = [t for t in terms if len(t.features) == order and t.importance() > 0]
     return sorted(found, key=lambda t: -t.importance())[:most]
 
@@ -137,7 +137,8 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     return facts
 
 
-def _importance(model: AdditiveModel) -> list[Bar]:
+def importance(model: AdditiveModel) -> list[Bar]:
+    """The terms that move predictions most, on average."""
     texts = {axis.spec.name: feature_text(axis) for axis in model.axes}
     chosen = list(model.importances().items())[:BARS]
     largest = max((value for _, value in chosen), default=0.0) or 1.0
@@ -155,12 +156,31 @@ def _importance(model: AdditiveModel) -> list[Bar]:
 # --- trees ---------------------------------------------------------------------------------------
 
 
+def trees(bundle: Bundle) -> tuple[Branch | None, Branch | None]:
+    """The packing tree and the pair-speed tree, as far as there are."""
+    return (
+        _branch(bundle.packing.tree, _score) if "packing" in bundle.parts else None,
+        _branch(bundle.pair_speed.tree, _speed) if "pair_speed" in bundle.parts else None,
+    )
+
+
+_READ = {
+    "gpu_util_pct": ("GPU utilisation", " %"),
+    "gpu_mem_util_pct": ("memory activity", " %"),
+    "gpu_mem_mib": ("GPU memory", " MiB"),
+    "gpu_util_sum_pct": ("both utilisations", " %"),
+    "gpu_mem_util_sum_pct": ("both memory activities", " %"),
+    "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
+}
+
+
 def _branch(tree: Tree, answer: Callable[[Sequence[float]], str], at: int = 0) -> Branch:
     node = tree.nodes[at]
     if node.feature < 0:
         return Branch(answer(node.value), node.rows)
-    name = tree.features[node.feature]
-    question = "mixed precision off" if name == "amp" else f"{name} ≤ {node.threshold:.4g}"
+    feature = tree.features[node.feature]
+    name, unit = _READ.get(feature, (feature, ""))
+    question = "mixed precision off" if name == "amp" else f"{name} ≤ {node.threshold:.4g}{unit}"
     yes, no = (_branch(tree, answer, child) for child in (node.left, node.right))
     return Branch(question, node.rows, yes, no)
 

@@ -104,6 +104,7 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
     # not imported by templates: a part alone is rendered without what stands outside its block
     named = {
         "parts": "_parts.html",
+        "charts": "_charts.html",
         "drawn": "_timeline.html",
         "of": "_job.html",
         "grouped": "_groups.html",

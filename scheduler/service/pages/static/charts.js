@@ -267,6 +267,7 @@
   const all = (root) => root.querySelectorAll("[data-chart]").forEach((box) => draw(box));
   all(document);
   document.body.addEventListener("htmx:afterSettle", (event) => all(event.detail.target));
+  document.addEventListener("toggle", () => dispatchEvent(new Event("resize")), true); // in a fold it had no width
   let later = 0;
   addEventListener("resize", () => {
     cancelAnimationFrame(later);
