@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from statistics import NormalDist
@@ -35,19 +35,15 @@ from benchmarks.explanations.foreseen import (
 )
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
 from benchmarks.explanations.log import Log, later
+from benchmarks.explanations.meanwhile import slack, spells, wait
 from scheduler.explain.whatif.changes import Change
 
 FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
 LATE_S = 3.0  # an answer older than this says so
 MOST_EVENTS = 40  # between a question and its answer, that are looked at
-SLACK_S = 3.0  # of sums of times, which go on while one is answered
 
 
 # --- where it stands -----------------------------------------------------------------------------
-
-
-def _slack(a: Asked) -> float:
-    return SLACK_S + a.answered_at - a.asked_at
 
 
 def phase(a: Asked) -> str:
@@ -61,7 +57,7 @@ def phase(a: Asked) -> str:
         return "started, or over"
     waited = times(told["headline"])
     true = a.answered_at - asked["submitted_at"]
-    ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= _slack(a))
+    ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= slack(a))
     return "" if ok else f"headline {told['headline']!r}, waited {true:.0f} s"
 
 
@@ -339,23 +335,16 @@ def _why(a: Asked, body: Mapping[str, Any], own: float | None) -> str:
 
 def waits(a: Asked) -> str:
     """What it waited for: by the spells between decisions, summed and in shares."""
-    since, reason = a.moment.asked[a.job_id]["submitted_at"], "NotYetEvaluated"
-    by: Counter[str] = Counter()
-    idle = True
-    for row in a.moment.by_job[a.job_id]:
-        action, at = row["body"]["action"], max(since, row["at"])
-        by[reason] += (at - since) * idle
-        since = at
-        idle = action in ("wait", "enqueue", "preempt")
-        reason = "NotYetEvaluated" if action == "enqueue" else row["body"]["reason"]
-    by[reason] += (a.answered_at - since) * idle
+    by = defaultdict[str, float](float)
+    for reason, since, until in spells(a):
+        by[reason] += until - since
     total = sum(by.values())
     told = {one["reason"]: one for one in a.told["waits"]}
     for name, seconds in by.items():
         said = told.pop(name, {"seconds": 0.0, "share": 0.0})
-        if abs(said["seconds"] - seconds) > _slack(a):
+        if abs(said["seconds"] - seconds) > slack(a):
             return f"waited {said['seconds']:.1f} s for {name}, truly {seconds:.1f}"
-        if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + _slack(a) / max(total, 1.0):
+        if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + slack(a) / max(total, 1.0):
             return f"{name} is {said['share']:.3f} of the wait, truly {seconds / total:.3f}"
     return f"waited for {list(told)}" if told else ""
 
@@ -367,7 +356,7 @@ def lines(a: Asked) -> str:
     """The command line prints what the API gave."""
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
-    said += [(a.told["belief"] or {}).get("text", ""), (a.told["overtaken"] or {}).get("text", "")]
+    said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
     return next((f"not printed: {text!r}" for text in said if text and text not in a.lines), "")
 
 
@@ -391,9 +380,9 @@ def _range(told: Told | None) -> str:
 
 
 def page(a: Asked) -> str:
-    """Its page says how long it should run as the API does."""
-    said = _range(a.told["belief"])
-    return "" if said in a.page else f"not on the page: {said!r}"
+    """Its page says how long it should run, and what its wait was made of, as the API does."""
+    said = [_range(a.told["belief"]), a.told["wait"].partition(" Meanwhile ")[0].partition("(")[0]]
+    return next((f"not on the page: {text!r}" for text in said if text not in a.page), "")
 
 
 def page_numbers(a: Asked) -> str:
@@ -416,7 +405,7 @@ def way(a: Asked) -> str:
 CHECKS: dict[str, Callable[[Asked], str]] = {
     check.__name__: check
     for check in (
-        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, promise,
+        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, wait, promise,
         sharing, odds, belief, evidence, prediction, forecast, promised, changed, lines, printed,
         page, page_numbers, way, tried, fewest, otherwise, helps,
     )

@@ -14,7 +14,6 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from functools import cached_property
-from math import inf
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,8 +25,18 @@ from rapidfuzz.distance import JaroWinkler
 from features.plain import Json
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.core.estimates import Description
-from scheduler.explain.life import Held, JobFacts, aside_of, life, seconds_before, waits_for_gpus
-from scheduler.explain.story import Recorded, Story, build_story
+from scheduler.explain.life import (
+    Held,
+    JobFacts,
+    aside_of,
+    had,
+    life,
+    runs_of,
+    seconds_before,
+    waits_for_gpus,
+)
+from scheduler.explain.story import Story, build_story
+from scheduler.explain.waited import Recorded
 from scheduler.explain.words import overtaking
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (
@@ -177,29 +186,24 @@ class RunFolder:
         columns = ["job_id", "vc", "end_time", "estimate_s", "ran_s"]
         jobs = self.table(JOBS, columns, there & whose & (pc.field("job_id") != job.job_id))
         moved = moved.filter(pc.is_in(moved["job_id"], jobs["job_id"].combine_chunks()))
-        # by job: from when to when, with how many GPUs there
-        runs: dict[str, list[tuple[float, float, int]]] = {}
-        for row in seconds(moved).sort_by("seq").to_pylist():
-            had = runs.setdefault(row["job_id"], [])
-            if had and had[-1][1] == inf:
-                had[-1] = (had[-1][0], row["time"], had[-1][2])
-            if row["action"] != Action.PREEMPT.value:
-                had.append((row["time"], inf, _gpus_on(own, row["nodes"], row["gpus"])))
+        runs = runs_of(
+            (
+                row["job_id"],
+                row["time"],
+                0
+                if row["action"] == Action.PREEMPT.value
+                else _gpus_on(own, row["nodes"], row["gpus"]),
+            )
+            for row in seconds(moved).sort_by("seq").to_pylist()
+        )
         waited = seconds_before(spells)
         found = []
         for row in seconds(jobs).to_pylist():
             end = row.pop("end_time")
             row["ran_s"] = None if end is None else row["ran_s"]
-            parts = [
-                (waited(min(until, inf if end is None else end)) - waited(since), gpus)
-                for since, until, gpus in runs.get(row["job_id"], ())
-                if gpus
-            ]
-            total_s = sum(part_s for part_s, _ in parts)
-            if total_s >= 1.0:
-                most = max(gpus for part_s, gpus in parts if part_s > 0.0)
-                gpu_s = sum(part_s * gpus for part_s, gpus in parts)
-                found.append(Held(gpus=most, seconds=total_s, gpu_s=gpu_s, **row))
+            if part := had(waited, runs.get(row["job_id"], ()), end):
+                gpus, total_s, gpu_s = part
+                found.append(Held(gpus=gpus, seconds=total_s, gpu_s=gpu_s, **row))
         return sorted(found, key=lambda one: -one.gpu_s)
 
     def last(self) -> float | None:

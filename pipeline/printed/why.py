@@ -160,9 +160,10 @@ def _about_the_wait(
     elif explained.standing is not None:
         place = explained.standing
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
+    rows.append(("Its wait", explained.wait))
     if explained.standing is None:
         rows += _waited(explained)
-    if explained.overtaken:
+    if explained.overtaken and not explained.wait:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
         rows.append(("Promise", analysis.promise))

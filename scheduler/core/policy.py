@@ -12,7 +12,7 @@ from models.bundle import Bundle
 from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Reason
+from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings
@@ -257,6 +257,22 @@ class Policy:
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         """From when on GPUs are kept for a waiting job; None: nothing is promised."""
         return None
+
+    def late(self, queued: QueuedJob, now: float) -> Evidence:
+        """How a job that has waited longer than the bound stands to what is promised; recorded with
+        its decisions."""
+        promise = self.promise(queued, now)
+        if promise is None:
+            return ()
+        bound_s = promise.bound_s if promise.priced_s is None else promise.priced_s
+        if now - queued.submit_time <= bound_s:
+            return ()
+        found = [("bound_s", bound_s), ("bound_left_s", round(promise.left_s, 1))]
+        if promise.demand > 1:
+            found.append(("bound_times", round(promise.demand, 2)))
+        if promise.costs_s is not None:
+            found.append(("bound_costs_s", round(promise.costs_s, 1)))
+        return tuple(found)
 
     def findings(self, queued: QueuedJob) -> Findings:
         """What was found out about a waiting job when it was last evaluated. Decides nothing."""

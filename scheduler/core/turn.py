@@ -32,6 +32,7 @@ class Declared(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
+    def late(self, queued: QueuedJob, now: float) -> Evidence: ...
 
 
 class Host(Protocol):
@@ -151,6 +152,7 @@ class Turn:
         if fault:
             self._refuse(f"start {_asked(queued)} on {_named(placement)}", fault)
         self._leaves_queue(queued, "start")
+        evidence = (*evidence, *self._core.policy.late(queued, self.now))
         run = self.cluster.start(queued.job, self.vc, placement, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -197,6 +199,7 @@ class Turn:
             pair = f"pack {_asked(queued)} beside job {partner.job.job_id}"
             self._refuse(pair, SHARING[rule] if rule else "it has not declared that it packs")
         self._leaves_queue(queued, "pack")
+        evidence = (*evidence, *self._core.policy.late(queued, self.now))
         run = self.cluster.pack(queued.job, partner, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -289,7 +292,7 @@ class Turn:
             blocker=blocker,
             held_by=holding.jobs,
             position=position,
-            evidence=evidence,
+            evidence=(*evidence, *self._core.policy.late(queued, self.now)),
         )
 
     def _held_by(

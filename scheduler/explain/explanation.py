@@ -215,6 +215,8 @@ class Explanation:
             same.
         belief: how long it should run, by what decides; None: nothing is predicted.
         headline: where it stands and when it should start, in a sentence.
+        wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
+            GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
         waits: what it waited for, the longest first, in the words of then; the seconds sum to its
             waiting time.
         overtaken: None: by nobody.
@@ -251,3 +253,4 @@ class Explanation:
     held_by: str = ""
     held_at: float | None = None
     slurm: SlurmReason | None = None
+    wait: str = ""

@@ -7,10 +7,11 @@ so the spans of a job that ended cover its life from submission to end without g
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
+from math import inf
 
 from features.plain import Json
 from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
@@ -142,6 +143,7 @@ class Held:
         seconds: of the wait, that it had some.
         gpu_s: GPU-seconds that it had in the wait.
         estimate_s, ran_s: as it was predicted, and as it turned out; None: not known.
+        runs: it still does, and `ran_s` is up to now.
     """
 
     job_id: str
@@ -151,6 +153,7 @@ class Held:
     gpu_s: float
     estimate_s: float | None
     ran_s: float | None
+    runs: bool = False
 
 
 _HELD = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
@@ -256,6 +259,45 @@ def seconds_before(spells: Sequence[tuple[float, float]]) -> Callable[[float], f
         return sums[i] - max(0.0, spells[i - 1][1] - time) if i else 0.0
 
     return before
+
+
+_Had = tuple[float, float, int]  # from when to when, and how many GPUs
+
+
+def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
+    """When each job had how many GPUs, the last time without an end.
+
+    Args:
+        moves: in order: a job, when, and how many it has from then on.
+    """
+    runs: dict[str, list[_Had]] = {}
+    for job_id, at, gpus in moves:
+        mine = runs.setdefault(job_id, [])
+        if mine and mine[-1][1] == inf:
+            mine[-1] = (mine[-1][0], at, mine[-1][2])
+        mine.append((at, inf, gpus))
+    return runs
+
+
+def had(
+    waited: Callable[[float], float], runs: Sequence[_Had], end: float | None
+) -> tuple[int, float, float] | None:
+    """The most GPUs at a time, seconds and GPU-seconds that a job had in another's wait; None: less
+    than a second.
+
+    Args:
+        waited: see `seconds_before`.
+        end: of the job; None: it runs.
+    """
+    last = inf if end is None else end
+    parts = [
+        (waited(min(until, last)) - waited(since), gpus) for since, until, gpus in runs if gpus
+    ]
+    seconds = sum(part_s for part_s, _ in parts)
+    if seconds < 1.0:
+        return None
+    most = max(gpus for part_s, gpus in parts if part_s > 0.0)
+    return most, seconds, sum(part_s * gpus for part_s, gpus in parts)
 
 
 def sharing_of(

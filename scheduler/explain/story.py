@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain.life import (
     Event,
@@ -25,20 +24,16 @@ from scheduler.explain.life import (
     waits_of,
 )
 from scheduler.explain.terms import Breakdown, breakdowns
+from scheduler.explain.waited import NOTHING_ELSE, Recorded, wait_words
 from scheduler.explain.words import (
     duration,
-    listed,
     moment,
     number,
-    overtaken_words,
     percent,
-    phrase,
 )
 
 PRINCIPAL_REASONS = 4
 HOLDERS = 4  # that are named
-NAMED = 2  # of them in the headline
-LEAST_SHARE = 0.01  # of a wait, that its reason is named there
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +42,7 @@ class Story:
 
     Attributes:
         policy: that took the decisions; "" when not recorded.
-        headline: the story in a sentence or two.
+        wait: what its wait was made of, or is so far; headline: the story in a sentence or two.
         waits: reasons, the longest first. Their seconds sum to the waiting time.
         held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, counted by why they could.
@@ -59,6 +54,7 @@ class Story:
 
     job: JobFacts
     policy: str
+    wait: str
     headline: str
     events: tuple[Event, ...]
     spans: tuple[Span, ...]
@@ -79,32 +75,6 @@ class Story:
     def waited_s(self) -> float:
         """Seconds in waiting spans."""
         return sum(w.seconds for w in self.waits)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What a record holds beside the decisions about a job.
-
-    Attributes:
-        bundles: names of the terms of each bundle.
-        ends: end times of the jobs it shared GPUs with.
-        order_values: what the queue ordered it and its blockers by.
-        policy: that took the decisions.
-        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
-        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
-        last: when the record ends: what had not ended then had waited until then.
-    """
-
-    bundles: Mapping[str, Description] = field(default_factory=dict)
-    ends: Mapping[str, float | None] = field(default_factory=dict)
-    order_values: Mapping[str, float] = field(default_factory=dict)
-    policy: str = ""
-    held: Sequence[Held] = ()
-    overtaken: Mapping[str, int] = field(default_factory=dict)
-    last: float | None = None
-
-
-NOTHING_ELSE = Recorded()
 
 
 def build_story(
@@ -132,10 +102,12 @@ def build_story(
     scores = breakdowns(main, recorded.bundles)
     problems = _problems(job, spans, aside, scores, main)
     events = tuple(event_of(job, d, i < split) for i, d in enumerate(own))
+    wait = wait_words(job, main, told, waits, recorded, live=until is not None)
     return Story(
         job=job,
         policy=recorded.policy,
-        headline=_headline(job, spans, waits, sharing, recorded),
+        wait=wait,
+        headline=_headline(wait, job, sharing),
         events=events,
         spans=tuple(spans),
         waits=tuple(waits),
@@ -188,64 +160,20 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
         yield f"{more} had GPUs there for some of that time."
 
 
-def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
-    """What a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
-    parts = [w for w in waits if w.share >= LEAST_SHARE]
-    why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
-    needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
-    told = [
-        f"job {one.job_id} had {gpu_hours(one.gpu_s)}"
-        + (f" (predicted {duration(one.estimate_s)}, ran {duration(one.ran_s)})"
-           if one.estimate_s is not None and one.ran_s is not None else "")
-        for one in recorded.held[:NAMED]
-    ]  # fmt: skip
-    if rest := recorded.held[NAMED:]:
-        told.append(f"{count(len(rest), 'other job')} {gpu_hours(sum(o.gpu_s for o in rest))}")
-    text = f", {needed} of its {count(job.gpus, 'GPU')} ({why}). Meanwhile {listed(told)}."
-    return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
-
-
-def gpu_hours(gpu_s: float) -> str:
-    """GPU-seconds in words: "612 GPU hours"."""
-    return f"{number(gpu_s / 3600)} GPU hours"
-
-
-def _headline(
-    job: JobFacts,
-    spans: Sequence[Span],
-    waits: Sequence[Wait],
-    sharing: Sequence[Sharing],
-    recorded: Recorded,
-) -> str:
-    who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
+def _headline(wait: str, job: JobFacts, sharing: Sequence[Sharing]) -> str:
+    """The wait, and what came after it."""
     if job.refused:
-        return f"{who} was refused."
-    waited = sum(w.seconds for w in waits)
-    if waits:
-        still = job.end_time is None and spans[-1].phase is Phase.WAITING
-        has = "has " if still else ""
-        text = f"{who} {has}waited {duration(waited)}" if waited else f"{who} waits"
-        text += _over_time(job, waits, recorded) if recorded.held and waited else _began(waits)
-    else:
-        text = f"{who} did not have to wait."
+        return wait
     if job.end_time is None:
-        return f"{text} It had not ended when the run did."
+        return f"{wait} It had not ended when the run did."
     if job.ended_in_profiling:
-        return f"{text} It ended while being profiled, after {duration(job.profile_s)}."
+        return f"{wait} It ended while being profiled, after {duration(job.profile_s)}."
     company = ""
     if sharing:
         partners = {s.partner for s in sharing}
         company = f", sharing its GPUs with {count(len(partners), 'other job')}"
-    return f"{text} It ran for {duration(job.ran_s)}{company}, and ended {duration(job.jct_s)} \
+    return f"{wait} It ran for {duration(job.ran_s)}{company}, and ended {duration(job.jct_s)} \
 after its submission."
-
-
-def _began(waits: Sequence[Wait]) -> str:
-    """The longest wait as it began, where nothing is known of who had GPUs since."""
-    first = waits[0]
-    share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
-    began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"
-    return f"{share} because, as {began}: {first.sentence}."
 
 
 def _ending(job: JobFacts) -> list[str]:

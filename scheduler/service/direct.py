@@ -21,6 +21,7 @@ from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
+from scheduler.explain.life import Held
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.policies.slurm.site import Site
 from scheduler.service.api.explanation import explain
@@ -200,6 +201,11 @@ class Direct:
 
     def overtaken(self, job_id: str) -> Mapping[str, int]:
         return {}
+
+    def held(
+        self, job: JobRow, spells: Sequence[tuple[float, float]], now: float
+    ) -> Sequence[Held]:
+        return ()
 
     def bundle(self) -> Mapping[str, Any]:
         return {}

@@ -284,6 +284,21 @@ def _waits(change: Callable[[Said], object]) -> Lie:
     return lambda told, a: change(max(told["waits"], key=lambda one: float(one["seconds"])))
 
 
+def _whole(old: str, new: str) -> Lie:
+    """What its wait was made of is another, in words."""
+
+    def lie(told: Said, a: Asked) -> object:
+        was, told["wait"] = told["wait"], re.sub(old, new, told["wait"], count=1)
+        return bool(told["wait"] != was)
+
+    return lie
+
+
+def _who_had_it(told: Said, a: Asked) -> object:
+    others = _of_others(a)
+    return bool(others) and _whole(r"job \w+ had", f"job {others[0]} had")(told, a)
+
+
 def _promised_soon(told: Said, a: Asked) -> object:
     told["analysis"]["bound_s"] = 300.0
     return _words_of(told, "promise", r"kept for it in .+? \(", "kept for it in 5 min (")
@@ -406,6 +421,17 @@ LIES: dict[str, tuple[str, Lie]] = {
         "waits", _waits(lambda one: one.update(reason="NodeDrained"))),
     "it waited twice as long": ("waits", _waits(lambda one: one.update(seconds=9e5))),
     "another share": ("waits", _waits(lambda one: one.update(share=one["share"] / 3))),
+    "it needed more GPU hours": ("wait", _whole(r"[\d.,]+ GPU hours of", "777 GPU hours of")),
+    "it waited in another unit": ("wait", _whole(r"waited (\d+) \w+", r"waited \1 d")),
+    "another part of the wait": ("wait", _whole(r"\(\d+ %", "(41 %")),
+    "it waited for a limit": ("wait", _whole(r"GPUs busy", "limit reached")),
+    "another had the GPUs": ("wait", _who_had_it),
+    "one had them all the time": ("wait", _whole(r"had [\d.,]+ GPU", "had 612 GPU")),
+    "others had none": ("wait", _whole(r" and \d+ other jobs? [\d.,]+ GPU hours", "")),
+    "one that outlived its prediction kept to it": (
+        "wait", _whole(r"predicted .+?, (ran|has run) (.+?)\)", r"predicted \2, \1 \2)")),
+    "nobody went first, of the whole wait": ("wait", _whole(r" \d+ later jobs? .+?\.", "")),
+    "it passed the bound": ("wait", _whole("$", " It passed the bound on waiting (2 d).")),
     "GPUs are kept in five minutes": ("promise", _promised_soon),
     "kept at another time, in words": (
         "promise", _promise_words(r"it in .+? at the", "it in 9 min at the")),

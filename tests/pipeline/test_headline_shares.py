@@ -7,7 +7,7 @@ import json
 import re
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -72,3 +72,46 @@ def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> Non
         assert hours == pytest.approx(wanted, rel=0.01, abs=0.01), text
         for name in re.findall(r"job (\S+) had", text):
             assert had[name] >= min(ranked[:2]) - 1e-6
+
+
+@pytest.fixture(scope="module")
+def bounded(run: Path) -> Path:
+    """The same jobs under a policy that bounds waiting at ten minutes."""
+    out = run.parent / "bounded"
+    command("simulate", "--trace", str(run.parent / "trace"), "--cluster", str(CLUSTER), "--policy",
+            "pellucid", "--set", "max_wait_s=600", "--out", str(out))  # fmt: skip
+    return out
+
+
+def test_where_the_bound_on_waiting_passed_it_is_said_and_what_came_of_it(bounded: Path) -> None:
+    decisions, by = rows(bounded, "decisions"), defaultdict[str, list[tuple[Row, str]]](list)
+    kept = {d["job_id"]: d["time"] for d in reversed(decisions) if d["action"] == "reserve"}
+    began = {d["job_id"]: dict(d["evidence"]) for d in decisions if d["action"] in ON_GPUS}
+    for job in rows(bounded, "jobs"):
+        if job["start_time"] is None or seconds(job, "submit_time", "start_time") < 60:
+            continue
+        late = {k: float(v) for k, v in began[job["job_id"]].items() if k.startswith("bound")}
+        if seconds(job, "submit_time", "start_time") < 600:
+            by["in time"].append((job, ""))
+        elif job["job_id"] in kept:
+            passed_s = (kept[job["job_id"]] - job["submit_time"]).total_seconds()
+            hours, minutes = divmod(round(passed_s / 60), 60)
+            after = f"{hours} h {minutes} min" if hours else f"{minutes} min"
+            by["kept"].append((job, f": {after} after its submission GPUs were kept for it"))
+        elif not late["bound_left_s"]:
+            by["first"].append((job, ", and went before all others that had not"))
+        elif "bound_costs_s" in late:
+            by["costs"].append((job, "not come into force: going first was predicted to cost"))
+        else:
+            times = f"not come into force: {late['bound_times']:.2f} times the GPUs it may run on"
+            by["demand"].append((job, times))
+    assert {*by} == {"in time", "kept", "first", "costs", "demand"}
+    for cases in by.values():
+        for job, words in cases[:3]:
+            told = json.loads(command("explain", job["job_id"], "--run", str(bounded), "--json"))
+            said = re.search(r"It passed the bound on waiting \(10 min\)(.+)", told["headline"])
+            assert (said is not None) == (words != ""), told["headline"]
+            assert said is None or words in said[1]
+
+
+ON_GPUS = ("start", "pack")

@@ -72,6 +72,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         held_by=job.held_by,
         held_at=job.held_at,
         slurm=job.slurm,
+        wait="" if job.slurm is not None else story.wait,
     )
 
 

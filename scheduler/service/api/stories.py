@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
@@ -11,9 +11,10 @@ from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.explain.explanation import Standing, StartForecastRow
-from scheduler.explain.life import JobFacts
-from scheduler.explain.story import Recorded, Story, build_story
+from scheduler.explain.life import Held, JobFacts, life, waits_for_gpus
+from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
+from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import GpusNow, JobRow, Line
@@ -26,6 +27,9 @@ class JobView(Protocol):
     def decisions(self, job_id: str) -> list[Line]: ...
     def joined_by(self, job_id: str) -> Line | None: ...
     def overtaken(self, job_id: str) -> Mapping[str, int]: ...
+    def held(
+        self, job: JobRow, spells: Sequence[tuple[float, float]], now: float
+    ) -> Sequence[Held]: ...
     def bundle(self) -> Mapping[str, Any]: ...
     def standing(self, job_id: str) -> Standing | None: ...
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None: ...
@@ -47,15 +51,18 @@ def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
     step = ""
     if own and Phase(job.phase).waits:
         own[-1], step = _as_it_stands(view, job, own[-1])
+    facts, until = _facts(job), max(now, job.submitted_at)
+    spells = waits_for_gpus(life(facts, own, until))
     story = build_story(
-        _facts(job),
+        facts,
         own,
         [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
         recorded=Recorded(
             bundles=names_of_terms(view),
+            held=() if job.slurm is not None else view.held(job, spells, now),
             overtaken={} if job.slurm is not None else view.overtaken(job_id),
         ),
-        until=max(now, job.submitted_at),
+        until=until,
     )
     if step:
         story = replace(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -35,10 +35,12 @@ from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, Action, Reason
 from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import lease_of
+from scheduler.service.log.store.meanwhile import held_meanwhile
 from scheduler.service.log.store.paging import BadCursor, cursor, opened
 from scheduler.service.log.store.payloads import command_of
 from scheduler.service.log.store.rows import (
@@ -390,6 +392,12 @@ class VisibleQueries(VisibleRows):
             why = overtaking(Action(row["action"]), Reason(row["reason"]), **how_far)
             by[why] = by.get(why, 0) + row["n"]
         return by
+
+    def held(self, job: JobRow, spells: Sequence[tuple[float, float]], now: float) -> list[Held]:
+        """Jobs that had GPUs of the virtual cluster of a job of the viewer's in the spells of its
+        wait, those of most GPU-time first; of those that are not shown no names."""
+        with self._engine.connect() as connection:
+            return held_meanwhile(connection, job, spells, now, self._sees)
 
     def joined_by(self, job_id: str) -> Line | None:
         """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.

@@ -1,0 +1,151 @@
+"""What the whole of a wait was made of, or is so far, in a sentence or two."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
+from scheduler.core.estimates import Description
+from scheduler.core.plural import count
+from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
+from scheduler.explain.words import duration, listed, number, overtaken_words, percent, phrase
+
+NAMED = 2  # of those that had GPUs meanwhile
+LEAST_SHARE = 0.01  # of a wait, that its reason is named
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recorded:
+    """What a record holds beside the decisions about a job.
+
+    Attributes:
+        bundles: names of the terms of each bundle.
+        ends: end times of the jobs it shared GPUs with.
+        order_values: what the queue ordered it and its blockers by.
+        policy: that took the decisions.
+        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
+        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
+        last: when the record ends: what had not ended then had waited until then.
+    """
+
+    bundles: Mapping[str, Description] = field(default_factory=dict)
+    ends: Mapping[str, float | None] = field(default_factory=dict)
+    order_values: Mapping[str, float] = field(default_factory=dict)
+    policy: str = ""
+    held: Sequence[Held] = ()
+    overtaken: Mapping[str, int] = field(default_factory=dict)
+    last: float | None = None
+
+
+NOTHING_ELSE = Recorded()
+
+
+def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
+    """What a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
+    parts = [w for w in waits if w.share >= LEAST_SHARE]
+    why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
+    needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
+    named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
+    told = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{_against(one)}" for one in named]
+    if rest := [one for one in recorded.held if one not in named]:
+        had = "" if told else "had "
+        hours = gpu_hours(sum(one.gpu_s for one in rest))
+        told.append(f"{count(len(rest), 'other job' if told else 'job')} {had}{hours}")
+    text = f", {needed} of its {count(job.gpus, 'GPU')} ({why})."
+    text += f" Meanwhile {listed(told)}." if told else ""
+    return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
+
+
+def _against(one: Held) -> str:
+    """How long one of them has run, beside what was predicted."""
+    ran = "has run" if one.runs else "ran"
+    known = [
+        f"{word} {duration(seconds)}"
+        for word, seconds in (("predicted", one.estimate_s), (ran, one.ran_s))
+        if seconds is not None
+    ]
+    return f" ({', '.join(known)})" if known else ""
+
+
+def gpu_hours(gpu_s: float) -> str:
+    """GPU-seconds in words: "612 GPU hours"."""
+    return f"{number(gpu_s / 3600)} GPU hours"
+
+
+def wait_words(
+    job: JobFacts,
+    own: Sequence[Decision],
+    spans: Sequence[Span],
+    waits: Sequence[Wait],
+    recorded: Recorded,
+    *,
+    live: bool,
+) -> str:
+    """What its wait was made of, or is so far."""
+    who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
+    if job.refused:
+        return f"{who} was refused."
+    if not waits:
+        return f"{who} did not have to wait."
+    waited = sum(w.seconds for w in waits)
+    still = job.end_time is None and spans[-1].phase in (Phase.WAITING, Phase.HELD)
+    text = f"{who} {'has ' if still else ''}waited {duration(waited)}" if waited else f"{who} waits"
+    summed = waited and (recorded.held or live)
+    text += _over_time(job, waits, recorded) if summed else _began(waits)
+    return " ".join(filter(None, (text, bound_words(job, own, still=still), _held_back(spans))))
+
+
+def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
+    """Where a wait passed the policy's bound on waiting: that, and what came of it; "" where none
+    is recorded."""
+    late = next((found for d in reversed(own) if "bound_s" in (found := dict(d.evidence))), None)
+    if late is None:
+        return ""
+    text = f"It passed the bound on waiting ({duration(float(late['bound_s']))})"
+    kept = next((d.time for d in own if d.action is Action.RESERVE), None)
+    if kept is not None:
+        after = f": {duration(kept - job.submit_time)} after its submission GPUs were kept for it"
+        on = next((d.time for d in own if d.action in _GIVES and d.time >= kept), None)
+        waited = "" if on is None else f" {duration(on - kept)}"
+        waits = f"it {'waits' if still else 'waited'}{waited} for the jobs that ran on them"
+        return f"{text}{after}, and {waits}."
+    if not float(late["bound_left_s"]):
+        return f"{text}, and went before all others that had not{_kept_for(own)}."
+    binds = f"{text}, which {'has' if still else 'had'} not come into force: "
+    if "bound_costs_s" in late:
+        costs = duration(float(late["bound_costs_s"]))
+        return f"{binds}going first was predicted to cost the others {costs} of waiting in sum."
+    if "bound_times" in late:
+        times = f"{number(float(late['bound_times']))} times the GPUs it may run on were asked for"
+        return f"{binds}{times}, which makes it longer."
+    return f"{binds}the policy had not come to it."
+
+
+def _kept_for(own: Sequence[Decision]) -> str:
+    """For whom else GPUs were kept meanwhile: for one job of a virtual cluster at a time."""
+    others = (d for d in reversed(own) if d.reason is Reason.RESERVED_FOR_STARVING_JOB)
+    job = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
+    who = "another" if job in (ANOTHER, AHEAD) else f"job {job}"
+    return "" if job is None else f"; GPUs were kept for {who}, for one at a time"
+
+
+_GIVES = (Action.START, Action.PACK)
+
+
+def _held_back(spans: Sequence[Span]) -> str:
+    """How long it was held besides, by reason."""
+    by: dict[str, float] = {}
+    for span in spans:
+        if span.phase is Phase.HELD and span.seconds:
+            by[phrase(span.reason)] = by.get(phrase(span.reason), 0.0) + span.seconds
+    held = listed([f"{duration(seconds)} {why}" for why, seconds in by.items()])
+    return f"Besides, {held}: that is no waiting." if held else ""
+
+
+def _began(waits: Sequence[Wait]) -> str:
+    """The longest wait as it began, where nothing is known of who had GPUs since."""
+    first = waits[0]
+    share = f", {percent(first.share)} of it" if 0.0 < first.share < 0.995 else ""
+    began = f"the longest of {first.spells} such waits began" if first.spells > 1 else "it began"
+    return f"{share} because, as {began}: {first.sentence}."

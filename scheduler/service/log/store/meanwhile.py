@@ -1,0 +1,88 @@
+"""Who had GPUs of a virtual cluster while a job waited for some there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from sqlalchemy import Connection, RowMapping, and_, or_, select
+
+from scheduler.core.decisions import ANOTHER, Action, Reason
+from scheduler.explain.life import Held, had, runs_of, seconds_before
+from scheduler.service.log.record import HOLDS, WAITS
+from scheduler.service.log.store import archive
+from scheduler.service.log.store.mends import Mends
+from scheduler.service.log.store.rows import JobRow
+from scheduler.service.log.store.tables import decisions, jobs, nodes
+
+MOVES = (Action.START, Action.PACK, Action.RESIZE, Action.PREEMPT)  # onto GPUs, off them
+
+
+def held_meanwhile(
+    connection: Connection,
+    job: JobRow,
+    spells: Sequence[tuple[float, float]],
+    now: float,
+    sees: Callable[[RowMapping], bool],
+) -> list[Held]:
+    """Jobs that had GPUs of a job's virtual cluster, alone or with another, in some spells; those
+    of most GPU-time first. Less than a second does not count.
+
+    Args:
+        sees: whether the viewer sees the job of a row: others have no name.
+    """
+    if not spells:
+        return []
+    (began, _), (_, over) = spells[0], spells[-1]
+    was_there = or_(
+        jobs.c.ended_at > began,
+        jobs.c.phase.in_([phase.value for phase in HOLDS]),
+        and_(jobs.c.phase.in_([phase.value for phase in WAITS]), jobs.c.started_at.is_not(None)),
+    )
+    borrowed = decisions.c.reason == Reason.BORROWED.value
+    query = (
+        select(decisions, *(jobs.c[name] for name in _OF_JOB), jobs.c.vc.label("of_vc"))
+        .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
+        .where(decisions.c.action.in_([move.value for move in MOVES]), decisions.c.at < over)
+        .where(was_there, or_(jobs.c.vc == job.vc, borrowed), jobs.c.job_id != job.job_id)
+        .order_by(decisions.c.seq)
+    )
+    rows = connection.execute(query).mappings().all()
+    gpus, mends = _gpus_there(connection, job.vc, rows), Mends.of(connection)
+    runs = runs_of(
+        (row["job_id"], row["at"] - mends.late_s(row["event"]), gpus[row["seq"]]) for row in rows
+    )
+    waited, found = seconds_before(spells), []
+    for row in {row["job_id"]: row for row in rows}.values():
+        end, started = row["ended_at"], runs[row["job_id"]][-1][0]
+        if part := had(waited, runs[row["job_id"]], end):
+            most, seconds, gpu_s = part
+            one = Held(ANOTHER, row["of_vc"], most, seconds, gpu_s, None, None, end is None)
+            if sees(row):
+                ran_s, predicted_s = (now if end is None else end) - started, row["estimate_s"]
+                one = replace(one, job_id=row["job_id"], estimate_s=predicted_s, ran_s=ran_s)
+            found.append(one)
+    return sorted(found, key=lambda one: -one.gpu_s)
+
+
+_OF_JOB = ("owner", "gpus", "ended_at", "estimate_s")
+
+
+def _gpus_there(connection: Connection, vc: str, rows: Sequence[RowMapping]) -> dict[int, int]:
+    """By decision, the GPUs of a virtual cluster that its job has from then on."""
+    gives = {
+        row["seq"]: 0 if row["action"] == Action.PREEMPT.value else row["gpus"] for row in rows
+    }
+    odd = [
+        row for row in rows
+        if row["reason"] == Reason.BORROWED.value or row["action"] == Action.RESIZE.value
+    ]  # fmt: skip
+    if not odd:
+        return gives
+    own = set(connection.execute(select(nodes.c.node).where(nodes.c.vc == vc)).scalars())
+    for row, text in zip(odd, archive.bodies(connection, decisions, odd), strict=True):
+        body = json.loads(text)
+        given = zip(body["nodes"], body["gpus"], strict=True)
+        gives[row["seq"]] = sum(mask.bit_count() for node, mask in given if node in own)
+    return gives
