@@ -3,6 +3,7 @@
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
     python -m benchmarks.explanations --forecasts 3 4 5 6
     python -m benchmarks.explanations --deep
+    python -m benchmarks.explanations --questions 1000
 
 Plays eight simulated worlds (`worlds.py`) and lets two services live (`live.py`, in one process;
 `running.py`, in several and asked over HTTP), stops at moments of each, asks why some of the jobs
@@ -32,7 +33,8 @@ decides, in a forked process:
 Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
 A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
 forecasts, in replicates of the simulated worlds (their seeds are given), and judges no answer;
-`--deep` times answers in a line of 10,000 (`deep.py`).
+`--deep` times answers in a line of 10,000 (`deep.py`); `--questions` asks a running service so many
+while its machine is busy (`questions.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from benchmarks.calibration import Calibration
-from benchmarks.explanations import deep
+from benchmarks.explanations import deep, questions
 from benchmarks.explanations.figures import NAMES, figures, of_forecasts, one, verdict
 
 WAITS, QUICK = 130, 12  # of each world
@@ -64,7 +66,11 @@ def main() -> None:
         "--deep", action="store_true", help="time --waits answers (60) in a line of 10,000 instead"
     )
     parser.add_argument("--forecasts", nargs="+", type=int, metavar="SEED", help="only these")
+    parser.add_argument("--questions", type=int, metavar="N", help="only ask so many, under load")
     a = parser.parse_args()
+    if a.questions:
+        print(json.dumps(questions.measure(a.questions, a.seed), indent=2))
+        return
     if a.deep:
         print(json.dumps(deep.measure(a.waits or deep.ANSWERS, a.seed), indent=2))
         return

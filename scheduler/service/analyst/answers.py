@@ -42,6 +42,7 @@ class Follower(Protocol):
     bundle_store: BundleStore
     samples: int
     budget_s: float
+    helps_s: float
     read_at: float
     promised: dict[str, StartForecast]
     latest: dict[str, StartForecast]
@@ -64,7 +65,8 @@ class Answers:
         Args:
             kind: `cluster` (kind and body of events about nodes or settings), `order` (vc,
                 owner: None for all, limit), `whatif` (job_id, changes, others),
-                `suggest` (job_id, vcs), `why` (job_id), `after` (job_id, other), `forecast`
+                `suggest` (job_id, vcs), `why` (job_id; with `helps` also what `suggest` gives,
+                of the same moment), `after` (job_id, other), `forecast`
                 (job_id); `names` in each of a job: name the jobs of others too.
         """
         if kind == "cluster":
@@ -89,29 +91,38 @@ class Answers:
                 # what was logged since the log was read is not in it
                 made = replace(made, at=min(futures.now, self._of.read_at))
                 made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
-                return asdict(made)
+                helps = self._suggested(body, owner) if body.get("helps") else {}
+                return asdict(made) | helps
             if kind == "after":
                 return asdict(self._after(job_id, str(body["other"])))
-            asking = WhatIf(
-                self._of.futures(),
-                lambda job: self._of.memory.predicted(job, self._of.now()),
-                samples=self._of.samples,
-                budget_s=self._of.budget_s,
-                as_told=self._of.as_told,
-            )
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})
                 others = change.first or "priority" in change.to or bool(body.get("others"))
-                outcome = asking.ask(job_id, change, others=others)
+                outcome = self._trying().ask(job_id, change, others=others)
                 return asdict(told(outcome, job_id, owner, names=names))
             if kind == "suggest":
-                vcs = [str(vc) for vc in body.get("vcs") or ()]
-                outcomes = asking.suggestions(job_id, vcs)
-                shown = [told(one, job_id, owner, names=names) for one in outcomes]
-                return {"suggestions": [asdict(one) for one in shown]}
+                return self._suggested(body, owner)
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _trying(self, budget_s: float | None = None) -> WhatIf:
+        return WhatIf(
+            self._of.futures(),
+            lambda job: self._of.memory.predicted(job, self._of.now()),
+            samples=self._of.samples,
+            budget_s=self._of.budget_s if budget_s is None else budget_s,
+            as_told=self._of.as_told,
+        )
+
+    def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
+        """What would help a job."""
+        job_id, names = str(body["job_id"]), bool(body.get("names"))
+        outcomes = self._trying(self._of.helps_s).suggestions(
+            job_id, [str(vc) for vc in body.get("vcs") or ()]
+        )
+        shown = [told(one, job_id, owner, names=names) for one in outcomes]
+        return {"suggestions": [asdict(one) for one in shown]}
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
         """What nodes or settings that change would do to those who wait."""

@@ -62,6 +62,9 @@ FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 AT_ONCE = 16  # questions answered before the log is read again
 LOOKED_AT = 1000  # questions among which the next is chosen
+HELPS_S = (
+    2.0  # what would help is tried for so long, however busy the machine; those who wait share
+)
 
 
 class Analyst:
@@ -83,6 +86,7 @@ class Analyst:
         promised, latest: of jobs that wait, as told at submission and as last told.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
+        helps_s: processor seconds in which to try what would help who asks now.
     """
 
     def __init__(
@@ -125,6 +129,8 @@ class Analyst:
         self._answering = False
         self._touched: dict[str, int] = {}  # jobs foreseen in vain, by the event that says so
         self.read_at = 0.0
+        self.helps_s = budget_s
+        self._share = 1.0  # of a core, that answers had lately
 
     # --- life -------------------------------------------------------------------------------
 
@@ -427,15 +433,18 @@ class Analyst:
             answered += 1
             self._renew()
             self._read_on()
-            began = time.process_time()
+            began, at = time.process_time(), self.clock.monotonic()
+            self.helps_s = min(self.budget_s, HELPS_S * self._share / len(asked))
             self._answering = True
             try:
                 reply = self.reply(row.kind, json.loads(row.body))
             finally:
                 self._answering = False
             self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
-            spent = round(time.process_time() - began, 3)
-            self.log.info("answered", kind=row.kind, cpu_s=spent)
+            spent, took = time.process_time() - began, self.clock.monotonic() - at
+            if took > SHORT_S:
+                self._share = 0.5 * (self._share + min(1.0, spent / took))
+            self.log.info("answered", kind=row.kind, cpu_s=round(spent, 3))
         return bool(answered)
 
 

@@ -193,11 +193,9 @@ async def analysis(
     job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
 ) -> Analysis:
     """Why a job of the viewer's waits at this moment; with `helps` also what would help it."""
-    why = await _ask(request, view, "why", job_id)
-    if not helps or why.get("unavailable"):
-        return Analysis.of(job_id, why, {})
     vcs = list(view.viewer.vcs)
-    return Analysis.of(job_id, why, await _ask(request, view, "suggest", job_id, vcs=vcs))
+    why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
+    return Analysis.of(job_id, why, {"suggestions": why.pop("suggestions", ())})
 
 
 @router.get("/jobs/{job_id}/after", summary="Why after that one", responses=responses(404))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ class Service:
         nodes: int = 1,
         partition: ProfilingPartition | None = None,
     ):
-        self.store = store
+        self.store, self.asked = store, count()
         spec = CoreSpec.of(ClusterSpec({"vc": nodes}, 4), policy, profiling=partition)
         establish(store, LogHeader(spec, start=0.0, backend="simulated"))
         self.world = World(start=0.0)
@@ -97,15 +98,16 @@ class Service:
         self.decider.turn(0.0)
 
     def ask(self, kind: str, **body: Any) -> dict[str, Any]:
+        asked = f"{kind} {next(self.asked)}"
         with self.store.writing() as connection:
             connection.execute(
                 insert(questions).values(
-                    id=kind, asked_at=self.clock, kind=kind, body=canonical(body)
+                    id=asked, asked_at=self.clock, kind=kind, body=canonical(body)
                 )
             )
         self.analyst.turn()
         with self.store.reading() as connection:
-            row = connection.execute(select(questions).where(questions.c.id == kind)).one()
+            row = connection.execute(select(questions).where(questions.c.id == asked)).one()
         assert row.answered_at is not None
         return dict(json.loads(row.answer))
 
@@ -184,6 +186,28 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -
     service.analyst.turn()
     assert service.forecast("second", "latest").why_not == WhyNot.HELD
     assert service.forecast("second", "submission") == promised
+
+
+def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.submit("first", 600, gpus=3, owner="bob")
+    service.decide()
+    service.submit("second", 600, gpus=2)
+    service.decide(seconds=5.0)
+    assert service.ask("why", job_id="second", helps=True)["suggestions"]
+    assert service.analyst.helps_s == process.HELPS_S
+    reply = service.analyst.reply
+
+    def slowly(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        service.clock += 60.0  # others have the cores
+        return reply(kind, body)
+
+    monkeypatch.setattr(service.analyst, "reply", slowly)
+    for _ in range(8):
+        told = service.ask("why", job_id="second", helps=True)
+    assert service.analyst.helps_s < 0.1
+    assert told["suggestions"][0]["starts_now"]  # what a decision tells is told all the same
 
 
 def test_questions_are_answered(service: Service) -> None:
