@@ -182,7 +182,7 @@ def untrue(core: Core, memory: Memory, shown: Outcome, job_id: str, now: float) 
     each with and without the change.
     """
     if shown.starts_now:
-        return "" if starts_when(core, shown.change, job_id, now) else "it does not start"
+        return "" if starts_when(core, shown.change.body(), job_id, now) else "it does not start"
     anew = Futures(core, memory, now, seed=1)
     again = WhatIf(anew, lambda job: memory.predicted(job, now), 2 * FUTURES).ask(
         job_id, shown.change

@@ -12,14 +12,13 @@ import os
 import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
 from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.explain.whatif.changes import Change, apply
 
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
 LEFT = 2  # of several that are named, so many are left one by one
@@ -109,14 +108,33 @@ def begins(core: Core, job_id: str, now: float) -> bool:
     return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
 
 
-def starts_when(core: Core, change: Change, job_id: str, now: float) -> bool:
-    """Whether the deciding core starts a job that is changed."""
+def starts_when(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> bool:
+    """Whether the deciding core starts a job that is changed.
+
+    Args:
+        changes: what it asks for instead, by name, "" for nothing; `priority`; `first`: it goes
+            before all others; `held`.
+    """
 
     def act() -> bool:
-        apply(core, job_id, change, now, None)
+        _change(core, changes, job_id, now)
         return begins(core, job_id, now)
 
     return aside(act)
+
+
+def _change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> None:
+    queued = core.jobs[job_id]
+    to: dict[str, Any] = {n: None if value == "" else value for n, value in changes.items()}
+    first, held, priority = (to.pop(name, None) for name in ("first", "held", "priority"))
+    if to:
+        core.waiting.change(replace(queued.job, **to), now)
+    if held is not None:
+        (core.waiting.hold if held else core.waiting.release)(job_id, now)
+    if first:
+        priority = 1 + max((q.priority for q in core.queues[queued.job.vc]), default=0)
+    if priority is not None:
+        core.waiting.set_priority(job_id, priority)
 
 
 @dataclass(frozen=True, slots=True)

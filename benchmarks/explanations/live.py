@@ -23,18 +23,16 @@ from benchmarks.explanations.asked import Asked
 from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Account, Judge
 from benchmarks.explanations.log import Log
+from benchmarks.explanations.printed import lines
 from benchmarks.explanations.sentences import judged
-from features.codec import decode
 from features.job import Profile
 from features.schema import State as EndState
-from pipeline.printed.why import lines_of
 from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.explain.explanation import Explanation
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
@@ -284,7 +282,7 @@ class _Life:
             now,
             told,
             service.explain(OPERATOR, job_id),
-            "\n".join(lines_of(decode(Explanation, told), now, full=True)),
+            lines(told, now, "--full"),
             service.page(f"/jobs/{job_id}"),
             service.page(f"/jobs/{job_id}/way"),
             log.until(log.head),
@@ -294,7 +292,7 @@ class _Life:
     def _judge(self, asked: Asked) -> None:
         found, job_id = self.found, asked.job_id
         own = self.service.explain(asked.moment.asked[job_id]["owner"], job_id)
-        found.texts.append("\n".join(lines_of(decode(Explanation, own), asked.answered_at)))
+        found.texts.append(lines(own, asked.answered_at))
         judge = Judge(asked.core, self.follower.account, self.seed)
         at = asked.analysis["at"]
         found.waits.append((job_id, at, judge.verdict(asked.analysis, job_id, at)))

@@ -9,9 +9,6 @@ question and answer.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -28,12 +25,10 @@ from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
+from benchmarks.explanations.printed import command, lines
 from benchmarks.explanations.sentences import between
-from features.codec import decode
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
-from pipeline.printed.why import lines_of
-from scheduler.explain.explanation import Explanation
 from scheduler.service.client import Client, ServiceError
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
@@ -119,7 +114,7 @@ class _Asking:
             answered_at,
             told,
             self._printed(job_id),
-            "\n".join(lines_of(decode(Explanation, told), answered_at, full=True)),
+            lines(told, answered_at, "--full"),
             self._page(f"/jobs/{job_id}"),
             self._page(f"/jobs/{job_id}/way"),
             before.until(before.head),
@@ -131,23 +126,17 @@ class _Asking:
         with self.running.client(core.jobs[job_id].job.user) as owner:
             own = owner.explain(job_id, analyse=True)
             if own["analysis"] and not own["analysis"]["unavailable"]:
-                found.texts.append(
-                    "\n".join(lines_of(decode(Explanation, own), owner.cluster()["now"]))
-                )
+                found.texts.append(lines(own, owner.cluster()["now"]))
         at = analysis["at"]
         judge = Judge(core, self.follower.account, self.seed)
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))
 
     def _printed(self, job_id: str) -> dict[str, Any]:
         """What the command line prints with --json; {} where it fails."""
-        environment = {
-            **os.environ,
-            "PELLUCID_SERVER": self.running.address,
-            "PELLUCID_TOKEN": self.running.secrets[demo.OPERATOR],
-        }
-        command = [sys.executable, "-m", "pipeline.cli", "why", job_id, "--json"]
-        done = subprocess.run(command, env=environment, capture_output=True, check=False)
-        return dict(json.loads(done.stdout)) if done.returncode == 0 else {}
+        secret = self.running.secrets[demo.OPERATOR]
+        return dict(
+            json.loads(command(self.running.address, secret, "why", job_id, "--json") or "{}")
+        )
 
     def _page(self, path: str) -> str:
         secret = self.running.secrets[demo.OPERATOR]

@@ -3,9 +3,9 @@ was asked for.
 
 An answer is what the API gave to somebody in another process, with what the command line printed
 and its page showed. The log is read by `log.Log`; what only the core can say (what it promises, the
-odds it decides by) is asked of the core, and what would start is tried on it (`judge`). No code of
-`scheduler.explain` or of the analyst is used, but to carry a suggested change out: numbers in
-sentences are read back from their words.
+odds it decides by) is asked of the core, and what would start is tried on it (`judge`). Nothing of
+`scheduler.explain`, of the service or of what prints is imported: numbers in sentences are read
+back from their words.
 
 A check returns what is wrong, in words; "" where nothing is. Every check has its planted lies in
 `tests/benchmarks/test_explanations.py`.
@@ -36,7 +36,6 @@ from benchmarks.explanations.foreseen import (
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
 from benchmarks.explanations.log import Log, later
 from benchmarks.explanations.meanwhile import slack, spells, wait
-from scheduler.explain.whatif.changes import Change
 
 FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
 LATE_S = 3.0  # an answer older than this says so
@@ -252,8 +251,8 @@ def otherwise(a: Asked) -> str:
 def helps(a: Asked) -> str:
     """What would start it at once does, when it is done to the core."""
     for one in a.analysis["suggestions"]:
-        change = Change.from_body(one["changes"])
-        if one["starts_now"] and not starts_when(a.core, change, a.job_id, a.analysis["at"]):
+        changes, at = one["changes"], a.analysis["at"]
+        if one["starts_now"] and not starts_when(a.core, changes, a.job_id, at):
             return f"{one['words']}: it does not start"
     return ""
 

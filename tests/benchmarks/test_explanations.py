@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import orchestrator
+from benchmarks import explanations, orchestrator
 from benchmarks.explanations import live
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, audit, untrue
@@ -143,8 +144,8 @@ def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found()
 
 def test_a_suggestion_that_does_not_come_true_is_found() -> None:
     judge, _, desk, memory = asked(2, 5, need=4)
-    assert starts_when(desk.core, Change({"gpus": 1}), "next", NOW)
-    assert not starts_when(desk.core, Change({"gpus": 3}), "next", NOW)
+    assert starts_when(desk.core, {"gpus": 1}, "next", NOW)
+    assert not starts_when(desk.core, {"gpus": 3}, "next", NOW)
     (shown, *_) = WhatIf(Futures(desk.core, memory, NOW), samples=9).suggestions("next")
     assert untrue(desk.core, memory, shown, "next", NOW) == ""
     lie = type(shown)(Change({"gpus": 3}), shown.now, shown.then, True, None, 0, 0)
@@ -190,6 +191,28 @@ def test_a_service_that_lives_is_audited() -> None:
     assert readable(found.texts)["codes"] == 0
     told = figures([found])["sentences"]
     assert (told["right"], told["wrong"]) == (1.0, {})
+
+
+def test_who_judges_imports_nothing_of_what_explains_serves_or_prints() -> None:
+    home, seen, found = "benchmarks.explanations", set[str](), set[str]()
+    left = ["sentences", "judge", "questions", "printed"]
+    while left:
+        name = left.pop()
+        seen.add(name)
+        for node in ast.walk(
+            ast.parse((Path(explanations.__path__[0]) / f"{name}.py").read_text())
+        ):
+            of = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            of += [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            found |= {one for one in of if not one.startswith(home)}
+            inside = {one.removeprefix(f"{home}.") for one in of if one.startswith(f"{home}.")}
+            left += inside - seen
+    assert {"foreseen", "meanwhile", "asked", "log"} <= seen
+    ours = {one for one in found if one.startswith(("scheduler", "pipeline", "features", "models"))}
+    service = {"pipeline.demo", "pipeline.demo.plan"}  # which starts the processes that are asked
+    assert {one for one in ours - service if not one.startswith("scheduler.core")} == {
+        "features.schema"
+    }
 
 
 class _Unit:
