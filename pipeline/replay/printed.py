@@ -9,6 +9,7 @@ from datetime import datetime, tzinfo
 from pathlib import Path
 
 from pipeline.errors import UserError
+from pipeline.replay.written import as_printed, is_gres
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import Node, ParseError
 from scheduler.backends.slurm.site import (
@@ -24,7 +25,8 @@ from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos, Reser
 
 ACCEPTED = (
     "the output of scontrol show nodes, partition, config, licenses and reservation, and of "
-    "sacctmgr -P show assoc, qos and reservation (with their headers)"
+    "sacctmgr -P show assoc, qos and reservation (with their headers), or slurm.conf and the file "
+    "of sacctmgr dump"
 )
 _RECORD = re.compile(r"^(NodeName|PartitionName|ReservationName|LicenseName)=")
 _SETTING = re.compile(r"^\S+\s+= ")
@@ -82,9 +84,11 @@ def read_printed(paths: Iterable[Path]) -> Printed:
             text = path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise UserError(f"--site {path}: {error.strerror}") from None
+        if is_gres(text):
+            continue
         before = _size(found)
         try:
-            _read(text, found)
+            _read(as_printed(path, text), found)
         except (ParseError, ValueError, KeyError) as error:
             raise UserError(f"--site {path}: not as Slurm prints it ({error})") from None
         if _size(found) == before:

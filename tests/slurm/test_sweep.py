@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -35,6 +36,12 @@ def nodes() -> Iterator[SlurmCluster]:
         yield slurm
 
 
+def python() -> str:
+    """How a job runs this Python: the daemons of a release in a folder have another root."""
+    inside = Path(shutil.which("slurmd") or "").parent.name == "pellucid-bin"
+    return f"chroot /proc/1/root {sys.executable}" if inside else sys.executable
+
+
 def workers(slurm: SlurmCluster) -> list[str]:
     return [job["job_state"] for job in slurm.jobs().values() if "dask-worker" in job["name"]]
 
@@ -53,6 +60,7 @@ def test_a_sweep_killed_halfway_is_taken_up(nodes: SlurmCluster, tmp_path: Path)
         **nodes.environment,
         "DASK_JOBQUEUE__SLURM__LOG_DIRECTORY": str(tmp_path),
         "DASK_JOBQUEUE__SLURM__MEMORY": "2GiB",
+        "DASK_JOBQUEUE__SLURM__PYTHON": python(),
     }
     command = [sys.executable, "-c", "from pipeline.cli import main; main()", *asked]
     there = [*command, "--where", "slurm:2", "--keep", str(kept)]
@@ -89,7 +97,12 @@ def test_shards_are_fitted_by_slurm_jobs_as_they_are_here(
     keep = Keep(tmp_path / "kept", question_of("shards", files), label=lambda file: file.name)
     told: list[int] = []
     with (
-        dask.config.set({"jobqueue.slurm.log-directory": str(tmp_path)}),
+        dask.config.set(
+            {
+                "jobqueue.slurm.log-directory": str(tmp_path),
+                "jobqueue.slurm.python": python(),
+            }
+        ),
         mapped("slurm:2", keep) as over,
     ):
         there, _ = fit_sharded(files, seed=0, preset=preset, map_shards=over, progress=told.append)

@@ -1,0 +1,102 @@
+"""A site from its own files, without a Slurm that runs: slurm.conf and `sacctmgr dump`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.slurm.generated import generate
+from pipeline.errors import UserError
+from pipeline.replay.printed import Printed, read_printed
+from pipeline.replay.site import DumpOptions, read_site
+from scheduler.policies.slurm.site import Limits, Partition
+from tests.pipeline.test_replay_given import HEADER, ran, waits
+
+MADE = generate(302)
+CONF = "\n".join(["ClusterName=made", *MADE.own.lines([1] * MADE.own.nodes)])
+DUMP = """# To edit this file start with a cluster line for the new cluster
+# Cluster - 'cluster_name':MaxTRESPerJob=node=50
+Cluster - 'made':Fairshare=1:QOS='high,limited,normal'
+Parent - 'root'
+User - 'root':DefaultAccount='root':AdminLevel='Administrator':Fairshare=1
+Account - 'chem':Description='chem':Organization='chem':Fairshare=10:GrpTRES=cpu=24:MaxJobs=3
+Parent - 'chem'
+User - 'irc':Partition='chemp':DefaultAccount='chem':Fairshare=1
+User - 'news':DefaultAccount='chem':DefaultQOS='limited':Fairshare=10:MaxTRESPerJob=gres/gpu=2
+Account - 'lab':Description='lab':Organization='chem':Fairshare=5
+Parent - 'lab'
+User - 'anna':DefaultAccount='lab':Fairshare=1:GrpTRES=cpu=6
+"""
+
+
+def given(folder: Path, **files: str) -> Printed:
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return read_printed([folder / name for name in files])
+
+
+def test_a_generated_site_is_what_its_slurm_conf_says(tmp_path: Path) -> None:
+    found = given(tmp_path, conf=CONF, gres="NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia[0-1]")
+    assert [(node.name, node.cpus, node.types, node.weight) for node in found.nodes] == [
+        ("n1", 32, (("rtx_6000_ada", 2),), 1), ("n2", 32, (("v100", 1),), 1),
+        ("n3", 16, (("h100", 1),), 5), ("n4", 8, (("v100", 4),), 1), ("n5", 16, (("v100", 4),), 50),
+    ]  # fmt: skip
+    assert found.nodes[0].partitions == ("main", "long", "zzroot")
+    assert found.nodes[2].features == ("hopper", "big")
+    main, long, root, *_ = found.partitions
+    tres = {"cpu": 104, "mem": 288_000, "node": 5, "billing": 104, "gres/gpu": 12}
+    assert main == Partition(
+        "main", frozenset(f"n{n}" for n in range(1, 6)), 5, 100, 3600.0, 600.0, default=True,
+        tres={**tres, "gres/gpu:h100": 1},
+    )  # fmt: skip
+    assert long.defaults == {"DefMemPerGPU": 6000.0, "DefCpuPerGPU": 2.0}
+    assert root.root_only
+    assert found.licences == {"matlab": 2, "ansys": 4}
+    assert found.config["PriorityWeightFairShare"] == "50000"  # slurm.conf: Fairshare
+
+
+def test_what_slurm_conf_says_by_default_and_elsewhere_counts(tmp_path: Path) -> None:
+    nodes = (
+        "NodeName=DEFAULT Sockets=2 corespersocket=8 \\\n  RealMemory=1000 # each\nNodeName=c[1-2]"
+    )
+    (tmp_path / "nodes.conf").write_text(nodes)
+    conf = "ClusterName=a\nInclude nodes.conf\nPreemptMode=SUSPEND,GANG\n"
+    conf += "PartitionName=DEFAULT MaxTime=10\nPartitionName=all Nodes=ALL Shared=EXCLUSIVE"
+    (part,) = given(tmp_path, conf=conf).partitions
+    assert (part.nodes, part.max_time_s, part.exclusive) == ({"c1", "c2"}, 600.0, True)
+    assert part.tres == {"cpu": 32, "mem": 2000, "node": 2, "billing": 32}
+    for wrong in (conf.replace("nodes.conf", "gone.conf"), conf.replace("ALL", "set1")):
+        with pytest.raises(UserError, match=r"gone.conf|set1"):
+            given(tmp_path, conf=wrong)
+
+
+def test_accounts_are_those_of_a_dump(tmp_path: Path) -> None:
+    """Users have what their accounts have, but for limits on a group."""
+    found = given(tmp_path, dump=DUMP).assocs
+    assert {key: one.limits for key, one in found.items() if one.limits != Limits()} == {
+        ("chem", ""): Limits(grp_tres={"cpu": 24}, max_jobs=3),
+        ("chem", "irc|chemp"): Limits(max_jobs=3),
+        ("chem", "news"): Limits(max_jobs=3, max_tres={"gres/gpu": 2}),
+        ("lab", ""): Limits(max_jobs=3),
+        ("lab", "anna"): Limits(max_jobs=3, grp_tres={"cpu": 6}),
+    }
+    assert (found["lab", ""].parent, found["lab", ""].shares) == ("chem", 5)
+    assert found["chem", "news"].default_qos == "limited"
+    assert found["lab", "anna"].qos == {"high", "limited", "normal"}
+
+
+def test_a_site_of_files_is_replayed_with_its_jobs_without_gpus(tmp_path: Path) -> None:
+    """Two jobs of four CPUs, of which a user may have six; without the dump, both at once."""
+    jobs = [
+        ran("1", 0, 0, 300, "cpu=4,mem=1G", partition="main"),
+        ran("2", 10, 10, 300, "cpu=4,mem=1G,gres/gpu=1", partition="main", reason="Priority"),
+    ]
+    dump = tmp_path / "sacct.txt"
+    dump.write_text("\n".join([HEADER, *jobs]) + "\n")
+    found = []
+    for number, files in enumerate(({"conf": CONF}, {"conf": CONF, "accounts": DUMP})):
+        given(tmp_path, **files)
+        options = DumpOptions(printed=[tmp_path / name for name in files], cpu_jobs=True)
+        found.append(waits(read_site(dump, tmp_path / f"scratch{number}", options))["2"])
+    assert found[0] < 30 < 150 < found[1]  # seeds move durations
