@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from statistics import fmean, median
 from typing import Any
 
 Json = Mapping[str, Any]
@@ -173,6 +175,45 @@ def _times(answer: Json, slurm: Json) -> Iterator[tuple[str, float]]:
         yield "the plan", slurm["plan"]["at"]
     if slurm.get("begins") is not None:
         yield "begin", slurm["begins"]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """The first forecast of a job, made at `at`. `start`: when it began; None: not by `until`."""
+
+    at: float
+    p50: float
+    p90: float | None
+    start: float | None
+    until: float
+
+
+HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}  # a second a minute
+
+
+def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
+    """First forecasts by how far off they say the start is: how many, what share began by p90, by
+    p50, and within ten minutes of p50; how far p90 is behind p50 in the median, in minutes. `open`
+    ones, that could still have come true when the site was taken down, are left out."""
+    found = {}
+    least = 0.0
+    known = [one for one in every if one.p90 is not None]
+    for name, most in HORIZONS.items():
+        some = [one for one in known if least <= max(0.0, one.p50 - one.at) < most]
+        least = most
+        over = [one for one in some if one.until >= (one.p90 or 0.0)]
+        starts = [(one, inf if one.start is None else one.start) for one in over]
+        if not over:
+            continue
+        found[name] = {
+            "jobs": len(over),
+            "open": len(some) - len(over),
+            "by_p90": fmean(at <= (one.p90 or 0.0) + SLACK_S for one, at in starts),
+            "by_p50": fmean(at <= one.p50 + SLACK_S for one, at in starts),
+            "within_10_min": fmean(abs(at - one.p50) <= 10.0 for one, at in starts),
+            "width_min": median((one.p90 or 0.0) - one.p50 for one in over),
+        }
+    return found
 
 
 def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:

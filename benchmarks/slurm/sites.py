@@ -57,10 +57,12 @@ NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--d
 class Found:
     """What was counted: looks at waiting jobs; kept: that broke no rule; lost: that an exception
     ended; words: that are Slurm's; same: that one look without a service says alike; unforeseen;
-    offers and etas that were asked; sooner and right: with no fault. `faults`: with their seeds."""
+    offers and etas that were asked; sooner and right: with no fault. `faults`: with their seeds;
+    `promises`: the first forecast of each job that has one."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
+    promises: list[judge.Promise] = field(default_factory=list)
 
     def fault(self, where: str, line: str) -> None:
         self.counts[f"faults of {line.partition(':')[0]}"] += 1
@@ -68,7 +70,8 @@ class Found:
 
     def told(self) -> dict[str, Any]:
         """As JSON has it."""
-        return {**dict(sorted(self.counts.items())), "faults": self.faults}
+        first = judge.promised(self.promises)
+        return {**dict(sorted(self.counts.items())), "first": first, "faults": self.faults}
 
     def missed(self) -> list[str]:
         """Which aims are missed."""
@@ -128,6 +131,7 @@ class _Run:
         self.of: dict[str, Order] = {}  # by id of the job or array
         self.chance = random.Random(made.seed)
         self.tested: dict[tuple[str, ...], str] = {}
+        self.first: dict[str, tuple[float, dict[str, Any]]] = {}  # forecasts of jobs
         store = Store(f"sqlite:///{slurm.folder}/pellucid.db")
         prepare(store)
         shape = Shape.followed(self.client.nodes())
@@ -152,6 +156,17 @@ class _Run:
             if look == LOST_AT and self.made.lost_node:
                 self.slurm.kill_node(self.made.lost_node)
             self.look(look)
+        self.keep(self.facts())
+
+    def keep(self, facts: Facts) -> None:
+        """When jobs that had a forecast began, if they did."""
+        for job_id, (at, made) in self.first.items():
+            row = facts.by_id.get(job_id)
+            if row is None or row["JobState"] == "CANCELLED":
+                continue
+            start = None if row["JobState"] == "PENDING" else float(row["StartTime"])
+            one = judge.Promise(at, made["start_p50"], made["start_p90"], start, facts.at)
+            self.found.promises.append(one)
 
     def empty(self) -> None:
         """What Slurm says while nothing is in any job's way."""
@@ -238,6 +253,8 @@ class _Run:
         if not alike:
             found.fault(where, f"word: Slurm {word}, said {said or 'nothing'}")
         forecast = answer["forecast"] or {}
+        if forecast.get("start_p50") is not None:
+            self.first.setdefault(job_id, (now, forecast))
         stopped = any(one in word for one in STOPPED)
         if forecast.get("start_p50") is None and not (stopped or forecast.get("why_not")):
             found.counts["unforeseen"] += 1

@@ -12,7 +12,17 @@ from typing import Any
 import pytest
 
 from benchmarks.slurm.generated import generate
-from benchmarks.slurm.judge import Facts, estimated, faults, hosts, offers, records, tasks_of
+from benchmarks.slurm.judge import (
+    Facts,
+    Promise,
+    estimated,
+    faults,
+    hosts,
+    offers,
+    promised,
+    records,
+    tasks_of,
+)
 from tests.waiting import until
 
 NOW = 1_800_000_000.0
@@ -160,3 +170,21 @@ def test_a_command_that_is_told_to_end_leaves_no_process_and_no_file(tmp_path: P
     until(
         lambda: subprocess.run(["pgrep", "-f", "sleep.?98765"], check=False).returncode, "the end"
     )
+
+
+def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
+    def made(wait: float, started: float | None, p90: float = 30.0, until: float = 50.0) -> Promise:
+        start = None if started is None else NOW + started
+        return Promise(NOW, NOW + wait, NOW + p90, start, NOW + until)
+
+    found = promised([made(5, 4), made(5, 40), made(5, None), made(20, 29), made(20, None, 60.0)])
+    assert found["to 10 min"] == {
+        "jobs": 3, "open": 0, "by_p90": 1 / 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
+        "width_min": 25.0,
+    }  # fmt: skip
+    assert (found["to 1 h"]["jobs"], found["to 1 h"]["open"], found["to 1 h"]["by_p90"]) == (
+        1,
+        1,
+        1,
+    )
+    assert set(found) == {"to 10 min", "to 1 h"}
