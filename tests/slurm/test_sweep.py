@@ -39,7 +39,7 @@ def nodes() -> Iterator[SlurmCluster]:
 def python() -> str:
     """How a job runs this Python: the daemons of a release in a folder have another root."""
     inside = Path(shutil.which("slurmd") or "").parent.name == "pellucid-bin"
-    return f"chroot /proc/1/root {sys.executable}" if inside else sys.executable
+    return f"chroot /proc/{os.getpid()}/root {sys.executable}" if inside else sys.executable
 
 
 def workers(slurm: SlurmCluster) -> list[str]:
