@@ -28,9 +28,10 @@ _PARSERS: tuple[Release, ...] = (
 
 _COUNTS = (
     "array_job_id", "array_max_tasks", "array_task_id", "cpus", "max_nodes", "memory_per_cpu",
-    "memory_per_node", "minimum_cpus_per_node", "node_count", "priority", "tasks", "time_limit",
+    "memory_per_node", "minimum_cpus_per_node", "node_count", "priority", "required_switches",
+    "tasks", "time_limit",
 )  # fmt: skip
-_MOMENTS = ("accrue_time", "eligible_time", "end_time", "start_time", "submit_time")
+_MOMENTS = ("accrue_time", "deadline", "eligible_time", "end_time", "start_time", "submit_time")
 # as 22.05 has them in one word: the first of these, else the state they are beside
 _FLAGS = (
     "COMPLETING", "STAGE_OUT", "CONFIGURING", "RESIZING", "REQUEUED", "REQUEUE_FED",
