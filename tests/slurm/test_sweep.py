@@ -51,7 +51,7 @@ def test_a_sweep_killed_halfway_is_taken_up(nodes: SlurmCluster, tmp_path: Path)
     write(default_config("small", 0), tmp_path / "trace")
     asked = [
         "compare", "--trace", str(tmp_path / "trace"),
-        "--cluster", "pipeline/worlds/clusters/small.yaml",
+        "--cluster", str(Path("pipeline/worlds/clusters/small.yaml").resolve()),
         "--policies", "fifo,sjf", "--seeds", "2", "--durations", "gpus", "--json",
     ]  # fmt: skip
     kept = tmp_path / "kept"
