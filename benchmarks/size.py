@@ -5,10 +5,10 @@
 For each size a real log in SQLite, decided under `pellucid` on the simulated backend, in this
 process: jobs of several sizes, owners and wishes, submitted between two passes behind jobs that
 hold every GPU. Then, in CPU time of this process: a pass after one more submission (commit
-included), the fold of the whole log, a start from a snapshot, and the answers of pages, metrics,
-`ps` and `why`. `silent_s` is the longest that the decider was not heard of (wall time): its
-supervisor's patience is 15 s. `growth` sets the most that wait beside the fewest. 200,000 waiting
-or 500,000 ended are options, and take hours. Prints whether `size_budget.json` holds.
+included), the fold of the whole log, a snapshot, a start from it, and the answers of pages,
+metrics, `ps` and `why`. `silent_s` is the longest that the decider was not heard of (wall time):
+its supervisor's patience is 15 s. `growth` sets the most that wait beside the fewest. 200,000
+waiting or 500,000 ended are options, and take long. Prints whether `size_budget.json` holds.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ import gc
 import json
 import logging
 import resource
+import shutil
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -65,9 +66,14 @@ Figures = dict[str, float]
 
 
 class Service:
-    """One service, its log in a folder."""
+    """One service, its log in a folder.
 
-    def __init__(self, folder: Path):
+    Args:
+        start: what its clock shows, seconds.
+        submitted: jobs that the log has already.
+    """
+
+    def __init__(self, folder: Path, start: float = START, submitted: int = 0):
         url = f"sqlite:///{folder / 'log.db'}"
         self.store = Store(url)
         prepare(self.store)
@@ -75,8 +81,8 @@ class Service:
         establish(self.store, LogHeader(spec, START, backend="simulated", version="size"))
         self._bundles = BundleStore(folder / "bundles")
         self._snapshots = StateCheckpoints(folder / "snapshots", self._bundles.find)
-        self.world = World(_outcome, start=START)
-        self._submitted = 0
+        self.world = World(_outcome, start=start)
+        self._submitted = submitted
         self._beat = self.silent_s = 0.0
         given: dict[str, Any] = {
             "database": url,
@@ -156,11 +162,22 @@ def _outcome(launch: Launch) -> JobOutcome:
     return JobOutcome(Work(SHORT_S if launch.job_id.startswith("short") else LONG_S))
 
 
-def measure(waiting: int, ended: int) -> Figures:
-    """One size."""
+def measure_all(waiting: Sequence[int], ended: int) -> Iterator[tuple[int, int, Figures]]:
+    """Each number that waits, on a copy of one log of those that have ended."""
+    with TemporaryDirectory() as base:
+        before = Service(Path(base))
+        before.end(ended)
+        before.decider.let_go()
+        before.store.close()
+        for count in waiting:
+            yield count, ended, measure(Path(base), before.world.now(), count, ended)
+
+
+def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
+    """One size, on a copy of a log at a time."""
     with TemporaryDirectory() as folder:
-        service = Service(Path(folder))
-        service.end(ended)
+        shutil.copytree(base, folder, dirs_exist_ok=True)
+        service = Service(Path(folder), start, ended)
         service.submit(NODES, "holds")
         service.decide()
         service.submit(waiting, "waits")
@@ -179,6 +196,7 @@ def measure(waiting: int, ended: int) -> Figures:
             found[f"{name}_ms"] = 1000 * max(
                 _cpu(partial(_get, service, address)) for _ in range(ASKED)
             )
+        found["save_s"] = _cpu(service.decider.let_go)  # it keeps the state in a file
         for name, snapshots in (("start_s", True), ("fold_s", False)):
             service.decider.let_go()
             gc.collect()
@@ -220,10 +238,10 @@ def main() -> None:
     calibration = Calibration()
     rows = []
     for ended in asked.ended:
-        for waiting in asked.waiting:
-            rows.append((waiting, ended, measure(waiting, ended)))
+        for waiting, _, found in measure_all(asked.waiting, ended):
+            rows.append((waiting, ended, found))
             if not asked.json:
-                print(f"{waiting:,} waiting, {ended:,} ended: {rows[-1][2]}", flush=True)
+                print(f"{waiting:,} waiting, {ended:,} ended: {found}", flush=True)
     largest = max(rows, key=lambda row: row[:2])[2]
     judged = {**largest, **growth(rows)}
     verdict = calibration.judge(judged, BUDGET)

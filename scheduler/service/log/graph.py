@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cache
 from itertools import islice
 from operator import attrgetter
 from types import MemberDescriptorType
@@ -122,12 +123,12 @@ class Writer:
 
     def _row(self, obj: Any) -> tuple[int, list[Any]]:
         kind = type(obj)
-        fields = self._fields.get(_path(kind)) or fields_of(obj)
-        number = self._classes.setdefault((kind, tuple(fields)), len(self._classes))
+        fields = tuple(self._fields.get(_path(kind)) or fields_of(obj))
+        number = self._classes.setdefault((kind, fields), len(self._classes))
         if len(fields) == 1:
             return number, [getattr(obj, fields[0], _UNSET_VALUE)]
         try:
-            return number, list(attrgetter(*fields)(obj)) if fields else []
+            return number, list(_getter(fields)(obj)) if fields else []
         except AttributeError:
             return number, [getattr(obj, name, _UNSET_VALUE) for name in fields]
 
@@ -138,13 +139,14 @@ class Writer:
             return known
         kind = type(value)
         if kind is tuple:
-            if all(type(one) is float for one in value):
+            if set(map(type, value)) <= {float}:
                 return msgpack.ExtType(_FLOATS, array("d", value).tobytes())
             return msgpack.ExtType(_TUPLE, self._pack(list(value)))
         if issubclass(kind, tuple):
             return msgpack.ExtType(_FIELDS, self._pack([self._type(kind), list(value)]))
         if issubclass(kind, Enum):
-            return msgpack.ExtType(_ENUM, self._pack([self._type(kind), value.name]))
+            member = msgpack.ExtType(_ENUM, self._pack([self._type(kind), value.name]))
+            return self._numbers.setdefault(id(value), member)  # it lives as long as its class
         if issubclass(kind, float):  # a number with fields
             row = [float(value), *(getattr(value, name) for name in fields_of(value))]
             return msgpack.ExtType(_NUMBER, self._pack([self._type(kind), row]))
@@ -300,13 +302,23 @@ def _number(kind: type[float], number: float, *row: Any) -> float:
 
 
 _UNSET_VALUE = _Unset()
+_PATHS: dict[type, str] = {}
 _Fill = Callable[[Any, Sequence[Any]], None]
 
 
 def fields_of(obj: Any) -> tuple[str, ...]:
     """The names of all that an object holds, in one order."""
-    slots = [name for kind in type(obj).__mro__ for name in _slots(kind)]
-    return (*slots, *getattr(obj, "__dict__", ()))
+    return (*_all_slots(type(obj)), *getattr(obj, "__dict__", ()))  # type: ignore[arg-type]
+
+
+@cache
+def _all_slots(kind: type) -> list[str]:
+    return [name for base in kind.__mro__ for name in _slots(base)]
+
+
+@cache
+def _getter(fields: tuple[str, ...]) -> Callable[[Any], Any]:
+    return attrgetter(*fields)
 
 
 def _slots(kind: type) -> list[str]:
@@ -315,7 +327,10 @@ def _slots(kind: type) -> list[str]:
 
 
 def _path(kind: type) -> str:
-    return f"{kind.__module__}:{kind.__qualname__}"
+    found = _PATHS.get(kind)
+    if found is None:
+        found = _PATHS[kind] = f"{kind.__module__}:{kind.__qualname__}"
+    return found
 
 
 def _class(path: str) -> type:
