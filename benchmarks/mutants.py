@@ -1,13 +1,15 @@
 """Would the tests notice? Plants bugs, one at a time, and runs the tests that should find each.
 
     python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2] [--chaos]
+    python -m benchmarks.mutants --sample 60 [--seed 0] [--since HEAD~200] [--json]
 
 The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
 breaks, and the tests that are expected to fail, the quickest first; or, where there are none and
 with --chaos, the seeds of `benchmarks.chaos` of which one is to fail. Each is planted in a copy of
-the tree, in a temporary folder. Before that all of those tests run on the copy as it is. Exit
-status 1 when a bug survives, when its text is not in its file exactly once, or when the tests fail
-without it.
+the tree, in a temporary folder. Before that all of those tests run on the copy as it is. With
+--sample the bugs are drawn at random from the lines changed since a commit, and a test that finds
+one is run again without it (`benchmarks.mutations`). Exit status 1 when a bug survives, when its
+text is not in its file exactly once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.mutations import files_for, sample
 from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,6 +51,7 @@ FORKS = get_context("forkserver")
 CPU_S: list[float] = []  # of each
 NO_SHRINKING = "PELLUCID_TESTS_SHRINK_NOTHING"  # that a test fails is enough
 LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
+SAMPLED_LIMIT_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,7 @@ class Mutant:
     what: str
     tests: tuple[str, ...] = ()
     chaos: str = ""
+    limit_s: float = LIMIT_S
 
     @property
     def area(self) -> str:
@@ -74,6 +79,21 @@ def mutants() -> list[Mutant]:
     return [
         Mutant(**{**one, "tests": tuple(one.get("tests", "").split())})
         for one in yaml.safe_load(LIST.read_text())
+    ]
+
+
+def sampled(since: str, count: int, seed: int) -> list[Mutant]:
+    """Bugs drawn at random from what has changed since a commit."""
+    return [
+        Mutant(
+            file,
+            (ROOT / file).read_text(),
+            changed,
+            f"line {line}: {before} -> {after}",
+            files_for(file),
+            limit_s=SAMPLED_LIMIT_S,
+        )
+        for file, line, before, after, changed in sample(since, count, seed)
     ]
 
 
@@ -103,10 +123,12 @@ def copy(to: Path) -> None:
     compileall.compile_dir(to, quiet=2, invalidation_mode=checked)
 
 
-def run_tests(folder: Path, tests: Sequence[str]) -> tuple[int | None, str]:
+def run_tests(
+    folder: Path, tests: Sequence[str], limit_s: float = LIMIT_S
+) -> tuple[int | None, str]:
     """Exit status of pytest (None: it took too long) and its last lines."""
     command = ["pytest", "-x", "--tb=line", "--no-header", "-rfE"]
-    return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests])
+    return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests], limit_s)
 
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
@@ -114,12 +136,12 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1"])
 
 
-def _run(folder: Path, module: Sequence[str]) -> tuple[int | None, str]:
+def _run(folder: Path, module: Sequence[str], limit_s: float = LIMIT_S) -> tuple[int | None, str]:
     """Run a module in a process of its own, forked from one that has loaded what all load."""
     said = folder / ".said"
     process = FORKS.Process(target=_forked, args=(folder, module, said))
     process.start()
-    process.join(LIMIT_S)
+    process.join(limit_s)
     with suppress(OSError):
         CPU_S.append(float((cpu := said.with_suffix(".cpu")).read_text()))
         cpu.unlink()
@@ -166,16 +188,20 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
         if by_chaos:
             status, last = run_chaos(folder, mutant.chaos)
         else:
-            status, last = run_tests(folder, mutant.tests)
+            status, last = run_tests(folder, mutant.tests, mutant.limit_s)
     finally:
         file.write_text(text)
     fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
+    if not (mutant.tests or by_chaos):
+        fate = "survived"  # nobody looks at it
     seconds = round(time.perf_counter() - begun, 1)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", last, re.MULTILINE) if fate == "found" else []
     by += re.findall(r"^--seed \d+.*", last, re.MULTILINE) if by_chaos else []
     seed = re.match(r"--seed (\d+)", by[0]) if by else None
     if fate == "found" and not by:
         fate = "broken"  # it failed in another way
+    if fate == "found" and mutant.limit_s < LIMIT_S and run_tests(folder, by[:1])[0] != 0:
+        fate = "broken"  # that test fails without it, too
     return {
         **told,
         "fate": fate,
@@ -240,10 +266,16 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--no-baseline", action="store_true", help="trust the tests without bugs")
     parser.add_argument("--chaos", action="store_true", help="only those with seeds, by chaos")
+    parser.add_argument("--sample", type=int, help="so many bugs drawn from what has changed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--since", default="HEAD~200", help="what has changed since this commit")
     asked = parser.parse_args()
-    wanted = [one for one in mutants() if asked.only in f"{one.file} {one.what}"]
+    drawn = sampled(asked.since, asked.sample, asked.seed) if asked.sample else mutants()
+    wanted = [one for one in drawn if asked.only in f"{one.file} {one.what}"]
     wanted = [one for one in wanted if one.chaos or not asked.chaos]
-    told = measure(wanted, asked.workers, baseline=not asked.no_baseline, chaos=asked.chaos)
+    told = measure(
+        wanted, asked.workers, baseline=not (asked.no_baseline or asked.sample), chaos=asked.chaos
+    )
     if asked.json:
         print(json.dumps(told, indent=2))
     else:

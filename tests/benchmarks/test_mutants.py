@@ -8,6 +8,7 @@ import re
 import pytest
 
 from benchmarks.mutants import ROOT, Mutant, mutants, planted
+from benchmarks.mutations import files_for, mutations
 
 
 def test_bugs_are_planted_in_every_part() -> None:
@@ -29,3 +30,41 @@ def test_a_bug_can_be_planted_and_its_tests_are_there(mutant: Mutant) -> None:
         if names:
             told = (ROOT / path).read_text()
             assert all(re.search(rf"(def|class) {name}\b", told) for name in names), test
+
+
+CODE = '''
+LIMIT = 3
+
+def wait(left: int | None = 7) -> str:
+    """Said once: 5 < 6."""
+    if left is None or left > LIMIT and not LIMIT:
+        note(left)
+        return f"{left + 1}"
+    return "é" if left == 2 else "b"
+'''
+
+
+def test_what_a_slip_could_change_is_changed_where_it_stands() -> None:
+    every = mutations(CODE, set(range(1, 20)))
+    assert {(line, after) for line, _, after, _ in every} == {
+        (6, "(left is None and (left > LIMIT and (not LIMIT)))"),
+        (6, "(left is not None)"),
+        (6, "(left > LIMIT or not LIMIT)"),
+        (6, "(left >= LIMIT)"),
+        (6, "(LIMIT)"),
+        (7, "pass"),
+        (8, "return None"),
+        (9, "return None"),
+        (9, "('b' if left == 2 else 'é')"),
+        (9, "(left != 2)"),
+        (9, "3"),
+    }
+    for _, before, after, text in every:
+        assert ast.dump(ast.parse(text)) != ast.dump(ast.parse(CODE))
+        assert len(text) - len(CODE) == len(after) - len(before)
+    assert {line for line, *_ in mutations(CODE, {7})} == {7}
+
+
+def test_its_tests_are_those_that_import_it() -> None:
+    assert files_for("scheduler/policies/pellucid/memo.py")[0].endswith("test_memo.py")
+    assert files_for("pipeline/commands/audit.py"), "a command is called by its name"

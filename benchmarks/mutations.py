@@ -1,0 +1,167 @@
+"""Small changes of code, drawn at random from what has changed lately: would the tests notice?
+
+Each is one that a slip could make: a comparison turned, a number one higher, a call left out. Its
+tests are the files that import the changed module, or one that imports it. `benchmarks.mutants`
+plants them (`--sample`).
+"""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CODE = "features", "models", "pipeline", "profiler", "scheduler"
+MOST_TESTS = 6  # files for each
+PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
+    (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn),
+    (ast.Is, ast.IsNot), (ast.Add, ast.Sub), (ast.Mult, ast.Div), (ast.And, ast.Or),
+)  # fmt: skip
+OTHER = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
+
+
+def sample(since: str, count: int, seed: int) -> list[tuple[str, int, str, str, str]]:
+    """Changes as (file, line, before, after, whole file changed); fewer where there are fewer."""
+    found = []
+    for file, lines in sorted(_changed(since).items()):
+        text = (ROOT / file).read_text()
+        found += [(file, *one) for one in mutations(text, lines)]
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
+def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
+    """All changes of these lines (from 1), where they are in a function: (line, before, after,
+    text)."""
+    rows = [row.encode() for row in text.splitlines(keepends=True)]
+    starts = [0]
+    for row in rows:
+        starts.append(starts[-1] + len(row))
+    source, out = text.encode(), []
+    for node in _in_functions(ast.parse(text)):
+        if node.lineno not in lines or node.end_lineno is None or node.end_col_offset is None:
+            continue
+        begin = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        for after in _expressions(node) if isinstance(node, ast.expr) else _statements(node):
+            changed = source[:begin] + after.encode() + source[end:]
+            out.append((node.lineno, source[begin:end].decode(), after, changed.decode()))
+    return out
+
+
+def files_for(file: str) -> tuple[str, ...]:
+    """Test files: those of a module's name, then those that import it, or call a command so, then
+    those of its importers; the small ones first."""
+    stem, direct = Path(file).stem.strip("_"), set(_importers("tests", _module(file)))
+    users = [user for package in CODE for user in _importers(package, _module(file))]
+    others = {test for user in users for test in _importers("tests", _module(user))}
+    others |= {test for test, text in _tests().items() if f'"{stem}"' in text}
+
+    def place(test: str) -> tuple[bool, bool, int]:
+        return stem not in test, test not in direct, len(_tests()[test])
+
+    return tuple(sorted(direct | others, key=place)[:MOST_TESTS])
+
+
+def _changed(since: str) -> dict[str, set[int]]:
+    """By file, the lines that were written since a commit."""
+    told = subprocess.run(
+        ["git", "diff", "--no-ext-diff", "-U0", since, "--", *(f"{one}/*.py" for one in CODE)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    file = ""
+    for row in told.splitlines():
+        if row.startswith("+++ "):
+            file = row[6:]
+        elif row.startswith("@@") and (new := re.search(r"\+(\d+)(?:,(\d+))?", row)):
+            first, count = int(new[1]), int(new[2] or 1)
+            found[file] |= set(range(first, first + count))
+    return {name: lines for name, lines in found.items() if (ROOT / name).is_file()}
+
+
+def _in_functions(tree: ast.AST, inside: bool = False) -> Iterator[ast.expr | ast.stmt]:
+    """Statements and expressions of functions; no annotations, no parts of formatted strings."""
+    for name, value in ast.iter_fields(tree):
+        if name in ("annotation", "returns", "decorator_list", "args") and isinstance(
+            tree, (ast.FunctionDef, ast.AnnAssign, ast.arg)
+        ):
+            continue
+        for node in value if isinstance(value, list) else [value]:
+            if not isinstance(node, ast.AST) or isinstance(node, (ast.JoinedStr, ast.Assert)):
+                continue
+            if inside and isinstance(node, (ast.expr, ast.stmt)):
+                yield node
+            yield from _in_functions(node, inside or isinstance(node, ast.FunctionDef))
+
+
+def _expressions(node: ast.expr) -> Iterator[str]:
+    """What might stand instead of an expression."""
+    match node:
+        case ast.Compare(left, [operator], right) if type(operator) in OTHER:
+            yield _text(ast.Compare(left, [OTHER[type(operator)]()], right))  # type: ignore[list-item]
+        case ast.BoolOp(operator, values):
+            yield _text(ast.BoolOp(OTHER[type(operator)](), values))  # type: ignore[arg-type]
+        case ast.BinOp(left, operator, right) if type(operator) in OTHER:
+            yield _text(ast.BinOp(left, OTHER[type(operator)](), right))  # type: ignore[arg-type]
+        case ast.UnaryOp(ast.Not(), operand):
+            yield _text(operand)
+        case ast.Constant(bool(value)):
+            yield str(not value)
+        case ast.Constant(int(value) | float(value)):
+            yield str(value + 1)
+        case ast.IfExp(test, body, orelse):
+            yield _text(ast.IfExp(test, orelse, body))
+
+
+def _statements(node: ast.stmt) -> Iterator[str]:
+    """What might stand instead of a statement."""
+    match node:
+        case ast.Expr(ast.Call()) | ast.AugAssign() | ast.Assign([ast.Attribute()]):
+            yield "pass"
+        case ast.Return(ast.expr() as value) if ast.unparse(value) != "None":
+            yield "return None"
+        case ast.Continue():
+            yield "break"
+        case ast.Break():
+            yield "continue"
+
+
+def _text(node: ast.expr) -> str:
+    return f"({ast.unparse(node)})"
+
+
+def _module(file: str) -> str:
+    return file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
+
+
+@cache
+def _tests() -> dict[str, str]:
+    """Test files and what stands in them."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return {str(file.relative_to(ROOT)): file.read_text() for file in files}
+
+
+@cache
+def _imports(file: Path) -> frozenset[str]:
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
+        elif isinstance(node, ast.Import):
+            found |= {one.name for one in node.names}
+    return frozenset(found)
+
+
+def _importers(folder: str, module: str) -> list[str]:
+    names = "test_*.py" if folder == "tests" else "*.py"
+    files = sorted((ROOT / folder).rglob(names))
+    return [str(file.relative_to(ROOT)) for file in files if module in _imports(file)]
