@@ -36,9 +36,10 @@ from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
-from scheduler.service.log.epochs import followed
+from scheduler.service.log.epochs import followed, told_before
 from scheduler.service.log.fold import Diverged, State
 from scheduler.service.log.record import Phase
+from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.decided import WAITS_ANEW, waiting_anew
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -74,6 +75,7 @@ class Analyst:
         store: a prepared database whose log has its HEADER.
         bundle_store: bundles the log names.
         holder: names this process in the lease.
+        snapshots: where the state was kept now and then, before another release; None: nowhere.
         budget_s: processor seconds for one forecast or question.
         samples: futures per forecast at most.
         refresh_s: forecasts of waiting jobs are made anew this often, seconds.
@@ -99,6 +101,7 @@ class Analyst:
         budget_s: float = 2.0,
         samples: int = 64,
         refresh_s: float = 15.0,
+        snapshots: StateCheckpoints | None = None,
     ):
         self.store = store
         self.bundle_store = bundle_store
@@ -107,6 +110,7 @@ class Analyst:
         self.budget_s = budget_s
         self.samples = samples
         self.refresh_s = refresh_s
+        self.snapshots = snapshots
         self.clock = store.clock
         self.log = structlog.get_logger("analyst").bind(holder=holder)
         self.lease: Lease | None = None
@@ -180,12 +184,15 @@ class Analyst:
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
+                kept = self.snapshots
+                told = told_before(connection, self.store, kept, epoch) if kept else None
                 self.state = followed(
                     connection,
                     self.store,
                     self.bundle_store.find,
                     epoch,
                     beat=lambda _: self._beat(),
+                    since=told,
                 )
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs, 0)
@@ -491,10 +498,12 @@ def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
     os.nice(10)
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    bundle_store = BundleStore(settings.state_dir / "bundles")
     analyst = Analyst(
         store,
-        BundleStore(settings.state_dir / "bundles"),
+        bundle_store,
         holder=f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}",
         lease_s=settings.lease_s,
+        snapshots=StateCheckpoints(settings.state_dir / "snapshots", bundle_store.find),
     )
     analyst.run(stopping, max(settings.poll_s, PAUSE_S))

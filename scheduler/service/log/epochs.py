@@ -236,16 +236,22 @@ def folded(
         if state is not None and state.seen > epoch:
             with suppress(Diverged):  # then it was no good
                 return _onwards(state, connection, store, upto, beat)
-        elif upto > snapshots.short:
-            told = snapshots.told(connection, store, upto)
-            if told is not None and Mends.of(connection).cover(told.seen):
-                told = None
+        else:
+            told = told_before(connection, store, snapshots, upto)
     if told is not None and told.seen > epoch:
         raise KeptByOtherCode(f"the state was kept by code {told.code} at event {told.seen}")
     state = State(bundles, keep=keep)
     if epoch and epoch <= upto:
         state = followed(connection, store, bundles, epoch, keep=keep, beat=beat, since=told)
     return _onwards(state, connection, store, upto, beat)
+
+
+def told_before(
+    connection: Connection, store: Store, snapshots: StateCheckpoints, upto: int
+) -> Told | None:
+    """What a snapshot of whatever release tells, for a log that is long up to event `upto`."""
+    told = snapshots.told(connection, store, upto) if upto > snapshots.short else None
+    return None if told is not None and Mends.of(connection).cover(told.seen) else told
 
 
 def _onwards(

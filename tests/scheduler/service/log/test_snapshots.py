@@ -18,9 +18,11 @@ from hypothesis import strategies as st
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
 from scheduler.core.settings import ProfilingPartition
+from scheduler.service.analyst.process import Analyst
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log import snapshots
 from scheduler.service.log.audit import audit
+from scheduler.service.log.epochs import Followed
 from scheduler.service.log.fold import State
 from scheduler.service.log.graph import Migration, Writer
 from scheduler.service.log.record import End, Phase, Record
@@ -188,6 +190,31 @@ def test_another_release_follows_the_log_from_it(
     again = audit(desk.store, desk.bundle_store.find)  # follows the log from its start
     assert again.clean, again.divergences[:2]
     assert again.new_epochs == 1
+
+
+def test_so_does_its_analyst(desk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    live(desk, Random(5), range(25))
+    desk.version = "later"
+    desk.restart()
+    for i in range(40, 44):
+        desk.submit(f"j{i}", gpus=4)
+        desk.turn()
+    followed, known = [], []
+    follow = Followed.follow
+    monkeypatch.setattr(Followed, "follow", lambda *one: followed.append(one) or follow(*one))
+    for kept in (None, desk.snapshots()):
+        analyst = Analyst(desk.store, desk.bundle_store, holder="one", snapshots=kept)
+        assert analyst.take_over()
+        analyst._let_go()
+        core = analyst.state.core
+        waiting = {job: (one.estimate_s, one.key) for job, one in core.jobs.items()}
+        known.append((waiting, sorted(core.cluster.runs), analyst.state.seen))
+        known.append(len(followed))
+        followed.clear()
+    whole, all_of_it, since, rest = known
+    assert since == whole
+    assert whole[0]
+    assert 0 < rest < all_of_it / 3
 
 
 def test_a_short_log_is_folded_whole_by_another_release(desk: Kept) -> None:
