@@ -23,6 +23,7 @@ import re
 import resource
 import runpy
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -51,7 +52,7 @@ FORKS = get_context("forkserver")
 CPU_S: list[float] = []  # of each
 NO_SHRINKING = "PELLUCID_TESTS_SHRINK_NOTHING"  # that a test fails is enough
 LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
-SAMPLED_LIMIT_S = 120.0
+SAMPLED_CPU_S = 45  # the same, of the processor: a sampled one may loop for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Mutant:
     what: str
     tests: tuple[str, ...] = ()
     chaos: str = ""
-    limit_s: float = LIMIT_S
+    cpu_s: int | None = None
 
     @property
     def area(self) -> str:
@@ -91,7 +92,7 @@ def sampled(since: str, count: int, seed: int) -> list[Mutant]:
             changed,
             f"line {line}: {before} -> {after}",
             files_for(file),
-            limit_s=SAMPLED_LIMIT_S,
+            cpu_s=SAMPLED_CPU_S,
         )
         for file, line, before, after, changed in sample(since, count, seed)
     ]
@@ -124,11 +125,11 @@ def copy(to: Path) -> None:
 
 
 def run_tests(
-    folder: Path, tests: Sequence[str], limit_s: float = LIMIT_S
+    folder: Path, tests: Sequence[str], cpu_s: int | None = None
 ) -> tuple[int | None, str]:
     """Exit status of pytest (None: it took too long) and its last lines."""
     command = ["pytest", "-x", "--tb=line", "--no-header", "-rfE"]
-    return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests], limit_s)
+    return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests], cpu_s)
 
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
@@ -136,12 +137,12 @@ def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1"])
 
 
-def _run(folder: Path, module: Sequence[str], limit_s: float = LIMIT_S) -> tuple[int | None, str]:
+def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:
     """Run a module in a process of its own, forked from one that has loaded what all load."""
     said = folder / ".said"
-    process = FORKS.Process(target=_forked, args=(folder, module, said))
+    process = FORKS.Process(target=_forked, args=(folder, module, said, cpu_s))
     process.start()
-    process.join(limit_s)
+    process.join(LIMIT_S)
     with suppress(OSError):
         CPU_S.append(float((cpu := said.with_suffix(".cpu")).read_text()))
         cpu.unlink()
@@ -149,10 +150,14 @@ def _run(folder: Path, module: Sequence[str], limit_s: float = LIMIT_S) -> tuple
         process.kill()
         process.join()
         return None, "it took too long"
+    if process.exitcode == -signal.SIGXCPU:
+        return None, "it took too long"
     return process.exitcode, "\n".join(said.read_text(errors="replace").splitlines()[-6:])
 
 
-def _forked(folder: Path, module: Sequence[str], said: Path) -> None:
+def _forked(folder: Path, module: Sequence[str], said: Path, cpu_s: int | None) -> None:
+    if cpu_s is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 5))
     file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(file, 1)
     os.dup2(file, 2)
@@ -188,7 +193,7 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
         if by_chaos:
             status, last = run_chaos(folder, mutant.chaos)
         else:
-            status, last = run_tests(folder, mutant.tests, mutant.limit_s)
+            status, last = run_tests(folder, mutant.tests, mutant.cpu_s)
     finally:
         file.write_text(text)
     fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
@@ -200,7 +205,7 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
     seed = re.match(r"--seed (\d+)", by[0]) if by else None
     if fate == "found" and not by:
         fate = "broken"  # it failed in another way
-    if fate == "found" and mutant.limit_s < LIMIT_S and run_tests(folder, by[:1])[0] != 0:
+    if fate == "found" and mutant.cpu_s and run_tests(folder, by[:1])[0] != 0:
         fate = "broken"  # that test fails without it, too
     return {
         **told,
