@@ -134,6 +134,15 @@ class JobRequest:
             label="its progress may be read",
         ),
     ] = True
+    notify: Annotated[
+        bool,
+        Ask(
+            help="Send its owner a message when it starts and ends, where the site has set how.",
+            label="messages when it starts and ends",
+            changeable=True,
+            words=lambda sent: "with messages" if sent else "without messages",
+        ),
+    ] = False
     vc: Annotated[
         str,
         Ask(

@@ -74,6 +74,8 @@ class Settings(BaseSettings):
             may take, MiB; 0 = any size.
         max_changes_per_day: submissions and other changes of one account but an operator's, so many
             at once and so many a day; 0 = any number.
+        mail_program: sends owners who ask for it (`notify`) a message when a job starts or ends, as
+            Slurm's MailProg: PROGRAM -s SUBJECT OWNER, text on standard input; "" = none are sent.
         keep_days: idempotency keys, and tokens that hold no more, are forgotten after this.
         archive_days: what events and decisions say is compressed when they are older; 0 = never.
         accept_clock: a time of day that other clocks do not bear out is believed at the start up to
@@ -113,6 +115,7 @@ class Settings(BaseSettings):
     max_waiting: int = Field(20_000, ge=0)
     max_payload_mib: float = Field(64.0, ge=0, le=1e6)
     max_changes_per_day: int = Field(200_000, ge=0)
+    mail_program: str = ""
     keep_days: float = Field(30.0, gt=0, le=36_500)
     archive_days: float = Field(7.0, ge=0, le=36_500)
     accept_clock: date | None = None

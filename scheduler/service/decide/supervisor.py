@@ -41,6 +41,7 @@ from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
 from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
+from scheduler.service.log.notices import keep_notifying
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import Choice, settle
 from scheduler.service.log.retention import keep_pruning
@@ -304,6 +305,11 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every
         tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    if settings.mail_program:
+        cursor = settings.state_dir / "notices.seq"
+        tasks.append(
+            partial(keep_notifying, settings.database, settings.mail_program, cursor, over.wait)
+        )
     threads = [threading.Thread(target=task, daemon=True) for task in tasks]
     for thread in threads:
         thread.start()

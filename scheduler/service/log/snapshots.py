@@ -36,8 +36,10 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 1
-MIGRATIONS: dict[int, Migration] = {}  # by the version they lead to
+VERSION = 2
+MIGRATIONS = {  # by the version they lead to
+    2: Migration(new={"scheduler.backends.submission:Submission": {"notify": False}}),
+}
 FIELDS = {
     "features.history:KeyHistory": (
         "_cancelled _ended _ewma _ewma_log _failed _last _past _ring _sorted hazard last_end "
@@ -63,7 +65,8 @@ FIELDS = {
     "scheduler.backends.events:Event": "actor at body cause job_id kind seq",
     "scheduler.backends.submission:Submission": (
         "after after_any command comment cpus environment gpu_type gpus job_id memory_mib name "
-        "owner priority profile progress sealed share submitted_at time_limit_s user vc workdir"
+        "notify owner priority profile progress sealed share submitted_at time_limit_s user vc "
+        "workdir"
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
     "scheduler.service.log.ledger:Ledger": "keep records nodes holding _changed",

@@ -1,0 +1,86 @@
+"""Messages to owners, as the site's program is called."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from scheduler.service.log.notices import Notice, _sent, due, keep_notifying
+from tests.scheduler.service.pages.conftest import Lived
+from tests.waiting import until
+
+PROGRAM = """#!/bin/sh
+{ printf '%s|' "$@"; cat; echo ==; } >> "$(dirname "$0")/sent"
+case "$2" in *fails*) exit 3;; esac
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "mail"
+    path.write_text(PROGRAM, "utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def _lives(lived: Lived, **asked: object) -> str:
+    job = lived.submit("ada.byron", **asked)
+    lived.settle(4000)
+    assert lived.see("ada.byron").job(job).ended_at
+    return job
+
+
+def test_an_owner_who_asked_is_sent_the_start_and_the_end(lived: Lived) -> None:
+    lived.settle(1)
+    before = lived.store.last_seq()
+    _lives(lived, name="silent")
+    job = _lives(lived, name="loud", notify=True)
+    found = list(due(lived.store, before, lived.store.last_seq()))
+    state = lived.see("ada.byron").job(job).state
+    assert [(one.owner, one.subject) for one in found] == [
+        ("ada.byron", f"Pellucid job loud ({job}) has started"),
+        ("ada.byron", f"Pellucid job loud ({job}) has ended: {state}"),
+    ]
+    assert f"pellucid logs {job} prints its output." in found[1].text
+    assert list(due(lived.store, found[1].seq, lived.store.last_seq())) == []
+
+
+def test_each_is_sent_once_through_restarts_and_failures(
+    lived: Lived, program: Path, tmp_path: Path
+) -> None:
+    lived.settle(1)
+    database, cursor = str(lived.store.engine.url.render_as_string(False)), tmp_path / "seq"
+
+    def runs(ready: object) -> None:
+        over = threading.Event()
+        thread = threading.Thread(
+            target=keep_notifying,
+            args=(database, str(program), cursor, lambda _: over.wait(0.01)),
+        )
+        thread.start()
+        until(ready, "the messages")  # type: ignore[arg-type]
+        over.set()
+        thread.join()
+
+    def sent() -> list[str]:
+        file = program.with_name("sent")
+        return file.read_text("utf-8").split("==\n")[:-1] if file.exists() else []
+
+    _lives(lived, name="before the first call", notify=True)
+    runs(cursor.exists)
+    assert sent() == []
+    _lives(lived, name="fails", notify=True)
+    _lives(lived, name="$(touch x) -r", notify=True)
+    runs(lambda: len(sent()) >= 4)
+    runs(lambda: int(cursor.read_text("ascii")) == lived.store.last_seq())
+    assert len(sent()) == 4
+    assert sent()[2].startswith("-s|Pellucid job $(touch x) -r (")
+    assert not list(tmp_path.glob("x"))
+
+
+def test_an_owner_that_looks_like_an_option_is_sent_nothing(program: Path) -> None:
+    assert "read as an option" in _sent(str(program), Notice(1, "-r", "subject", "text"))
+    assert not program.with_name("sent").exists()
+    assert _sent("/nowhere/mail", Notice(1, "ada", "subject", "text"))
