@@ -12,7 +12,17 @@ import typer
 from pipeline.app import COMMANDS, Lazy, app
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("benchmarks", "data", "deploy", "docs", "models", "pipeline", "profiler", "scheduler")
+FOLDERS = (
+    "benchmarks",
+    "data",
+    "deploy",
+    "docs",
+    "models",
+    "pipeline",
+    "profiler",
+    "reproductions",
+    "scheduler",
+)
 
 _FENCE = re.compile(r"^( *)```([^\n]*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 _INDENTED = re.compile(r"(?<=\n\n)((?: {4}[^\n]*\n)+)")
