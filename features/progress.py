@@ -18,7 +18,7 @@ class Progress:
         done, of: units done, and of how many.
         unit: ``epoch``, ``step`` or ``percent``.
         unit_s: seconds a unit.
-        at_s: how long it had run when it said so.
+        at_s: how long it had run when it reported this.
         source: format it was read from (`profiler.progress.formats`).
     """
 

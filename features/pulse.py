@@ -1,7 +1,7 @@
 """Signs of life from inside long work.
 
-Loops beat; whoever minds the work, if anybody does, has said what a beat does. No result depends on
-it. Standard library only.
+Loops beat; whoever minds the work, if anybody does, defines what a beat does. No result depends
+on it. Standard library only.
 """
 
 from __future__ import annotations

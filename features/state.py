@@ -355,7 +355,7 @@ class FeatureState:
         self._now = now
         if self._survives:
             self._lives.advance(now)
-        if job == was.job:  # looked at anew: of the histories that it was of, found again or not
+        if job == was.job:  # looked up again: of the histories that it was of, found again or not
             if self._survives:
                 lives = self._lives.as_of(self._hazards(was), now, job.job_id)
                 was.survival = survival.values(lives, job.time_limit_s)

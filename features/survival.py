@@ -9,8 +9,8 @@ news for the next one. Cox, "Regression models and life-tables", JRSS B 1972, se
 Newer jobs count more: each count fades by `1 - 1 / memory` when the next is added. Narrow groups
 are shrunk to wider ones, stretch by stretch: (ended + k * wider hazard) / (reached + k).
 
-What a job is told is a sum: how long jobs last here, and what each narrower group adds to that. The
-sum has an error of its own: a group that few jobs are known of may be otherwise.
+The estimate of a job is a sum: how long jobs last here, and what each narrower group adds. The sum
+has an error of its own: a group that few jobs are known of may be otherwise.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ EDGES_S = (
     43_200.0, 86_400.0, 172_800.0, 345_600.0,
 )  # fmt: skip
 BINS = len(EDGES_S) + 1
-# Thresholds whose odds are told, by name. Both are edges.
+# Thresholds that have odds, by name. Both are edges.
 THRESHOLDS_S = {"1h": 3600.0, "6h": 21_600.0}
 
 # Jobs a group needs in a stretch to weigh as much as the wider group.
@@ -132,7 +132,7 @@ class Hazard:
     """Fading counts of one group: jobs that reached each stretch, and that ended in it.
 
     Attributes:
-        sayers: jobs of the group that said how long they will have run; kept by `Lives`.
+        sayers: jobs of the group that reported how long they will have run; kept by `Lives`.
     """
 
     __slots__ = ("_ended", "_keep", "_reached", "sayers")
@@ -298,7 +298,7 @@ class Lives:
             self._say(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
-        """A job said how long it will have run. It counts for as long as it has not ended.
+        """A job reported how long it will have run. It counts for as long as it has not ended.
 
         Args:
             weight: how far that is believed, 0 to 1.
@@ -311,7 +311,7 @@ class Lives:
             group.sayers[job_id] = None
 
     def _silence(self, job_id: str) -> tuple[int, float] | None:
-        """Forget what a job said."""
+        """Forget what a job reported."""
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
         return self._stated.pop(job_id, None)
@@ -361,7 +361,7 @@ class Lives:
             (final, weight), first = self._stated[job_id], self._bin[job_id]
             for group in self._groups[job_id][1:]:
                 copy = copies.get(id(group))
-                if copy is not None and final >= first:  # else it has outlived what it said
+                if copy is not None and final >= first:  # else it has outlived its report
                     for bin in range(first, final):
                         copy.add(bin, False, weight)
                     copy.add(final, True, weight)

@@ -60,13 +60,13 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("settings", "Show and set what the policy decides by.", function="app"),
         _one("token", "Make, list and revoke the tokens that let people in."),
         _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
-        _one("audit", "Decide the whole log anew and compare."),
+        _one("audit", "Recompute every decision of the log and compare."),
         _one("mend-clock", "Put right times that a wrong clock wrote.", "mend_clock"),
         _one("export", "Write a service's finished jobs as a trace to learn from."),
     ),
     "Models and measurements": (
         _one("train", "Train the models and export them as a bundle."),
-        _one("evaluate", "Recompute the figures of a model, yardsticks beside it."),
+        _one("evaluate", "Recompute the figures of a model, beside baselines."),
         _one("profile", "Run a command briefly and measure what it does to the GPU."),
         _one(
             "colocate",

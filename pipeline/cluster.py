@@ -8,14 +8,14 @@ One way of asking for all three, so that the same command works on a laptop and 
     tcp://host:8786 a Dask scheduler that is already there
     slurm:4         a Dask cluster of four Slurm jobs (dask-jobqueue)
 
-Partition, account, time limit and the rest of the Slurm jobs are said as Dask has it: in
+Partition, account, time limit and the rest of the Slurm jobs are configured as Dask has it: in
 `~/.config/dask/jobqueue.yaml`, or as `DASK_JOBQUEUE__SLURM__QUEUE=cpu` in the environment.
 
 Whoever can speak to a Dask scheduler can run anything as its user. The clusters made here speak TLS
 only, with a key made for the occasion, listen on one address and show no dashboard.
 
 What takes hours can be kept as it comes (`Keep`): every finished task is a file, and the same
-command takes it up again instead of running the task anew.
+command takes it up again instead of running the task again.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _taken_up(path: Path) -> Any:
         return pickle.loads(path.read_bytes())
     except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
         raise UserError(
-            f"{path}: cannot be read ({error}); delete it, and it is made anew"
+            f"{path}: cannot be read ({error}); delete it, and it is made again"
         ) from None
 
 

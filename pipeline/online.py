@@ -1,7 +1,7 @@
 """Models refitted every day while a trace is replayed: what a fit adds to the histories.
 
 Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
-blended with them by the jobs seen, so there is no step from one to the other. All are yardsticks
+blended with them by the jobs seen, so there is no step from one to the other. All are baselines
 (`--durations ga2m`, `lightgbm-blended`, `lightgbm`); what they are worth: docs/policy-figures.md.
 """
 

@@ -90,7 +90,7 @@ class World(Protocol):
 
 
 class Shown(Protocol):
-    """What is said of a workload in every summary."""
+    """What every summary has of a workload."""
 
     @property
     def left_out(self) -> int: ...
@@ -165,7 +165,7 @@ def _run(
 
 
 def foreseen(jobs: Sequence[JobResult]) -> dict[str, float | None]:
-    """How well the predictions this schedule was made by told long jobs from others.
+    """How well the predictions this schedule was made by separated long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
     had one and ended; None where it is not defined.
@@ -231,7 +231,7 @@ def compare(
         out: where to record the runs of the first seed, one folder per policy; of the others, what
             became of the jobs (`jobs-SEED.parquet`).
         where: see `pipeline.cluster.mapped`.
-        keep: runs already finished, which are not run anew.
+        keep: runs already finished, which are not run again.
         world: what it takes, beside the seed, to open the same worlds again; kept with the records.
     """
     meter = Meter()

@@ -225,7 +225,7 @@ class Bundle:
         if retired := [name for name in RETIRED if document.get(name) is not None]:
             warnings.warn(
                 f"the bundle holds {' and '.join(retired)}, which nothing decides by any more: "
-                "ignored; train anew to be rid of this",
+                "ignored; retrain to be rid of this",
                 stacklevel=4,
             )
         bundle = cls(

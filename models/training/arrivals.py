@@ -1,4 +1,4 @@
-"""The arrivals GA2M, and how good it is beside its yardsticks.
+"""The arrivals GA2M, and how good it is beside its baselines.
 
 Target ln(1 + count), loss pseudo-Huber with a small delta: nearly the absolute error, so the score
 is nearly the conditional median, which the logarithm does not move. Squared error would follow the
@@ -263,7 +263,7 @@ def evaluate_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Fits before `test_from_s`, forecasts every bin after it, beside the yardsticks.
+    """Fits before `test_from_s`, forecasts every bin after it, beside the baselines.
 
     Returns per "series@lead" the MAE per model (`ga2m`, `last_value`, `naive_1d`, `naive_7d`,
     `constant_median`, `lightgbm_l1` and the same rounded to whole counts), the coverage of 50, 80

@@ -1,4 +1,4 @@
-"""How good a duration model is: rolling, causal, beside its yardsticks on the same rows."""
+"""How good a duration model is: rolling, causal, beside its baselines on the same rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Rolling, causal evaluation of what a job's duration is believed to be.
 
 Every day the model is fitted on what was known by then, ended jobs and running ones, and
-predicts what is submitted until the next refit. The yardsticks see the same rows at the same
+predicts what is submitted until the next refit. The baselines see the same rows at the same
 moments.
 """
 
@@ -31,7 +31,7 @@ LEAST = 200
 
 @dataclass(slots=True)
 class Forecasts:
-    """What each model said of each row when its job was submitted; NaN where it was not asked.
+    """What each model predicted for a row when its job was submitted; NaN where it was not asked.
 
     Attributes:
         scores: ln(1 + seconds), by model, (n,).

@@ -43,8 +43,8 @@ def audit(
     ] = None,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Decide the whole log anew and compare: decisions to the byte, every derived table, and every
-    row with the hash chain it was written into; then the database's own integrity check.
+    """Recompute the log's decisions and compare: to the byte, every derived table, and every row
+    with the hash chain it was written into; then the database's own integrity check.
 
     Works on a live database; it is read as of one moment and not changed. Exit status 0: it
     follows from its log. 1: it does not; the first divergence names the event, what differs, and
@@ -100,7 +100,7 @@ def audit(
         for first in found.otherwise:
             typer.echo(
                 f"code {first.version} decided otherwise from event {first.seq} on, until the next "
-                "epoch: what it decided is followed, not decided anew"
+                "epoch: what it decided is followed, not recomputed"
             )
         began = f"; up to event {found.began:,} as they were when it began" if found.began else ""
         typer.echo(f"{found.links:,} links of the chain{began}; pages by {found.checked_by}")

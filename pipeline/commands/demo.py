@@ -20,7 +20,7 @@ def serve_demo(
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the pages.")] = 8401,
     policy: Annotated[str | None, typer.Option(help="As for `pellucid serve`.")] = None,
     folder: Annotated[
-        Path, typer.Option(help="Where its database and files go; made anew each time.")
+        Path, typer.Option(help="Where its database and files go; emptied each time.")
     ] = Path("data/serve-demo"),
     until_done: Annotated[
         bool, typer.Option("--until-done", help="Stop when the last job has ended.")

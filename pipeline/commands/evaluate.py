@@ -1,4 +1,4 @@
-"""`pellucid evaluate`: how good the models are, recomputed from public data with yardsticks."""
+"""`pellucid evaluate`: how good the models are, recomputed from public data, with baselines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def evaluate(
     ] = None,
     as_json: PRINT_JSON = False,
 ) -> None:
-    """Recompute the figures of a model from the data, yardsticks beside it on the same rows.
+    """Recompute the figures of a model from the data, baselines beside it on the same rows.
 
     Examples:
 

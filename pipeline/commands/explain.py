@@ -48,7 +48,7 @@ def explain(
 
     Each decision is shown in order with its reason and the numbers behind it; a predicted
     duration is taken apart into the terms that make it up, each as a factor. What is shown is
-    checked first: an explanation that does not add up is said to be an error (exit status 1).
+    checked first: an explanation that does not add up is an error (exit status 1).
 
     Example:
 

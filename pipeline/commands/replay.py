@@ -241,7 +241,7 @@ def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> Json:
 
 
 def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
-    """The check first, then what it lets be said."""
+    """The check first, then the savings that it allows."""
     from scheduler.explain.words import duration
 
     test = found["backtest"]

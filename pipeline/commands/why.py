@@ -27,7 +27,7 @@ def why(
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
     What is in its way at this moment, who overtook it and why they could, what has moved its start
-    by much, and what would help most: each tried on a copy of the scheduler before it is said. What
+    by much, and what would help most: each tried on a copy of the scheduler first. What
     would help keeps its place. Of an array in Slurm: of its first task that waits, or else runs.
     With --full also what makes its place in line, what is promised,
     what else would help, and what was not tried. In front of Slurm, ids are Slurm's.

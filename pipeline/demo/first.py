@@ -36,7 +36,7 @@ FIRST = DATA / "first"
 
 
 def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Path:
-    """Make the page, with all it comes from, in a folder made anew. Returns where it is."""
+    """Make the page, with all it comes from, in an emptied folder. Returns where it is."""
     shutil.rmtree(out, ignore_errors=True)
     trace, runs, bundle = out / "trace", out / "runs", prebuilt / "bundle"
     synthetic.write(synthetic.default_config(params.ingest.scale, params.ingest.seed), trace)

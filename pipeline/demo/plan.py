@@ -26,7 +26,7 @@ USERS = {
     "alan": ("language", "speech"),
     "edsger": ("speech",),
 }
-# model: median seconds, and what a profile of it is said to be (nobody measures fake GPUs)
+# model: median seconds, and its declared profile (nobody measures fake GPUs)
 MODELS: dict[str, tuple[float, Json]] = {
     "resnet50": (24, {"gpu_util_pct": 92, "gpu_mem_util_pct": 48, "gpu_mem_mib": 14_200}),
     "mobilenet": (9, {"gpu_util_pct": 31, "gpu_mem_util_pct": 12, "gpu_mem_mib": 3_900}),

@@ -53,7 +53,7 @@ class Running:
 
 @contextmanager
 def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Running]:
-    """A service with fake GPUs in a folder of its own, which is made anew.
+    """A service with fake GPUs in a folder of its own, which is emptied first.
 
     At the end its jobs are cancelled and it is stopped. UserError when it does not start.
     """

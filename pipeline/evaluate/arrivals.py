@@ -24,7 +24,7 @@ TARGETS = {"jobs@next": 3.15, "gpus@next": 36.0}
 
 
 def run(data: Path, *, seed: int = 0) -> Json:
-    """Figures of every lead beside the yardsticks, and whether each target is met.
+    """Figures of every lead beside the baselines, and whether each target is met.
 
     Args:
         data: folder with `venus/cluster_throughput.csv` and, if there, the published forecast.

@@ -119,7 +119,7 @@ def options(line: str) -> Iterator[str]:
             return
 
 
-# of a line, what says nothing of what the job needs, or is told by a column
+# of a line, what says nothing of what the job needs, or has a column
 _ELSEWHERE = (
     "dependency", "begin", "account", "qos", "time", "comment", "job-name", "array", "deadline",
 )  # fmt: skip

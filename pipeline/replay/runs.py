@@ -43,7 +43,7 @@ from scheduler.simulation.work import SimulatedContention, Workload
 
 SEEDS = 16
 # Many jobs (`Site.many`) get few seeds unless a number is asked for; more than the second, and no
-# number of days asked for, only their last days. Three policies learn anew again and again in
+# number of days asked for, only their last days. Three policies learn again and again in
 # every replay, which is what takes the time.
 FEW_SEEDS = 4
 MOST_JOBS = 50_000

@@ -406,7 +406,7 @@ def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
 def _fitting(
     table: pa.Table, told: Told, kinds: Kinds, counts: dict[str, int], notes: list[str]
 ) -> tuple[pa.Table, Told]:
-    """The jobs that fit where they ran; the others are counted and said."""
+    """The jobs that fit where they ran; the others are counted and reported."""
     spec = kinds.spec
     room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
     fits = np.array(
@@ -497,7 +497,7 @@ def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
     if "Reason" not in told.columns:
         said.append(
             "No reasons (column Reason): what waited for a limit, a hold or another job cannot be "
-            "told from what waited for GPUs."
+            "separated from what waited for GPUs."
         )
     said.append(
         "What nodes were down and when is not in a dump. CPUs and memory run out only in Slurm's "

@@ -231,7 +231,7 @@ def _notes(printed: Printed, site: Site, asks: Sequence[Ask], limits: bool) -> l
     if not printed.config:
         said.append(
             "Slurm's settings were not given (--site), so its own schedule is replayed in order "
-            "of arrival, with backfill as Slurm has it unless told otherwise."
+            "of arrival, with backfill as Slurm has it by default."
         )
     elif site.weighs and not site.assocs:
         said.append("Accounts were not given (--site), so fair share counts for nothing.")

@@ -1,6 +1,6 @@
 """Invented jobs for the tests of trace adapters.
 
-A writer of a format takes what it has no column for as not said. ``raw`` overrides the text of a
+A writer of a format takes what it has no column for as missing. ``raw`` overrides the text of a
 value: ``gpus``, ``submit``, ``start``, ``end`` or ``duration``.
 """
 

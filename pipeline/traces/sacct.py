@@ -53,7 +53,7 @@ class Sacct(TableAdapter):
 
     Needed: ``JobID`` or ``JobIDRaw``, ``Submit``, ``State``, and one of ``AllocTRES``, ``ReqTRES``,
     ``AllocGRES``, ``ReqGRES``. Everything else is used if it is there. Clock times are those of the
-    site: without a declared zone UTC is assumed and said so (``zone_assumed``).
+    site: without a declared zone UTC is assumed, with a warning (``zone_assumed``).
 
     - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
       all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
@@ -268,7 +268,7 @@ def _resources(draft: Draft) -> None:
             if name == "gpus" and source in ("req_tres", "req_gres", "alloc_gres"):
                 held = pc.if_else(pc.fill_null(pc.equal(held, 0.0), False), None, held)
             given[name] = pc.coalesce(held, values, given[name])
-    # Told about trackable resources, none of which is a GPU: no GPU. Told nothing: the same.
+    # Trackable resources without a GPU: no GPU. No resources given: the same.
     given["gpus"] = pc.fill_null(given["gpus"], 0.0)
     if "nodes" in columns:
         given["nodes"] = pc.coalesce(columns["nodes"], given["nodes"])

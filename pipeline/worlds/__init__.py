@@ -118,7 +118,7 @@ def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
         from scheduler.core.settings import ProfilingPartition
 
         table, spec, said = cluster_of(table)
-        # nobody said that nodes profile: what jobs are like is seen where they run
+        # no nodes are named that profile: what jobs are like is seen where they run
         world = plain.scenario(table, trace.name, spec, ProfilingPartition(), playing)
         world.notes = (said, *world.notes)
         return world

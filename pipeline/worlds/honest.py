@@ -41,7 +41,7 @@ def scenario(
 
     Args:
         seed: of the permutation; seeds above 0 also move submit times by U(0, 60) s.
-        durations: `own` (the default), or a yardstick: `ebm`, `lgb` or one of `durations.sources`.
+        durations: `own` (the default), or a baseline: `ebm`, `lgb` or one of `durations.sources`.
         compress: multiplies submit times.
         bundle: use this bundle's duration model, trained elsewhere, instead of learning online.
         borrowing: for track `honest-open`.

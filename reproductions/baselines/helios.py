@@ -1,6 +1,6 @@
 """How Helios' QSSF (SC'21) estimates durations: what jobs like one took, blended with a forest.
 
-The forest is fitted anew each week of a replay.
+The forest is refitted each week of a replay.
 """
 
 from __future__ import annotations
