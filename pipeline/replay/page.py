@@ -16,7 +16,6 @@ from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
 from pipeline.report.interactive import Way, colours, columns
 from pipeline.report.page import page, release
-from pipeline.report.stills import stills
 
 PELLUCID = "pellucid"  # the variant that a verdict is about
 SHOWN = 12  # users and partitions in a table
@@ -34,7 +33,6 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
     return page(
         "replay.html",
         columns=None if found["misfit"] else columns(jobs, went),
-        stills=stills(went),
         release=release(),
         name=site.workload.name,
         counts=site.counts,

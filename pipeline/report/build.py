@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from features.plain import Json
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
-from pipeline.report import policies, trace
+from pipeline.report import overview, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
@@ -32,11 +32,11 @@ from pipeline.report.models import (
 )
 from pipeline.report.page import page, release
 from pipeline.report.samples import samples
-from pipeline.report.stills import stills
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
+from scheduler.service.pages.charts import Chart
 
 SHOWN_LIMITS = 4
 PAIR_MODELS = ("packing", "pair_speed")
@@ -110,8 +110,8 @@ def build(inputs: Inputs) -> Report:
     html = page(
         "report.html",
         columns=columns(*went, anchors(stories)) if went else None,
-        charts=models is not None,
-        stills=stills(policies.pooled(comparison)) if comparison else None,
+        charts=models is not None or facts is not None,
+        overview=_overview(comparison) if comparison else None,
         title=_title(comparison, facts),
         headline=said,
         release=release(),
@@ -237,31 +237,14 @@ def _comparison_view(c: Comparison) -> SimpleNamespace:
     )
 
 
+def _overview(c: Comparison) -> list[Chart]:
+    ways = policies.pooled(c)
+    return [overview.averages(ways), overview.tails(ways)]
+
+
 def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
-    if t.jobs.empty:
-        return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=[])
-    charts = [
-        ("Jobs per day", trace.per_day(t), "", ""),
-        (
-            "Hour of the week",
-            trace.by_hour(t),
-            "",
-            "The shade grows with the square root of the submissions.",
-        ),
-        ("How long jobs run", trace.durations(t), "", ""),
-        ("How unequal users are", trace.users(t), trace.users_legend(), ""),
-        ("GPUs asked for", trace.gpu_counts(t), "", "Share of jobs, then share of GPU-time."),
-        ("Load by virtual cluster", trace.vc_loads(t), "", _load_caption(t)),
-    ]
-    if t.has_states:
-        charts.append(("How jobs end", trace.states(t), "", ""))
+    charts = [] if t.jobs.empty else trace.charts(t)
     return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=charts)
-
-
-def _load_caption(t: trace.TraceFacts) -> str:
-    if t.capacity:
-        return "GPU-time asked for over GPU-time there is; at 100 % (dashed) no GPU ever rests."
-    return "Share of all GPU-time asked for."
 
 
 # --- limits and provenance -----------------------------------------------------------------------

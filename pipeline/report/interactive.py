@@ -21,8 +21,8 @@ import pandas as pd
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from pipeline.report.svg import DURATION_TICKS
 from scheduler.core.plural import count
+from scheduler.service.pages.charts import DURATION_TICKS
 
 Floats = NDArray[np.float64]
 

@@ -7,16 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 
 from pipeline.report.comparison import Comparison, Floats, PolicyRun, half_width
 from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
-from pipeline.report.svg import Frame
 from pipeline.report.usage import usage
 from pipeline.student import within
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent
+from scheduler.service.pages.charts import Chart, Layout, line
 
 SHOWN_VCS = 18
 OURS = "pellucid"
@@ -337,7 +336,7 @@ def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
 
 
 def pooled(c: Comparison) -> list[Way]:
-    """How the jobs of all draws went under each policy: for the still pictures."""
+    """How the jobs of all draws went under each policy: for the charts."""
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         jobs = pd.concat(r.ended_each())
@@ -386,51 +385,28 @@ def _by(c: Comparison, column: str, sizes: dict[str, int]) -> Grouped:
     return Grouped(cells, within, sizes)
 
 
-def utilisation(c: Comparison, bins: int = 280) -> Markup:
-    """GPUs in use over time, one strip per policy."""
+def utilisation(c: Comparison, bins: int = 280) -> list[Chart]:
+    """The share of GPUs in use over time, under each policy."""
     first = min(float(r.jobs["submit_time"].min()) for r in c.runs)
-    last_submit = max(float(r.jobs["submit_time"].max()) for r in c.runs)
     last = max(float(r.jobs["end_time"].max()) for r in c.runs)
     last = last if np.isfinite(last) and last > first else first + 1.0
     edges = np.linspace(first, last, bins + 1)
-    strip, gap = 54, 14
-    f = Frame(
-        "GPUs in use over time, one strip per policy",
-        760, 54 + (strip + gap) * len(c.runs), left=70, right=56, top=24, bottom=30, wide=True,
-    )  # fmt: skip
-    sx = f.x(first, last)
-    for day, text in _days(first, last):
-        f.line(sx(day), f.top, sx(day), f.bottom, "grid")
-        f.text(sx(day), f.bottom + 14, text, anchor="middle")
-    said = []
+    at = [f"{one:%Y-%m-%d %H:%M}" for one in pd.to_datetime(edges, unit="s")]
+    found = []
     for i, (r, look) in enumerate(zip(c.runs, colours_of(c), strict=True)):
         used_by = usage(r)
         used = used_by.average(edges)
         whole = float(r.gpus or used.max(initial=1.0))
-        base = f.top + (strip + gap) * i + strip
-        points = [(sx(first), base)]
-        for j, value in enumerate(used):
-            y = base - strip * min(value / whole, 1.0)
-            points += [(sx(edges[j]), y), (sx(edges[j + 1]), y)]
-        points.append((sx(last), base))
-        f.path(points, f"area s{look}", close=True, tip=f"{r.name}, of {whole:,.0f} GPUs")
-        f.line(f.left, base, f.right, base, "base")
-        f.line(f.left, base - strip, f.right, base - strip, "grid")
-        f.text(f.left - 8, base - strip / 2 + 4, r.name, "name", anchor="end")
         span = np.array([first, float(np.nanmax(r.jobs["end_time"]))])
         mean = float(used_by.average(span)[0]) / whole if span[1] > first else 0.0
-        f.text(f.right + 6, base - strip / 2 + 4, percent(mean), "value")
-        said.append(f"{r.name} {percent(mean)}")
-    f.line(sx(last_submit), f.top, sx(last_submit), f.bottom, "limit")
-    f.text(sx(last_submit) - 4, f.top - 8, "last submission", "tick", anchor="end")
-    f.label += ". Mean share in use: " + ", ".join(said)
-    return f.svg()
-
-
-def _days(first: float, last: float) -> list[tuple[float, str]]:
-    """Midnights (UTC) between two times, at most about eight."""
-    days = pd.date_range(
-        pd.Timestamp(first, unit="s").ceil("D"), pd.Timestamp(last, unit="s"), freq="D"
-    )
-    every = max(1, -(-len(days) // 8))
-    return [(d.timestamp(), d.strftime("%d %b")) for d in days[::every]]
+        shares = (used / whole).round(3).tolist()
+        step = line(at, [*shares, shares[-1]], r.name, look)
+        step["line"]["shape"] = "hv"
+        said = f"{r.name}: {percent(mean)} of {whole:,.0f} GPUs on average"
+        layout: Layout = {
+            "xaxis": {"type": "date"},
+            "yaxis": {"tickformat": ".0%", "range": [0, max(1.0, *shares)]},
+        }
+        found.append(Chart(f"in-use-{i}", r.name, f"GPUs in use over time. {said}", [step], layout,
+                           note=f"{said}."))  # fmt: skip
+    return found

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from markupsafe import Markup
 from numpy.typing import NDArray
 
 from features.plain import Json
-from pipeline.report.charts import Axis, Shading, columns, heatmap, lines, log_histogram, rows
 from pipeline.report.comparison import PolicyRun
-from pipeline.report.svg import DURATION_TICKS, Frame, Scale, legend, ticks
 from pipeline.traces import read_dataset
 from scheduler.core.plural import count
 from scheduler.explain.words import DAY_S, duration, percent
+from scheduler.service.pages.charts import DURATION_TICKS, Chart, ChartAxis, bars, line, lying
 
 Floats = NDArray[np.float64]
 
@@ -137,120 +137,138 @@ def _top_share(values: Floats, part: float) -> float:
 # --- charts --------------------------------------------------------------------------------------
 
 
-def per_day(t: TraceFacts) -> Markup:
+def charts(t: TraceFacts) -> list[Chart]:
+    """All of them."""
+    found = [per_day(t), by_hour(t), durations(t), users(t), gpu_counts(t), vc_loads(t)]
+    return found + ([states(t)] if t.has_states else [])
+
+
+def per_day(t: TraceFacts) -> Chart:
     """Jobs submitted per day (or per week, on a trace longer than half a year)."""
     when = pd.to_datetime(t.jobs["submit_time"], unit="s", utc=True)
-    weekly = t.span_s > 180 * DAY_S
-    bins = when.dt.tz_localize(None).dt.to_period("W" if weekly else "D")
-    counts = bins.value_counts().sort_index()
+    what = "week" if t.span_s > 180 * DAY_S else "day"
+    counts = when.dt.tz_localize(None).dt.to_period(what[0].upper()).value_counts().sort_index()
     counts = counts.reindex(pd.period_range(counts.index[0], counts.index[-1]), fill_value=0)
-    starts = [p.start_time for p in counts.index]
-    tips = [f"{s:%a %d %b %Y}: {count(int(v), 'job')}" for s, v in zip(starts, counts, strict=True)]
-    every = max(1, -(-len(starts) // 6))
-    at = [(i + 0.5, f"{starts[i]:%d %b}") for i in range(0, len(starts), every)]
-    what = "week" if weekly else "day"
-    label = f"Jobs per {what}: from {counts.min():,} to {counts.max():,}, mean {counts.mean():,.0f}"
-    return columns(label, [float(v) for v in counts], tips, x_ticks=at, y_title=f"jobs per {what}")
+    starts, values = [f"{p.start_time:%Y-%m-%d}" for p in counts.index], counts.tolist()
+    return Chart(
+        "per-day",
+        f"Jobs per {what}",
+        f"Jobs per {what}: from {min(values):,} to {max(values):,}, mean {np.mean(values):,.0f}",
+        [bars([f"{start} 00:00" for start in starts], values, "jobs")],
+        {"xaxis": {"type": "date"}},
+        (what, "jobs"),
+        [[start, f"{value:,}"] for start, value in zip(starts, values, strict=True)],
+    )
 
 
-def by_hour(t: TraceFacts) -> Markup:
+def by_hour(t: TraceFacts) -> Chart:
     """Jobs by weekday and hour (UTC)."""
     when = pd.to_datetime(t.jobs["submit_time"], unit="s", utc=True)
-    cells = np.zeros((7, 24))
+    cells = np.zeros((7, 24), dtype=int)
     np.add.at(cells, (when.dt.day_of_week.to_numpy(), when.dt.hour.to_numpy()), 1)
     busiest = np.unravel_index(int(cells.argmax()), cells.shape)
-    label = (
-        f"Jobs by weekday and hour of submission; busiest {WEEKDAYS[busiest[0]]} "
-        f"{busiest[1]:02d}:00 UTC"
-    )
-    return heatmap(
-        label,
-        cells.tolist(),
-        row_names=WEEKDAYS,
-        column_ticks=[(h + 0.5, f"{h:02d}") for h in range(0, 24, 3)],
-        tip=lambda i, j, v: f"{WEEKDAYS[i]} {j:02d}:00-{j + 1:02d}:00: {count(int(v), 'job')}",
-        shading=Shading("counts", power=0.5),
-        x_title="hour of submission (UTC)",
-        frame=Frame(label, height=240, left=44),
-    )
+    hours = [f"{hour:02d}" for hour in range(24)]
+    shade = np.sqrt(cells)
+    return Chart(
+        "by-hour",
+        "Hour of the week",
+        "Jobs by weekday and hour of submission; busiest "
+        f"{WEEKDAYS[busiest[0]]} {busiest[1]:02d}:00 UTC",
+        [{
+            "type": "heatmap", "x": hours, "y": WEEKDAYS, "z": shade.tolist(),
+            "zmax": float(shade.max()), "text": [[count(n, "job") for n in row] for row in
+            cells.tolist()], "hovertemplate": "%{y} %{x}:00: %{text}",
+        }],
+        {
+            "xaxis": {"type": "category", "nticks": 8, "title": {"text": "hour (UTC)"}},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        },
+        ("day", *hours),
+        [[day, *map(str, row)] for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)],
+        "The shade grows with the square root of the submissions.",
+    )  # fmt: skip
 
 
-def durations(t: TraceFacts) -> Markup:
+def durations(t: TraceFacts) -> Chart:
     """How long jobs run, on a logarithmic axis."""
     known = t.jobs["duration_s"].dropna().to_numpy(dtype=np.float64)
     edges, counts = log_histogram(known)
-    middle = float(np.median(known)) if len(known) else 0.0
-    label = f"Durations: median {duration(middle)}"
+    label = f"Durations: median {duration(float(np.median(known)) if len(known) else 0.0)}"
     if len(known):
         label += f", 90th percentile {duration(float(np.percentile(known, 90)))}"
-    scale = Scale(edges[0], edges[-1], 0.0, float(len(counts)), log=True)
-    tips = [
-        f"{duration(a)} to {duration(b)}: {count(int(n), 'job')}"
-        for a, b, n in zip(edges, edges[1:], counts, strict=False)
-    ]
-    at = [(scale(v), text) for v, text in scale.within(DURATION_TICKS)]
-    return columns(
+    texts = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges.tolist())]
+    logs = np.log10(edges)
+    bar = bars(((logs[1:] + logs[:-1]) / 2).tolist(), counts.tolist(), "jobs")
+    bar |= {
+        "width": np.diff(logs).tolist(), "text": texts, "hovertemplate": "%{text}: %{y} jobs",
+    }  # fmt: skip
+    at = [(math.log10(seconds), text) for seconds, text in DURATION_TICKS]
+    return Chart(
+        "durations",
+        "How long jobs run",
         label,
-        counts.astype(float).tolist(),
-        tips,
-        x_ticks=at,
-        x_title="duration on exclusive GPUs (1 s or less in the first bar)",
-        y_title="jobs",
-    )
+        [bar],
+        {
+            "xaxis": {
+                "tickvals": [v for v, _ in at], "ticktext": [text for _, text in at],
+                "title": {"text": "duration on exclusive GPUs (1 s or less in the first bar)"},
+            }
+        },
+        ("duration", "jobs"),
+        [[text, f"{n:,}"] for text, n in zip(texts, counts.tolist(), strict=True)],
+    )  # fmt: skip
 
 
-def gpu_counts(t: TraceFacts) -> Markup:
+def gpu_counts(t: TraceFacts) -> Chart:
     """Jobs and GPU-time by number of GPUs asked for."""
     sizes = t.jobs["gpus"].to_numpy()
     time = (t.jobs["duration_s"].fillna(0) * t.jobs["gpus"]).to_numpy()
     total = max(float(time.sum()), 1e-12)
-    common = pd.Series(sizes).value_counts()
-    chosen = sorted(common.index[:SHOWN].tolist())
     items = []
-    for g in chosen:
-        share = float((sizes == g).mean())
-        taken = float(time[sizes == g].sum() / total)
+    for g in sorted(pd.Series(sizes).value_counts().index[:SHOWN].tolist()):
+        share, taken = float((sizes == g).mean()), float(time[sizes == g].sum() / total)
         items.append((count(int(g), "GPU"), share, f"{percent(share)} · {percent(taken)}"))
-    label = "Share of jobs, then of GPU-time, by GPUs asked for: " + _listing(items)
-    return rows(label, items, left=74, limit=max((v for _, v, _ in items), default=1.0))
+    label = "Share of jobs, then of GPU-time, by GPUs asked for"
+    note = "Share of jobs, then share of GPU-time."
+    return lying("gpu-counts", "GPUs asked for", label, items, note=note)
 
 
-def states(t: TraceFacts) -> Markup:
+def states(t: TraceFacts) -> Chart:
     """How jobs ended."""
     shares = t.jobs["state"].replace("", "not stated").value_counts(normalize=True)
     items = [(str(s).replace("_", " "), float(v), percent(float(v))) for s, v in shares.items()]
-    return rows("How jobs ended: " + _listing(items), items, left=100)
+    return lying("states", "How jobs end", "How jobs ended", items)
 
 
-def users(t: TraceFacts) -> Markup:
+def users(t: TraceFacts) -> Chart:
     """How unequal users are: cumulative shares of jobs and of GPU-time, heaviest user first."""
     frame = t.jobs.assign(time=t.jobs["duration_s"].fillna(0) * t.jobs["gpus"])
     grouped = frame.groupby("user")["time"].agg(["size", "sum"])
-    series = {}
-    said = []
-    for column, name in (("size", "jobs"), ("sum", "GPU-time")):
+    data, said = [], []
+    for look, (column, name) in enumerate((("size", "jobs"), ("sum", "GPU-time"))):
         ordered = np.sort(grouped[column].to_numpy(dtype=np.float64))[::-1]
         shares = np.cumsum(ordered) / max(float(ordered.sum()), 1e-12)
         at = np.arange(1, len(ordered) + 1) / len(ordered)
-        series[name] = [(0.0, 0.0), *zip(at.tolist(), shares.tolist(), strict=True)]
-        said.append(
-            f"the top tenth of users hold {percent(float(np.interp(0.1, at, shares)))} of {name}"
-        )
-    quarters = [(v, percent(v)) for v, _ in ticks(0, 1, 4)]
-    return lines(
+        shown = np.unique(np.linspace(0, len(at) - 1, 200).astype(int))
+        x, y = ([0.0, *values[shown].round(4).tolist()] for values in (at, shares))
+        data.append(line(x, y, name, look, dash="dash" if look else ""))
+        tenth = percent(float(np.interp(0.1, at, shares)))
+        said.append(f"the top tenth of users hold {tenth} of {name}")
+    share: ChartAxis = {"tickformat": ".0%", "range": [0, 1]}
+    return Chart(
+        "users",
+        "How unequal users are",
         f"Users by weight, {len(grouped)} in all: {'; '.join(said)}",
-        series,
-        x=Axis(0, 1, quarters, "share of users, the heaviest first"),
-        y=Axis(0, 1, quarters, "share held"),
+        data,
+        {
+            "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
+            "yaxis": {**share, "title": {"text": "share held"}},
+        },
+        note=f"{'; '.join(said).capitalize()}.",
     )
 
 
-def users_legend() -> Markup:
-    """Legend of `users`."""
-    return legend(["jobs", "GPU-time"])
-
-
-def vc_loads(t: TraceFacts) -> Markup:
+def vc_loads(t: TraceFacts) -> Chart:
     """Offered load by virtual cluster: GPU-time asked for over GPU-time there is.
 
     Without capacities, the share of all GPU-time asked for.
@@ -261,15 +279,22 @@ def vc_loads(t: TraceFacts) -> Markup:
             vc: time.get(vc, 0.0) / (gpus * t.span_s) for vc, gpus in t.capacity.items() if gpus
         }
         items = [(vc, float(v), percent(float(v))) for vc, v in loads.items()]
-        label, mark = "Offered load by virtual cluster (100 % = all its GPUs, always): ", 1.0
+        label, limit = "Offered load by virtual cluster (100 % = all its GPUs, always)", 1.0
+        note = "GPU-time asked for over GPU-time there is; at 100 % no GPU ever rests."
     else:
         total = max(float(time.sum()), 1e-12)
         items = [(str(vc), float(v) / total, percent(float(v) / total)) for vc, v in time.items()]
-        label, mark = "Share of GPU-time asked for by virtual cluster: ", None
+        label, limit, note = "Share of GPU-time asked for by virtual cluster", 0.0, ""
     items = sorted(items, key=lambda item: -item[1])[:18]
-    limit = max([v for _, v, _ in items] + [mark or 0.0]) * 1.05 or 1.0
-    return rows(label + _listing(items), items, left=86, limit=limit, mark=mark)
+    note = note or "Share of all GPU-time asked for."
+    return lying("vc-loads", "Load by virtual cluster", label, items, limit=limit, note=note)
 
 
-def _listing(items: list[tuple[str, float, str]]) -> str:
-    return ", ".join(f"{name} {text}" for name, _, text in items)
+def log_histogram(values: Floats, bins_per_decade: int = 5) -> tuple[Floats, NDArray[np.int64]]:
+    """Edges and counts of values of at least 1, in equal steps of the logarithm."""
+    kept = np.clip(values, 1.0, None)
+    top = max(np.log10(kept.max(initial=10.0)), 1.0)
+    edges = 10 ** np.arange(0, top + 1.0 / bins_per_decade, 1.0 / bins_per_decade)
+    edges[-1] = max(edges[-1], kept.max(initial=10.0) * 1.0001)
+    counts, _ = np.histogram(kept, edges)
+    return edges, counts.astype(np.int64)

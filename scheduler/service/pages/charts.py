@@ -28,7 +28,7 @@ class Stroke(TypedDict, total=False):
 class Marker(TypedDict, total=False):
     """How a point or a bar is drawn; `size` in px."""
 
-    color: str
+    color: str | Sequence[str]
     size: float
     opacity: float
 
@@ -42,13 +42,15 @@ class Trace(TypedDict, total=False):
         x, y: values, moments in UTC or categories; z: of a heat map, rows of `y`, None: nothing.
         zmax: the value with the full colour.
         text: beside each point, for `hovertemplate`, which says what is pointed at: `%{x}`,
-            `%{y:.0%}`, `%{text}`, `%{name}`. hoverinfo: "skip": nothing is.
+            `%{y:.0%}`, `%{text}`, `%{name}`. hoverinfo: "skip": nothing is. textposition:
+            "outside": it stands behind a lying bar.
         width: of bars, in units of `x`. yaxis: "y2": the axis over the other.
         fill: "tonexty": up from the trace before.
     """
 
     type: str
     mode: str
+    textposition: str
     orientation: str
     name: str
     x: Sequence[Any]
@@ -76,6 +78,7 @@ class ChartAxis(TypedDict, total=False):
     tickvals: Sequence[float]
     ticktext: Sequence[str]
     nticks: int
+    tickformat: str
     autorange: str
     visible: bool
     showgrid: bool
@@ -140,6 +143,31 @@ def line(
 def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0) -> Trace:
     """Upright bars."""
     return {"type": "bar", "x": x, "y": y, "name": name, "marker": {"color": f"--s{colour}"}}
+
+
+def lying(
+    name: str,
+    title: str,
+    label: str,
+    items: Sequence[tuple[str, float, str]],
+    *,
+    colours: Sequence[str] = (),
+    limit: float = 0.0,
+    note: str = "",
+) -> Chart:
+    """Lying bars with what to write behind each: (name, value, text). Above all: `limit`."""
+    names, values, texts = zip(*items, strict=True) if items else ((), (), ())
+    bar: Trace = {
+        "type": "bar", "orientation": "h", "y": names, "x": values, "text": texts,
+        "textposition": "outside", "marker": {"color": colours or "--s0"},
+        "hovertemplate": "%{y}: %{text}",
+    }  # fmt: skip
+    layout: Layout = {
+        "yaxis": {"type": "category", "autorange": "reversed"},
+        "xaxis": {"range": [0, 1.5 * max([limit, *values, 1e-12])], "visible": False},
+    }
+    said = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
+    return Chart(name, title, said, [bar], layout, note=note)
 
 
 def duration_axis(title: str) -> ChartAxis:
