@@ -154,8 +154,8 @@ def per_day(t: TraceFacts) -> Chart:
         "per-day",
         f"Jobs per {what}",
         f"Jobs per {what}: from {min(values):,} to {max(values):,}, mean {np.mean(values):,.0f}",
-        [bars([f"{start} 00:00" for start in starts], values, "jobs")],
-        {"xaxis": {"type": "date"}},
+        [bars(starts, values, "jobs")],
+        {"xaxis": {"type": "category", "nticks": 6}},
         (what, "jobs"),
         [[start, f"{value:,}"] for start, value in zip(starts, values, strict=True)],
     )
@@ -264,7 +264,7 @@ def users(t: TraceFacts) -> Chart:
             "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
             "yaxis": {**share, "title": {"text": "share held"}},
         },
-        note=f"{'; '.join(said).capitalize()}.",
+        note=f"T{'; '.join(said)[1:]}.",
     )
 
 

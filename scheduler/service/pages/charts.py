@@ -167,7 +167,8 @@ def lying(
         "xaxis": {"range": [0, 1.5 * max([limit, *values, 1e-12])], "visible": False},
     }
     said = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
-    return Chart(name, title, said, [bar], layout, note=note)
+    rows = [[one, text] for one, _, text in items]
+    return Chart(name, title, said, [bar], layout, ("which", title), rows, note)
 
 
 def duration_axis(title: str) -> ChartAxis:
