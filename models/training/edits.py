@@ -19,6 +19,8 @@
         drop: true
         why: nobody could explain it
 
+`by: NAME` and `on: 2026-03-01` say of an edit who made it and when; explanations repeat them.
+
 Edits are made in the order written. What a dropped term contributed on average moves into the
 intercept. A smoothed or clipped shape is not centred again: what is drawn is what was asked for.
 Every term an edit touched has origin "edited", in the bundle and in every explanation after it.
@@ -30,6 +32,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal
 
@@ -86,11 +89,13 @@ class _Smooth(_Strict):
 
 
 class Edit(_Strict):
-    """One correction: what it is about, exactly one change, and why."""
+    """One correction: what it is about, exactly one change, why, and who made it when."""
 
     feature: str | None = None
     term: list[str] | None = Field(default=None, min_length=2, max_length=2)
     why: str = Field(min_length=1)
+    by: str | None = None
+    on: date | None = None
     clip: _Clip | None = None
     fix: _Fix | None = None
     smooth: _Smooth | None = None

@@ -192,7 +192,21 @@ def _term(
         said.append(_said(value, units.get(feature, ""), feature))
     texts = {OWN.name: OWN.text, **texts}
     text = " and ".join(texts.get(feature) or feature for feature in features)
-    return Term(name, text, " and ".join(said), contribution)
+    return Term(name, text + _edited(name, described), " and ".join(said), contribution)
+
+
+def _edited(name: str, described: Description) -> str:
+    """That a person changed a term of the model, who and when; "" where nobody did."""
+    made = described.get("metadata", {}).get("edits") or {}
+    if name not in made.get("edited_terms", ()):
+        return ""
+    about = name.split(" & ")
+    own = [
+        f"by {one['by']} on {one['on']}" if one.get("by") and one.get("on") else f"by {one['by']}"
+        for one in made.get("edits", {}).get("edits", ())
+        if one.get("by") and (one.get("feature") in about or one.get("term") == about)
+    ]
+    return f" (edited {', '.join(dict.fromkeys(own)) or 'by a person'})"
 
 
 def _said(value: str, unit: str, feature: str) -> str:

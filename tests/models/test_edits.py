@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from models.bundle import AdditiveModel, Bundle
 from models.training.edits import EditError, Edits, apply_edits, read_edits
+from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.terms import breakdowns, describe
 
 
 def edits(*entries: dict) -> Edits:
@@ -181,3 +183,23 @@ def test_the_projects_own_file_reads():
     from pathlib import Path
 
     assert read_edits(Path(__file__).parents[2] / "models" / "edits.yaml").version == 1
+
+
+def test_explanations_say_who_edited_a_term_and_when(fitted):
+    by_ada = {"by": "ada", "on": "2026-03-01"}
+    done = apply_edits(
+        fitted.model,
+        edits(
+            {"feature": "gpus", "smooth": {"rounds": 1}, **by_ada},
+            {"feature": "submit_hour", "fix": {"from": 20, "score": 0.7}},
+        ),
+    )
+    bundle = Bundle(duration=done.model, metadata={"edits": done.metadata})
+    told = done.model.explain([None] * len(done.model.features))
+    score = Score(told.intercept + sum(told.terms), told.intercept, tuple(told.terms), "edited")
+    d = Decision(0, 0.0, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc", score=score)
+    (found,) = breakdowns([d], {"edited": describe(bundle)})
+    texts = {term.name: term.text for term in found.terms}
+    assert texts["gpus"].endswith(" (edited by ada on 2026-03-01)")
+    assert texts["submit_hour"].endswith(" (edited by a person)")
+    assert not any("edited" in t for n, t in texts.items() if n not in ("gpus", "submit_hour"))
