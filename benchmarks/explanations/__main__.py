@@ -26,7 +26,8 @@ decides, in a forked process:
   to the next; `stable_single_terms`: how far the first three single terms do;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within
-  an hour), by promised wait with the width between even odds and p90, crude ones apart; pinball
+  an hour), by promised wait (minutes, hours, days; how many) with the width between even odds and
+  p90, crude ones apart, those of the running service as its log has them; pinball
   loss beside a moving average of recent waits and the crude rule. What forecasts are made of was
   chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
 

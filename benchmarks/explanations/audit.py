@@ -9,8 +9,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from benchmarks.explanations.foretold import Foretold
 from benchmarks.explanations.judge import Account, Judge, Verdict, starts_when
-from benchmarks.explanations.predictions import Foretold, Promises
+from benchmarks.explanations.predictions import Promises
 from benchmarks.explanations.reading import rendered
 from benchmarks.explanations.worlds import AuditWorld, Drains
 from scheduler.core.core import Core

@@ -16,7 +16,7 @@ import structlog
 from benchmarks.calibration import Calibration
 from benchmarks.explanations import live, running
 from benchmarks.explanations.audit import Found, audit, shares
-from benchmarks.explanations.predictions import forecasts
+from benchmarks.explanations.foretold import forecasts
 from benchmarks.explanations.reading import readable
 from benchmarks.explanations.worlds import WORLDS
 

@@ -174,7 +174,7 @@ def _take(moment: Moment, event: Row) -> None:
     elif kind == "node_set":
         (moment.closed.discard if body["open"] else moment.closed.add)(body["node"])
     elif kind == "forecast":
-        moment.forecasts[job_id] = body
+        moment.forecasts[job_id] = {"made_at": event["at"], **body}
     elif kind in LEAVES:
         moment.runs.pop(job_id, None)
         if kind != "profiled":

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
-from statistics import fmean, median, quantiles
+from collections.abc import Sequence
+from statistics import fmean, quantiles
 from typing import Any
 
-from benchmarks.forecast_scores import pinball
+from benchmarks.explanations.foretold import Foretold, Rule
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
@@ -18,38 +16,6 @@ from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import Estimate
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
-HORIZONS = ("minutes", "hours", "days")  # of promised waits, and where they begin and end
-WAITS_S = (0.0, 3600.0, 86_400.0, float("inf"))
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A start that a simple rule foresees, seconds from now."""
-
-    p50: float
-    p90: float
-
-
-@dataclass(frozen=True, slots=True)
-class Foretold:
-    """A forecast of a waiting job, seconds from when it was made, and what came of it.
-
-    Attributes:
-        batch: what one user sent within an hour.
-        p50, p90: as told; None: there was none.
-        crude: there was no time for futures.
-        average: by the waits of late in its virtual cluster; None before any.
-        roughly: work ahead of it over GPUs; None: never.
-        true: seconds until it started.
-    """
-
-    batch: str
-    p50: float | None
-    p90: float | None
-    average: Rule | None
-    roughly: float | None
-    true: float
-    crude: bool = False
 
 
 class Promises:
@@ -127,79 +93,3 @@ class Promises:
     def scored(self) -> list[Foretold]:
         """Forecasts of jobs that have started since."""
         return self._scored
-
-
-def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
-    """Coverage over jobs and over batches, by promised wait, and the loss beside simple rules.
-
-    Crude forecasts are scored apart.
-    """
-    told = [one for one in scored if one.p90 is not None and not one.crude]
-    return {
-        "jobs": len(scored),
-        "jobs_p90": _kept(told),
-        "batches_p90": _batches(told),
-        "batches": len({one.batch for one in told}),
-        "by_wait": [
-            _of_wait(name, mine)
-            for name, (low, high) in zip(HORIZONS, pairwise(WAITS_S), strict=True)
-            if (mine := [o for o in told if o.p90 is not None and low <= o.p90 < high])
-        ],
-        "jobs_without_any": sum(one.p50 is None for one in scored),
-        "jobs_without_p90": sum(one.p90 is None for one in scored),
-        "jobs_crude": sum(one.crude for one in scored),
-        "crude_p90": _kept([one for one in scored if one.crude]),
-        "pinball": _losses(scored),
-    }  # fmt: skip
-
-
-def _of_wait(name: str, mine: Sequence[Foretold]) -> dict[str, Any]:
-    """Of forecasts of one horizon: kept at either level, and how wide between them, seconds."""
-    even = [one.true <= one.p50 + 1e-6 for one in mine if one.p50 is not None]
-    widths = [one.p90 - one.p50 for one in mine if one.p90 is not None and one.p50 is not None]
-    return {
-        "horizon": name,
-        "jobs": len(mine),
-        "p50": round(fmean(even), 4) if even else None,
-        "p90": _kept(mine),
-        "batches_p90": _batches(mine),
-        "width_s": round(median(widths), 1) if widths else None,
-    }
-
-
-def _kept(told: Sequence[Foretold]) -> float | None:
-    kept = [one.true <= one.p90 + 1e-6 for one in told if one.p90 is not None]
-    return round(fmean(kept), 4) if kept else None
-
-
-def _batches(told: Sequence[Foretold]) -> float | None:
-    by: dict[str, list[Foretold]] = defaultdict(list)
-    for one in told:
-        by[one.batch].append(one)
-    shares = [share for mine in by.values() if (share := _kept(mine)) is not None]
-    return round(fmean(shares), 4) if shares else None
-
-
-def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:
-    """Mean pinball loss in seconds, over forecasts for which all three rules say something."""
-    rows = [(one, one.p50, one.p90, one.average, one.roughly) for one in scored]
-    full = [
-        (one.true, p50, p90, average, roughly)
-        for one, p50, p90, average, roughly in rows
-        if p50 is not None and p90 is not None and average is not None and roughly is not None
-    ]
-    if not full:
-        return {"jobs": 0}
-
-    def mean(values: list[float]) -> float:
-        return round(fmean(values), 1)
-
-    return {
-        "jobs": len(full),
-        "p50_s": mean([pinball(p50, true, 0.5) for true, p50, _, _, _ in full]),
-        "p90_s": mean([pinball(p90, true, 0.9) for true, _, p90, _, _ in full]),
-        "moving_average_p50_s": mean([pinball(a.p50, true, 0.5) for true, _, _, a, _ in full]),
-        "moving_average_p90_s": mean([pinball(a.p90, true, 0.9) for true, _, _, a, _ in full]),
-        "crude_p50_s": mean([pinball(r, true, 0.5) for true, _, _, _, r in full]),
-        "crude_p90_s": mean([pinball(r, true, 0.9) for true, _, _, _, r in full]),
-    }

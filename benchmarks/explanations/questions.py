@@ -15,7 +15,7 @@ import multiprocessing
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +26,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from benchmarks.explanations.foretold import forecasts, of_log
 from benchmarks.explanations.log import GIVES, Log
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
@@ -33,6 +34,7 @@ from pipeline.demo.plan import plan
 ASKERS = 4
 JOBS_PER_MINUTE = 90  # more than there is room for
 OVER = ("ended", "cancelled", "lost", "refused")
+LONGEST_S = 3000.0  # of asking
 STATED_S = 3.0  # an answer older than this is printed with its age
 
 
@@ -48,7 +50,7 @@ class Answer:
 
 def measure(wanted: int, seed: int) -> dict[str, Any]:
     """Ask so many questions, and hold the answers against the log."""
-    minutes = max(1.0, wanted / 200)
+    minutes = max(2.0, wanted / 50)  # nobody is left without jobs that wait
     stopping = threading.Event()
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -59,7 +61,7 @@ def measure(wanted: int, seed: int) -> dict[str, Any]:
         feeding = threading.Thread(target=demo.feed, args=(running, sent, stopping.is_set))
         feeding.start()
         try:
-            answers = _ask(running, wanted, seed)
+            answers = _ask(running, wanted, seed, feeding.is_alive)
             log = Log.read(Path(folder) / "service" / "pellucid.db")
         finally:
             stopping.set()
@@ -90,8 +92,10 @@ def busy(cores: int) -> Iterator[None]:
             one.terminate()
 
 
-def _ask(running: demo.Running, wanted: int, seed: int) -> list[Answer]:
-    random = Random(seed)
+def _ask(
+    running: demo.Running, wanted: int, seed: int, going_on: Callable[[], bool]
+) -> list[Answer]:
+    random, until = Random(seed), time.monotonic() + LONGEST_S
 
     def get(path: str) -> Any:
         request = Request(f"{running.address}/api/v1{path}")
@@ -109,8 +113,10 @@ def _ask(running: demo.Running, wanted: int, seed: int) -> list[Answer]:
 
     found: list[Answer] = []
     with ThreadPoolExecutor(ASKERS) as asking:
-        while len(found) < wanted:
+        while len(found) < wanted and time.monotonic() < until:
             waiting = [job["job_id"] for job in get("/jobs?phase=queued&limit=500")["items"]]
+            if not waiting and not going_on():
+                break
             if not waiting:
                 time.sleep(0.2)
                 continue
@@ -163,6 +169,7 @@ def figures(answers: Sequence[Answer], log: Log) -> dict[str, Any]:
         "runs_named": named,
         "alive_when_asked": alive,
         "ended_and_age_stated": stated,
+        "forecasts": forecasts(list(of_log(log))),
         "wrong": wrong[:10],
         "wrong_in_all": len(wrong),
     }

@@ -22,6 +22,7 @@ from urllib.request import Request, urlopen
 
 from benchmarks.explanations.asked import Asked
 from benchmarks.explanations.audit import Found
+from benchmarks.explanations.foretold import of_log
 from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
@@ -149,6 +150,7 @@ class _Asking:
     def _ended(self) -> None:
         """When those that were named did end."""
         log = Log.read(self.database)
+        self.found.foretold = list(of_log(log))
         for at, one in self._named:
             if one["kind"] == "running job":
                 gone = log.gone(one["job"], at)

@@ -16,8 +16,9 @@ from benchmarks.explanations import live
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, audit, untrue
 from benchmarks.explanations.figures import BUDGET, figures, verdict
+from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
-from benchmarks.explanations.predictions import Foretold, Rule, forecasts
+from benchmarks.explanations.log import Log
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
 from benchmarks.explanations.stable import agreement
 from benchmarks.explanations.worlds import WORLDS, AuditWorld
@@ -264,6 +265,34 @@ def test_a_forecast_is_kept_or_not() -> None:
     assert (minutes["horizon"], minutes["p50"], minutes["width_s"]) == ("minutes", 0.0, 10.0)
     assert made["batches_p90"] == 0.5
     assert (made["jobs_without_any"], made["jobs_without_p90"]) == (0, 1)
+
+
+def test_forecasts_of_a_service_are_those_of_its_log() -> None:
+    def event(seq: int, at: float, kind: str, job: str, **body: Any) -> dict[str, Any]:
+        return {"seq": seq, "at": at, "kind": kind, "job_id": job, "body": body}
+
+    events, decisions = [event(1, 0.0, "header", "")], []
+    cases = {
+        "kept": (200.0, 250.0, None),
+        "late": (100.0, 290.0, None),
+        "rough": (9e3, 9e4, "crude"),
+    }
+    for job, (p50, p90, how) in cases.items():
+        events += [
+            event(len(events) + 1, 10.0, "submitted", job, owner="ann", submitted_at=10.0),
+            event(
+                len(events) + 2, 20.0, "forecast", job, start_p50=p50, start_p90=p90, estimate=how
+            ),
+        ]  # fmt: skip
+    events.append(event(len(events) + 1, 270.0, "decided", ""))
+    for job, at in (("kept", 190.0), ("late", 270.0)):
+        body = {"action": "start", "vc": "vc", "nodes": [0], "gpus": [1]}
+        decisions.append({"event": len(events), "at": at, "job_id": job, "body": body})
+    told = forecasts(list(of_log(Log(events, decisions))))
+    (minutes,) = told["by_wait"]
+    assert (minutes["jobs"], minutes["p50"], minutes["p90"]) == (2, 0.5, 1.0)
+    assert told["under_ten_minutes"]["width_s"] == (50.0 + 190.0) / 2
+    assert (told["jobs"], told["jobs_crude"]) == (2, 0)  # "rough" has not started
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
