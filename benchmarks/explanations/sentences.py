@@ -379,9 +379,27 @@ def _range(told: Told | None) -> str:
 
 
 def page(a: Asked) -> str:
-    """Its page says how long it should run, and what its wait was made of, as the API does."""
-    said = [_range(a.told["belief"]), a.told["wait"].partition(" Meanwhile ")[0].partition("(")[0]]
-    return next((f"not on the page: {text!r}" for text in said if text not in a.page), "")
+    """Its page says how long it should run as the API does."""
+    said = _range(a.told["belief"])
+    return "" if said in a.page else f"not on the page: {said!r}"
+
+
+def page_wait(a: Asked) -> str:
+    """And what its wait was made of: of as many GPUs, for the same reasons, and who had them."""
+    found = re.search(r"<p>(Job [^<]+)</p>", a.page)
+    shown, told = (_made_of(text) for text in (found[1] if found else "", a.told["wait"]))
+    return "" if shown and shown == told else f"on the page {shown}, by the API {told}"
+
+
+def _made_of(text: str) -> list[str]:
+    """Whose wait it was, for what, and whether somebody had GPUs meanwhile or went first."""
+    found = re.match(
+        r"(Job \w+ \(.+?\) has waited) .+? GPU hours of its (\d+) GPUs? \((.+?)\)", text
+    )
+    if found is None:
+        return []
+    reasons = re.findall(r"% ([A-Za-z ]+?)(?:,| and |$)", found[3])
+    return [found[1], found[2], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
 
 
 def page_numbers(a: Asked) -> str:
@@ -406,7 +424,7 @@ CHECKS: dict[str, Callable[[Asked], str]] = {
     for check in (
         phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, wait, promise,
         sharing, odds, belief, evidence, prediction, forecast, promised, changed, lines, printed,
-        page, page_numbers, way, tried, fewest, otherwise, helps,
+        page, page_wait, page_numbers, way, tried, fewest, otherwise, helps,
     )
 }  # fmt: skip
 for moving in (place, numbers, overtaken, alive):
