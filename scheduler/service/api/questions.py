@@ -6,7 +6,7 @@ import asyncio
 import json
 import uuid
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import delete, func, insert, select
 from starlette.concurrency import run_in_threadpool
 
 from features.plain import Json
@@ -55,6 +55,7 @@ class Questions:
             answer = await run_in_threadpool(self._answer, question)
             if answer is not None:
                 return answer
+        await run_in_threadpool(self._withdraw, question)
         return {"unavailable": f"the {whom} did not answer within {patience_s:g} s"}
 
     def _put(self, kind: str, body: Json, actor: str) -> str:
@@ -75,6 +76,11 @@ class Questions:
                 )
             )
         return question
+
+    def _withdraw(self, question: str) -> None:
+        """Nobody waits for it any more: no time is spent on it that others wait for."""
+        with self._store.writing() as connection:
+            connection.execute(delete(questions).where(questions.c.id == question))
 
     def _answer(self, question: str) -> Json | None:
         query = select(questions.c.answer).where(questions.c.id == question)
