@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from getpass import getuser
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -24,6 +27,10 @@ def eta(
     options: OPTIONS,
     service: Service,
     user: Annotated[str | None, typer.Option(help="For this user; operators.")] = None,
+    site: Annotated[
+        list[Path] | None,
+        typer.Option(help="No service: an empty site of these files of Slurm's, as in replay."),
+    ] = None,
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.
 
@@ -36,11 +43,23 @@ def eta(
       pellucid eta -- -p short,long -N2 --gpus-per-node=1 --qos=high
 
       pellucid eta -- --time=30 job.sh
+
+      pellucid eta --site slurm.conf --site dump.cfg --user ada -- --gpus=2
     """
     from features.codec import decode
     from scheduler.explain.effect import Eta
 
     asked = with_script(options)
+    if site:
+        from pipeline.replay.empty import eta_of
+
+        found = eta_of(site, asked, user or getuser())
+        if service.as_json:
+            print_json(asdict(found))
+            return
+        for line in lines(found):
+            typer.echo(line)
+        return
     with service.client() as client:
         answer = client.eta(asked, user)
     if service.as_json:

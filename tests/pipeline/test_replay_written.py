@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from benchmarks.slurm.generated import generate
+from pipeline.app import app
 from pipeline.errors import UserError
+from pipeline.replay.empty import eta_of
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.site import DumpOptions, read_site
 from scheduler.policies.slurm.site import Limits, Partition
@@ -100,3 +103,24 @@ def test_a_site_of_files_is_replayed_with_its_jobs_without_gpus(tmp_path: Path) 
         options = DumpOptions(printed=[tmp_path / name for name in files], cpu_jobs=True)
         found.append(waits(read_site(dump, tmp_path / f"scratch{number}", options))["2"])
     assert found[0] < 30 < 150 < found[1]  # seeds move durations
+
+
+def test_eta_of_a_site_of_files_says_which_partitions_take_a_job(tmp_path: Path) -> None:
+    given(tmp_path, conf=CONF, dump=DUMP)
+    files = [word for name in ("conf", "dump") for word in ("--site", str(tmp_path / name))]
+
+    def told(*options: str) -> list[str]:
+        words = ["eta", *files, "--user", "news", "--", "--time=30", *options]
+        done = CliRunner().invoke(app, words)
+        assert done.exit_code == 0, done.output
+        return [" ".join(line.split()) for line in done.output.splitlines()]
+
+    assert told("--gpus=h100:1")[1:] == [
+        "main starts at once",
+        "Pellucid: its own policy, which counts GPUs and no CPUs or memory, would start it now.",
+        "Not in long: it has no nodes that suit, were they empty.",
+        "Not in zzroot: it takes jobs of root only.",
+        "Not in chemp: it has no nodes that suit, were they empty.",
+    ]
+    with pytest.raises(UserError, match="nobody has no account"):
+        eta_of([tmp_path / "conf", tmp_path / "dump"], ["--gpus=1"], "nobody")

@@ -1,0 +1,41 @@
+"""When a job would start on a site of which only files are there, were it empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from features.clock import Clock
+from pipeline.errors import UserError
+from pipeline.replay.printed import read_printed
+from scheduler.assembly import CoreSpec
+from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.site import site_node
+from scheduler.explain.effect import Eta
+from scheduler.policies.slurm.site import Site
+from scheduler.service.follow.planner import Planner
+from scheduler.service.follow.trials import Means, Refused, Trials
+
+
+def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
+    """When a job with these options of sbatch would start on the site of these files, were it
+    empty: which partitions take it, and why the others do not.
+
+    Raises UserError: naming the file, or why Slurm would not take the job.
+    """
+    given = read_printed(paths)
+    if not given.nodes:
+        raise UserError("--site: no node in it; give slurm.conf, or scontrol show nodes")
+    parts = {part.name: part for part in given.partitions}
+    nodes = {node.name: site_node(node) for node in given.nodes}
+    licences = given.licences or {}
+    site = Site(nodes, parts, (), licences, given.qos, given.assocs, given.config)
+    shape = Shape.followed(given.nodes)
+    planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
+    planner.nodes, planner.site = given.nodes, site
+    means = Means(planner.trial, planner.own, lambda: None, lambda made: made)
+    clock = Clock()
+    try:
+        return Trials(site, [], planner.memory, clock.now(), clock, means).eta(options, user)
+    except Refused as refused:
+        raise UserError(str(refused)) from None
