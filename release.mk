@@ -16,7 +16,7 @@ $(RELEASE_STAMP): release.mk
 
 # Of the base install and PostgreSQL's driver, with the versions of constraints.txt and the digest of every file that pip may
 # take: pip install --require-hashes -r requirements.lock
-lock: $(RELEASE_STAMP) ## Write requirements.lock anew from pyproject.toml and constraints.txt
+lock: $(RELEASE_STAMP) ## Write requirements.lock again from pyproject.toml and constraints.txt
 	$(RELEASE_VENV)/bin/uv pip compile pyproject.toml --extra postgres --constraint constraints.txt --generate-hashes \
 	  --python-version 3.11 --no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
 

@@ -152,9 +152,9 @@ def only_writer(folder: Path) -> Iterator[None]:
     file = _locked(path)
     try:
         since = time.strftime("%Y-%m-%d %H:%M:%S")
-        said = f"process {os.getpid()} on {socket.gethostname()} since {since}"
+        text = f"process {os.getpid()} on {socket.gethostname()} since {since}"
         os.ftruncate(file, 0)
-        write_all(file, said.encode())
+        write_all(file, text.encode())
         yield
     finally:
         path.unlink(missing_ok=True)
@@ -207,6 +207,6 @@ def _target(path: str | Path) -> tuple[Path, int | None]:
         return Path(os.path.realpath(path)), None
     kind = stat.S_IFMT(mode)
     if kind != stat.S_IFREG:
-        said = f"is {_KINDS.get(kind, 'something else')}, not a regular file"
-        raise OSError(errno.EINVAL, said, str(path))
+        text = f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+        raise OSError(errno.EINVAL, text, str(path))
     return Path(os.path.realpath(path)), mode & 0o777

@@ -454,8 +454,8 @@ class FeatureState:
         """
         if not self._survives:
             raise FeatureError("outlook: the family survival is not kept")
-        told = self._seen_now(job, now).survival
-        return told[: len(survival.SUM)], told[_ERROR]
+        known = self._seen_now(job, now).survival
+        return known[: len(survival.SUM)], known[_ERROR]
 
     def hazards(self, job: Job, now: float) -> list[float]:
         """Of the jobs like this one that reach each of `survival.BINS` stretches of running time,
@@ -504,9 +504,9 @@ class FeatureState:
             self._vcs.get(job.vc, _NOTHING),
         )
         times = self._bursts.get(job.user, [])
-        told: tuple[float, ...] = ()
+        known: tuple[float, ...] = ()
         if self._survives:
-            told = survival.values(
+            known = survival.values(
                 self._lives.as_of(self._groups(job), now, job.job_id), job.time_limit_s
             )
         return _Submission(
@@ -516,7 +516,7 @@ class FeatureState:
             float(len(times) - _expired(times, now)) if job.user else nan,
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
-            told,
+            known,
         )
 
     def _groups(self, job: Job) -> tuple[Hazard | None, ...]:

@@ -195,13 +195,13 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
     limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else inf
     narrowest = next(group for group in reversed(groups) if group is not ABSENT)
     logs = _MIDDLE_LOG if limit == inf else [min(log1p(limit), one) for one in _MIDDLE_LOG]
-    told = _summary(levels[-1], logs, limit)
+    result = _summary(levels[-1], logs, limit)
     return (
         means[0],
-        *(b - a for a, b in pairwise((*means, told.mean_log))),
-        told.spread,
+        *(b - a for a, b in pairwise((*means, result.mean_log))),
+        result.spread,
         _error(levels[-1], narrowest, logs),
-        *(_odds(told.survival[i]) for i in _AT),
+        *(_odds(result.survival[i]) for i in _AT),
     )
 
 

@@ -208,17 +208,17 @@ class ArrivalModel:
         at = np.array([len(counts[series]) - 1])
         columns = self.columns(counts, first_bin_s, at, found)
         model = self.models[key]
-        told = model.explain([float(columns[spec.name][0]) for spec in model.features])
+        explained = model.explain([float(columns[spec.name][0]) for spec in model.features])
         table = self.calibrations[key]
-        group = bisect_right(table.levels, told.score)
+        group = bisect_right(table.levels, explained.score)
         quantiles = {
-            level: max(0.0, float(np.expm1(told.score + miss)))
+            level: max(0.0, float(np.expm1(explained.score + miss)))
             for level, miss in zip(table.quantiles, table.misses[group], strict=True)
         }
-        median = max(0.0, float(np.expm1(told.score)))
+        median = max(0.0, float(np.expm1(explained.score)))
         mean = (median + 1) * table.means[group] - 1
         return ArrivalForecast(
-            round(median) if found.width == 1 else median, max(0.0, mean), quantiles, told
+            round(median) if found.width == 1 else median, max(0.0, mean), quantiles, explained
         )
 
     def columns(

@@ -134,8 +134,8 @@ class Bundle:
     @property
     def sharing(self) -> str:
         """How GPUs were shared where its pairs were measured: "mps", "time-slicing", "" unknown."""
-        told = self.metadata.get("pair_speed") or self.metadata.get("packing") or {}
-        return str(told.get("sharing") or "") if isinstance(told, Mapping) else ""
+        trained_on = self.metadata.get("pair_speed") or self.metadata.get("packing") or {}
+        return str(trained_on.get("sharing") or "") if isinstance(trained_on, Mapping) else ""
 
     @property
     def digest(self) -> str:

@@ -112,15 +112,15 @@ def model_card(
     edits = bundle.metadata.get("edits")
     if isinstance(edits, Mapping):
         body.append("<h2>Corrections by a person</h2>" + _edits(edits))
-    said = [*LIMITS, *limits]
+    lines = [*LIMITS, *limits]
     if any(
         isinstance(m, Mapping) and m.get("origin") == "simulated" for m in bundle.metadata.values()
     ):
-        said.insert(0, "Pair speeds come from a formula, not from measurements on GPUs.")
+        lines.insert(0, "Pair speeds come from a formula, not from measurements on GPUs.")
     elif "pair_speed" in bundle.parts:
         mode = bundle.sharing or "a mode that is not known"
-        said.insert(0, f"Pair speeds were measured on GPUs that are shared by {mode}: no other.")
-    body.append("<h2>Limits</h2><ul>" + "".join(f"<li>{escape(x)}</li>" for x in said) + "</ul>")
+        lines.insert(0, f"Pair speeds were measured on GPUs that are shared by {mode}: no other.")
+    body.append("<h2>Limits</h2><ul>" + "".join(f"<li>{escape(x)}</li>" for x in lines) + "</ul>")
     return (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>Model card</title>'
         f"<style>{STYLE}</style><body>{''.join(body)}</body></html>\n"
@@ -133,11 +133,11 @@ def _example(example: Mapping[str, Any]) -> str:
         str(job["job_id"]): {"GPUs": job["gpus"], "seconds": job["duration_s"]}
         for job in example["alike"]
     }
-    told = (
+    sentence = (
         f"{example['kind']}: job {example['job_id']}, {example['gpus']} GPUs, predicted "
         f"{example['predicted_s']:,.0f} s, ran {example['duration_s']:,.0f} s"
     )
-    return f"<h2>Jobs like this one</h2><p>{escape(told)}</p>" + _grid("known job", columns)
+    return f"<h2>Jobs like this one</h2><p>{escape(sentence)}</p>" + _grid("known job", columns)
 
 
 def write_card(path: str | Path, page: str) -> Path:

@@ -84,7 +84,7 @@ def measure_drift(
     }
     ranked = dict(sorted(found.items(), key=lambda item: -item[1]))
     shift = spread = float("nan")
-    said = [
+    lines = [
         f"{name} has drifted: stability index {value:.2f} (above {DRIFTED:g})"
         for name, value in ranked.items()
         if value > DRIFTED
@@ -95,8 +95,8 @@ def measure_drift(
         spread = float(np.std(residual)) / scale
         if abs(shift) > BIASED:
             way = "longer" if shift > 0 else "shorter"
-            said.insert(0, f"jobs now run {way} than predicted, by {abs(shift):.2f} spreads")
-    return Drift(ranked, shift, spread, n, tuple(said))
+            lines.insert(0, f"jobs now run {way} than predicted, by {abs(shift):.2f} spreads")
+    return Drift(ranked, shift, spread, n, tuple(lines))
 
 
 def stability_index(before: Any, now: Any) -> float:

@@ -120,16 +120,16 @@ def slices(
         most: slices of a cut at most; the rest are not shown.
     """
     rows, score = found.rows, found.scores[model]
-    told: dict[str, dict[str, dict[str, float]]] = {}
+    result: dict[str, dict[str, dict[str, float]]] = {}
     for cut, values in cuts.items():
         labels = np.array([str(value) for value in values], dtype=object)
         names, sizes = np.unique(labels, return_counts=True)
         for name in names[np.argsort(-sizes, kind="stable")][:most].tolist():
             mine = labels == name
-            told.setdefault(cut, {})[name] = duration_metrics(
+            result.setdefault(cut, {})[name] = duration_metrics(
                 score[mine], rows.y[mine], rows.gpus[mine]
             )
-    return told
+    return result
 
 
 def _fit_all(

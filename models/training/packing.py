@@ -272,9 +272,9 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
     n = len(pairs)
     speed = pairs.members.speed.reshape(2, n)
     columns = _pair_columns(pairs.members)
-    told, mean = unseen_speeds(pairs)
-    guesses = {"": told, "mean_": mean}
-    tested = np.isfinite(told[0])
+    speeds, mean = unseen_speeds(pairs)
+    guesses = {"": speeds, "mean_": mean}
+    tested = np.isfinite(speeds[0])
     if not tested.any():
         raise TrainingError("no pair is left once its own families are taken out")
     worth = speed.sum(axis=0) > WORTH_SHARING
@@ -295,7 +295,7 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
     what those saw; (2, n) each, NaN where too few pairs are left."""
     members, n = pairs.members, len(pairs)
     columns = _pair_columns(members).reshape(2, n, -1)
-    told, mean = np.full((2, n), np.nan), np.full((2, n), np.nan)
+    speeds, mean = np.full((2, n), np.nan), np.full((2, n), np.nan)
     for unseen, test in family_pairs(members):
         rest = members.without(unseen)
         if len(rest.speed) < 2 * MIN_PAIRS:
@@ -303,8 +303,8 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
         tree = fit_pair_speed(pairs, exclude_families=unseen).model.tree
         mean[:, test] = rest.speed.mean()
         for side in (0, 1):
-            told[side, test] = [tree.leaf(row.tolist()).value[0] for row in columns[side, test]]
-    return told, mean
+            speeds[side, test] = [tree.leaf(row.tolist()).value[0] for row in columns[side, test]]
+    return speeds, mean
 
 
 def _pair_columns(members: Members) -> Floats:

@@ -310,8 +310,8 @@ def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def _said(error: Exception) -> str:
-    told = error.strerror if isinstance(error, OSError) else None
-    return told or str(error).splitlines()[0]
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error).splitlines()[0]
 
 
 def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:

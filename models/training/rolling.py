@@ -136,10 +136,10 @@ def _own(
 def _forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int) -> None:
     seen, X = rows.ended_before(cut), rows.X[ahead]
     for objective in ("l1", "l2"):
-        said = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective=objective)(X)
-        out.put("scores", f"lightgbm_{objective}", ahead, said)
+        predicted = fit_lightgbm(seen.X, seen.y, seen.features, seed=seed, objective=objective)(X)
+        out.put("scores", f"lightgbm_{objective}", ahead, predicted)
         weight = len(seen) / (len(seen) + EVIDENCE)
-        blend = weight * said + (1.0 - weight) * typical(X)
+        blend = weight * predicted + (1.0 - weight) * typical(X)
         out.put("scores", f"lightgbm_{objective}_blended", ahead, blend)
     logs = np.log1p(seen.y)
     out.put("scores", "constant_median", ahead, np.full(len(X), np.median(logs)))
@@ -160,11 +160,11 @@ def _tail_forest(
             seen.X[known], longer, seen.features, seed=seed, objective="binary", log=False
         )
         chances.append(model(rows.X[ahead]))
-    said = np.stack(chances, axis=1)
-    out.put("tails", "lightgbm", ahead, said)
+    predicted = np.stack(chances, axis=1)
+    out.put("tails", "lightgbm", ahead, predicted)
     if odds is not None:
         weight = len(seen) / (len(seen) + EVIDENCE)
-        blend = weight * logit(np.clip(said, 1e-3, 1 - 1e-3)) + (1.0 - weight) * odds[ahead]
+        blend = weight * logit(np.clip(predicted, 1e-3, 1 - 1e-3)) + (1.0 - weight) * odds[ahead]
         out.put("tails", "lightgbm_blended", ahead, blend)
     past = rows.ended_before(cut)
     found = []

@@ -227,8 +227,8 @@ def _challenge(
         return former, True, f"{figure} {value:.4f} is the champion's, which has no {more[0]} model"
     better = value > former + margin
     by = f" by more than {margin:g}" if margin else ""
-    said = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}"
-    return former, better, f"{figure} {value:.4f} {said}"
+    text = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}"
+    return former, better, f"{figure} {value:.4f} {text}"
 
 
 def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:
