@@ -220,6 +220,9 @@ class _Run:
             return
         now = time.time()
         after = self.facts()
+        lost = [j for j in after.by_id if _whole(j) not in self.of]  # sbatch had no answer in time
+        for job_id in lost:
+            del after.by_id[job_id]
         for job_id, row in after.by_id.items():
             was = before.by_id.get(job_id, {})
             if row["JobState"] == "PENDING" and all(
@@ -310,7 +313,7 @@ class _Run:
     # --- what Slurm says when asked --------------------------------------------------------------
 
     def of_job(self, job_id: str) -> Order:
-        return self.of[job_id.partition("_")[0].partition("+")[0]]
+        return self.of[_whole(job_id)]
 
     def where(self, number: int, job_id: str = "") -> str:
         of = f" job {job_id} ({' '.join(self.of_job(job_id).options)})" if job_id else ""
@@ -356,6 +359,11 @@ class _Run:
             value = value if option == "gres" else value.removeprefix("gpu:")
         said = self.test(order, f"--{option}={value}", without=without)
         return "" if any(one in said for one in NOT_THERE) else said  # not now, perhaps
+
+
+def _whole(job_id: str) -> str:
+    """Of which job or array it is."""
+    return job_id.partition("_")[0].partition("+")[0]
 
 
 def _plain(order: Order) -> bool:
