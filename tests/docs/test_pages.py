@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,14 @@ def test_every_link_leads_somewhere(page: str) -> None:
 def test_every_command_exists_with_its_options(page: str) -> None:
     found = [(" ".join(words), mistake(words)) for words in commands(ROOT / page)]
     assert [one for one in found if one[1]] == []
+
+
+@pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/architecture.md"])
+def test_every_file_that_a_contributor_is_sent_to_exists(page: str) -> None:
+    quoted = " ".join(re.findall(r"`([^`\n]+)`", (ROOT / page).read_text())).split()
+    paths = {word for word in quoted if re.fullmatch(r"[a-z][\w-]*/[\w./-]*", word)}
+    assert paths
+    assert sorted(path for path in paths if not (ROOT / path).exists()) == []
 
 
 def test_the_index_names_every_page() -> None:
