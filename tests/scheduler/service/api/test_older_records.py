@@ -16,6 +16,7 @@ from features.codec import decode
 from pipeline.printed.jobs import lines
 from scheduler.backends.events import Kind, canonical
 from scheduler.backends.submission import Submission
+from scheduler.core.request import FIELDS
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
@@ -30,7 +31,7 @@ from tests.scheduler.service.conftest import empty_database
 ASKED: dict[str, Any] = {
     "gpus": 8, "name": "n", "workdir": "/tmp", "cpus": 2.0, "memory_mib": 9.0, "gpu_type": "V100",
     "time_limit_s": 90.0, "share": False, "profile": False, "priority": -1, "comment": "table 3",
-    "after": "", "after_any": "",
+    "after": "", "after_any": "", "progress": False, "notify": True,
 }  # fmt: skip
 DEFAULTS = {
     one.name: None if one.default is MISSING else one.default
@@ -103,6 +104,11 @@ def test_a_record_without_a_key_reads_as_its_default(
                 connection.execute(update(jobs).where(jobs.c.job_id == row["job_id"]).values(row))
             for row in log:
                 connection.execute(update(events).where(events.c.seq == row["seq"]).values(row))
+
+
+def test_every_field_is_asked_for() -> None:
+    missing = sorted(FIELDS.keys() - ASKED.keys() - {"vc"})
+    assert missing == [], f"ASKED above lacks {missing}: add what a job may ask for"
 
 
 def test_a_comment_is_listed_shown_and_changed_while_the_job_waits(service: Service) -> None:
