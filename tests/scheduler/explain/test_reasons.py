@@ -27,12 +27,18 @@ def test_every_reason_has_an_entry(reason: Reason) -> None:
     )  # fmt: skip
     for given, shown in SHOWN:
         sentence = sentence.replace(given, shown)
+    wanted = f"{sentence[0].upper()}{sentence[1:]}."
+    assert reason.value in ENTRIES, f"docs/reasons.md lacks: ### {reason.value}, {wanted}"
     first, *rows = ENTRIES[reason.value].strip().splitlines()
-    assert first == f"{sentence[0].upper()}{sentence[1:]}."
+    assert first == wanted
     keys = [row.split(":")[0] for row in rows if row]
     assert set(keys) <= {"- Implies", "- Next step", "- Slurm", "- Kueue"}
     assert "- Implies" in keys or reason.value in DONE
+    shown = "".join(row.partition(": ")[2] for row in rows if row.startswith("- Next step"))
+    step = reason.next_step()  # the page may give its beginning
+    assert bool(shown) == bool(step), f"next step: {step!r} in the code, {shown!r} on the page"
+    assert step.lower().startswith(shown.removesuffix(".").lower())
 
 
-def test_the_page_has_no_other() -> None:
-    assert set(ENTRIES) == {reason.value for reason in Reason}
+def test_the_page_has_no_other_and_their_order() -> None:
+    assert list(ENTRIES) == [reason.value for reason in Reason]
