@@ -82,7 +82,7 @@ class TestLucidProfiledBeforehand(TestLucidAlwaysPacking):
 
 def test_every_registered_policy_is_held_to_the_contract() -> None:
     held = {t.name for t in PolicyContract.__subclasses__() if t.__module__ == __name__}
-    assert held == set(POLICIES)
+    assert held == set(POLICIES), "a subclass of PolicyContract for each, in this file"
 
 
 def test_policies_are_built_under_their_own_name() -> None:

@@ -16,14 +16,16 @@ PAGE = DOCS / "policy.md"
 def test_the_page_has_the_settings_of_every_policy() -> None:
     marks = re.findall(r"^<!-- settings: (\S+) -->$", PAGE.read_text(), re.MULTILINE)
     having = {name for name, kind in POLICIES.items() if describe(kind.Settings)}
-    assert sorted(marks) == sorted(having)
+    assert sorted(marks) == sorted(having), (
+        "docs/policy.md: a line <!-- settings: NAME --> for each policy that has settings"
+    )
 
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_built_page_describes_every_setting(policy: str) -> None:
     page = built("policy.md")
     for one in describe(POLICIES[policy].Settings):
-        assert f"`{one.name}`" in page
+        assert f"`{one.name}`" in page, f"<!-- settings: {policy} --> in docs/policy.md"
         assert one.description in page
 
 
@@ -31,4 +33,6 @@ def test_the_page_of_the_policy_lists_every_policy() -> None:
     lines = [line for line in PAGE.read_text().splitlines() if line.startswith("- `")]
     listed = re.findall(r"`([a-z-]+)`", "\n".join(line.partition(": ")[0] for line in lines))
     listed += re.findall(r"; `([a-z-]+)`: ", "\n".join(lines))
-    assert sorted(listed) == sorted(POLICIES.keys() - {"pellucid"})
+    assert sorted(listed) == sorted(POLICIES.keys() - {"pellucid"}), (
+        "docs/policy.md: a line `NAME`: what it does, for each policy"
+    )
