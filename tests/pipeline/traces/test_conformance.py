@@ -1,9 +1,12 @@
 """Every adapter against the one contract."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from pipeline.commands.ingest import HELP
 from pipeline.testing import AdapterConformance, Sample
+from pipeline.traces import FORMATS
 from tests.pipeline.traces.samples import WRITERS
 
 
@@ -62,3 +65,19 @@ class TestSwf(Conformance):
 class TestSacct(Conformance):
     format = "sacct"
     reasons = dict.fromkeys(("NaN", "-2", "inf"), "bad_alloc_tres")
+
+
+ELSEWHERE = {"pellucid"}  # what a service exports: tests/scheduler/service/log/test_export.py
+
+
+def test_every_format_is_held_to_the_contract() -> None:
+    held = {kind.format for kind in Conformance.__subclasses__()}
+    assert held == FORMATS.keys() - ELSEWHERE, "a subclass of Conformance for each, in this file"
+
+
+def test_every_format_is_in_the_documents() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "trace-formats.md").read_text()
+    rows = re.findall(r"^\| `([a-z][\w-]*)` \| ", page.partition("## The schema")[0], re.MULTILINE)
+    assert set(rows) == FORMATS.keys(), "docs/trace-formats.md: a row for each"
+    lacking = [name for name in FORMATS if not re.search(rf"[ (]{name}[ ,]", HELP)]
+    assert lacking == [], "HELP in pipeline/commands/ingest.py names each"
