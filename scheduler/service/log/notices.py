@@ -7,7 +7,11 @@ OWNER`, the text on standard input. /usr/bin/mail sends e-mail; a script of a fe
 from __future__ import annotations
 
 import json
+import os
+import secrets
+import socket
 import subprocess
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +23,15 @@ from sqlalchemy.exc import DBAPIError
 from features.files import write_whole
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.leases import LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
 
 POLL_S = 2.0
 LONGEST_S = 30.0  # that the program may take
 BATCH = 500
+LEASE, LEASE_S = "notices", 2 * LONGEST_S  # of services on one database, one sends
+LAG = int(LEASE_S / POLL_S) + 5  # looks after which another has sent it, or lost the lease
 KINDS = (Kind.STARTED, Kind.ENDED, Kind.LOST)
 
 
@@ -42,31 +49,52 @@ def keep_notifying(
 ) -> None:
     """Send what is due every two seconds, until stopped; of events before the first call nothing.
 
-    Each is sent once, or twice if this process dies between sending and noting it. One that the
-    program fails to send is logged, and not sent again.
+    Each is sent once, or twice if this process dies between sending and noting it, or another
+    service on the database takes over. One that the program fails to send is logged, and not sent
+    again.
 
     Args:
         cursor: file with the number of the last event that was looked at.
         stopping: waits for so many seconds at most; True: stop.
     """
-    store, log = Store(database), structlog.get_logger("notices")
+    store, log, lease = Store(database), structlog.get_logger("notices"), None
+    holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+    behind: deque[int] = deque(maxlen=LAG + 1)  # what another had to send, at the last looks
     try:
         while not stopping(POLL_S):
             try:
+                upto = _decided(store)
                 if not cursor.exists():
-                    write_whole(cursor, str(store.last_seq()), durable=True)
+                    write_whole(cursor, str(upto), durable=True)
                 after = int(cursor.read_text("ascii"))
-                upto = store.last_seq()
-                for notice in due(store, after, upto):
-                    if why := _sent(program, notice):
-                        log.warning("notice_not_sent", owner=notice.owner, why=why)
-                    write_whole(cursor, str(notice.seq), durable=True)
+                lease = store.take(LEASE, holder, LEASE_S)
+                if lease is None:
+                    behind.append(upto)
+                    upto = behind[0] if len(behind) > LAG else after
+                else:
+                    behind.clear()
+                    for notice in due(store, after, upto):
+                        lease = store.keep(lease)
+                        if why := _sent(program, notice):
+                            log.warning("notice_not_sent", owner=notice.owner, why=why)
+                        write_whole(cursor, str(notice.seq), durable=True)
                 if upto > after:
                     write_whole(cursor, str(upto))
+            except LeaseLost:
+                lease = None
             except (DBAPIError, OSError, ValueError) as error:  # tried again the next time
                 log.warning("notices_failed", why=str(error).splitlines()[0])
+        if lease is not None:
+            store.let_go(lease)
     finally:
         store.close()
+
+
+def _decided(store: Store) -> int:
+    """The last event that the table of jobs tells of: one that no pass covers yet is not in it."""
+    query = select(events.c.cause).where(events.c.kind == Kind.DECIDED.value)
+    with store.engine.connect() as connection:
+        return connection.execute(query.order_by(events.c.seq.desc()).limit(1)).scalar() or 0
 
 
 def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
@@ -108,12 +136,13 @@ def _notice(row: RowMapping, what: str) -> Notice:
 def _sent(program: str, notice: Notice) -> str:
     """Why it could not be sent; "" = it was."""
     argv = [program, "-s", notice.subject, notice.owner]
-    if notice.owner.startswith("-"):
-        return "the owner's name would be read as an option"
+    if not notice.owner[:1].isalnum():  # of mail: -option, |command, /file, +folder
+        return "the owner's name would be read as an option, a command or a file"
     try:
         done = subprocess.run(
-            argv, input=notice.text.encode(), capture_output=True, timeout=LONGEST_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
+            argv, input=notice.text.encode(), stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, timeout=LONGEST_S, check=False,
+        )  # fmt: skip
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return str(error)
     return "" if done.returncode == 0 else f"{program} ended with {done.returncode}"

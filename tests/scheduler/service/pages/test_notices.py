@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import resource
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from scheduler.service.log.notices import Notice, _sent, due, keep_notifying
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.notices import LAG, Notice, _decided, _sent, due, keep_notifying
 from tests.scheduler.service.pages.conftest import Lived
 from tests.waiting import until
 
@@ -30,6 +33,11 @@ def _lives(lived: Lived, **asked: object) -> str:
     lived.settle(4000)
     assert lived.see("ada.byron").job(job).ended_at
     return job
+
+
+def _runs_once(lived: Lived, program: Path, cursor: Path, over: Iterator[bool]) -> None:
+    database = str(lived.store.engine.url.render_as_string(False))
+    keep_notifying(database, str(program), cursor, lambda _: next(over))
 
 
 def test_an_owner_who_asked_is_sent_the_start_and_the_end(lived: Lived) -> None:
@@ -74,13 +82,50 @@ def test_each_is_sent_once_through_restarts_and_failures(
     _lives(lived, name="fails", notify=True)
     _lives(lived, name="$(touch x) -r", notify=True)
     runs(lambda: len(sent()) >= 4)
-    runs(lambda: int(cursor.read_text("ascii")) == lived.store.last_seq())
+    runs(lambda: int(cursor.read_text("ascii")) == _decided(lived.store))
     assert len(sent()) == 4
     assert sent()[2].startswith("-s|Pellucid job $(touch x) -r (")
     assert not list(tmp_path.glob("x"))
 
 
-def test_an_owner_that_looks_like_an_option_is_sent_nothing(program: Path) -> None:
-    assert "read as an option" in _sent(str(program), Notice(1, "-r", "subject", "text"))
+@pytest.mark.parametrize("owner", ["-r", "|sh", "/etc/passwd", "+inbox", "a\0b"])
+def test_an_owner_that_mail_would_read_as_no_name_is_sent_nothing(
+    program: Path, owner: str
+) -> None:
+    assert _sent(str(program), Notice(1, owner, "subject", "text"))
     assert not program.with_name("sent").exists()
     assert _sent("/nowhere/mail", Notice(1, "ada", "subject", "text"))
+
+
+def test_an_end_that_no_pass_has_covered_yet_is_not_passed_over(
+    lived: Lived, program: Path, tmp_path: Path
+) -> None:
+    job = lived.submit("ada.byron", name="loud", notify=True)
+    lived.settle(1)
+    ended = Event(Kind.ENDED, lived.world.now(), job, body={"attempt": 1})
+    [ended] = lived.store.append([ended])
+    cursor, over = tmp_path / "seq", iter([False, True])
+    cursor.write_text("0", "ascii")
+    _runs_once(lived, program, cursor, over)
+    assert 0 < int(cursor.read_text("ascii")) < ended.seq
+
+
+def test_of_two_services_on_a_database_one_sends(
+    lived: Lived, program: Path, tmp_path: Path
+) -> None:
+    _lives(lived, notify=True)
+    lived.store.take("notices", "another", 60.0)
+    cursor = tmp_path / "seq"
+    cursor.write_text("0", "ascii")
+    _runs_once(lived, program, cursor, iter([False] * LAG + [True]))
+    assert not program.with_name("sent").exists()
+    assert int(cursor.read_text("ascii")) == 0, "what the other may not have sent yet"
+    _runs_once(lived, program, cursor, iter([False] * (LAG + 1) + [True]))
+    assert int(cursor.read_text("ascii")) == _decided(lived.store), "long sent by the other"
+
+
+def test_what_the_program_prints_is_not_kept(program: Path) -> None:
+    program.write_text("#!/bin/sh\nhead -c 200000000 /dev/zero\n", "utf-8")
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert _sent(str(program), Notice(1, "ada", "subject", "text")) == ""
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
