@@ -81,7 +81,8 @@ class ClusterChanges:
 
     def each(self, names: str, is_open: bool, reason: str = "") -> list[Wanted]:
         """Drain nodes, or open them: names with commas between them."""
-        return [self.set_open(name.strip(), is_open, reason) for name in names.split(",")]
+        wanted = [self.set_open(name.strip(), is_open, reason) for name in names.split(",")]
+        return list({one.body["node"]: one for one in wanted}.values())  # each of them once
 
     def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:
         """Drain a node, or open it."""

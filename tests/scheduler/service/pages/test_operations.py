@@ -75,6 +75,9 @@ def test_several_nodes_are_drained_at_once_or_none(lived: Lived) -> None:
     with_none = fields(preview.text) | {"node": "node002,none", "open": ""}
     assert olga.post("/nodes/change", data=with_none).status_code == 404
     assert len(lived.store.read(kinds=[Kind.NODE_SET])) == 2
+    twice = fields(preview.text) | {"node": "node002,2, node002"}
+    assert olga.post("/nodes/change", data=twice).status_code == 303
+    assert len(lived.store.read(kinds=[Kind.NODE_SET])) == 3, "each once"
 
 
 def test_nodes_are_found_by_name_type_and_state(lived: Lived) -> None:
