@@ -89,7 +89,7 @@ def read_printed(paths: Iterable[Path]) -> Printed:
         before = _size(found)
         try:
             _read(as_printed(path, text), found)
-        except (ParseError, ValueError, KeyError) as error:
+        except (ParseError, ValueError, KeyError, OSError) as error:
             raise UserError(f"--site {path}: not as Slurm prints it ({error})") from None
         if _size(found) == before:
             raise UserError(f"--site {path}: nothing of Slurm's in it; give {ACCEPTED}")

@@ -36,6 +36,7 @@ _GRES = re.compile(r"^\s*(NodeName=\S+\s+)?(Name=gpu|AutoDetect=)", re.I | re.M)
 _FIELD = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
 _SAID = re.compile(r":(\w+)=('[^']*'|[^:]*)")
 Record = dict[str, str]
+DEEPEST = 8  # files that are included by files that are included
 
 
 def as_printed(path: Path, text: str) -> str:
@@ -53,8 +54,10 @@ def is_gres(text: str) -> bool:
     return _GRES.search(text) is not None and not _OWN.search(text)
 
 
-def _lines(path: Path, text: str) -> Iterator[str]:
+def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
     """Without comments and line ends, and those of files that are included and there."""
+    if deep > DEEPEST:
+        raise ParseError(f"Include {path.name[:80]}: files that include each other")
     for line in re.sub(r"\\\n", " ", text).splitlines():
         plain = re.sub(r"(?<!\\)#.*", "", line).strip()
         word, _, name = plain.partition(" ")
@@ -64,7 +67,7 @@ def _lines(path: Path, text: str) -> Iterator[str]:
         other = path.parent / name.strip()
         if not other.is_file():
             raise ParseError(f"Include {name.strip()[:80]}: no such file beside it")
-        yield from _lines(other, other.read_text(encoding="utf-8", errors="replace"))
+        yield from _lines(other, other.read_text(encoding="utf-8", errors="replace"), deep + 1)
 
 
 def _fields(line: str) -> Record:
@@ -172,7 +175,7 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
 
 def _passed_on(said: Record) -> Record:
     """What those below have where they do not say; limits on a group are its own."""
-    own = ("Grp", "Fairshare", "Description", "Organization", "Default", "Priority", "Partition")
+    own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
     return {name: value for name, value in said.items() if not name.startswith(own)}
 
 

@@ -27,7 +27,7 @@ Account - 'chem':Description='chem':Organization='chem':Fairshare=10:GrpTRES=cpu
 Parent - 'chem'
 User - 'irc':Partition='chemp':DefaultAccount='chem':Fairshare=1
 User - 'news':DefaultAccount='chem':DefaultQOS='limited':Fairshare=10:MaxTRESPerJob=gres/gpu=2
-Account - 'lab':Description='lab':Organization='chem':Fairshare=5
+Account - 'lab':Description='lab':Organization='chem':Fairshare=5:DefaultQOS='high'
 Parent - 'lab'
 User - 'anna':DefaultAccount='lab':Fairshare=1:GrpTRES=cpu=6
 """
@@ -74,6 +74,15 @@ def test_what_slurm_conf_says_by_default_and_elsewhere_counts(tmp_path: Path) ->
             given(tmp_path, conf=wrong)
 
 
+def test_what_no_site_has_is_refused_in_a_line(tmp_path: Path) -> None:
+    """Files that include each other, and more GPUs than any node has."""
+    with pytest.raises(UserError, match="include each other"):
+        given(tmp_path, conf="ClusterName=a\nInclude conf\n")
+    many = "ClusterName=a\nNodeName=n[1-2] Gres=gpu:99999999999\nPartitionName=p Nodes=ALL"
+    (node, _) = given(tmp_path, conf=many).nodes
+    assert (node.gpus, node.fault) == (0, "Gres 'gpu:99999999999'")
+
+
 def test_accounts_are_those_of_a_dump(tmp_path: Path) -> None:
     """Users have what their accounts have, but for limits on a group."""
     found = given(tmp_path, dump=DUMP).assocs
@@ -86,6 +95,7 @@ def test_accounts_are_those_of_a_dump(tmp_path: Path) -> None:
     }
     assert (found["lab", ""].parent, found["lab", ""].shares) == ("chem", 5)
     assert found["chem", "news"].default_qos == "limited"
+    assert found["lab", "anna"].default_qos == "high"
     assert found["lab", "anna"].qos == {"high", "limited", "normal"}
 
 

@@ -17,6 +17,7 @@ from scheduler.backends.slurm.job_states import OVER
 from scheduler.backends.slurm.tres import ParseError as ParseError
 from scheduler.backends.slurm.tres import counts, gpu_types
 from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_of
+from scheduler.core.limits import MOST_GPUS
 
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
@@ -450,6 +451,8 @@ def _whole_node(said: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
     gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
+    if gpus[0] > MOST_GPUS:
+        raise ParseError(f"Gres {gres[:40]!r}")
     flags = _flags(said["State"])
     memory = _size(said, "RealMemory") - _size(said, "MemSpecLimit")
     return Node(
