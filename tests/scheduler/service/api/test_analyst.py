@@ -171,3 +171,18 @@ def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
     assert told["after"]["position"] == 1
     assert told["effect"]["then"]["position"] == 1
     assert told["effect"]["unavailable"] == ""
+
+
+def test_a_preview_of_several_nodes_is_of_all_of_them(answered: Service) -> None:
+    fits_one = answered.submit("alice", gpus=4)
+    answered.submit("bob.noyce", 1000, gpus=8)
+    answered.turn(2)
+
+    def stuck(names: str) -> list[str]:
+        asked = {"json": {"open": False}, "params": {"preview": True}}
+        told = answered.by("olga").put(f"/api/v1/nodes/{names}", **asked)
+        found: list[str] = told.json()["effect"]["stuck"]
+        return found
+
+    assert [fits_one in stuck(names) for names in ("node000", "node001")] == [False, False]
+    assert fits_one in stuck("node000,node001")

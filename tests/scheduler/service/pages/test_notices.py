@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.backends.events import Event, Kind
-from scheduler.service.log.notices import LAG, Notice, _decided, _sent, due, keep_notifying
+from scheduler.service.log import notices
+from scheduler.service.log.notices import LAG, LEASE, Notice, _decided, _sent, due, keep_notifying
 from tests.scheduler.service.pages.conftest import Lived
 from tests.waiting import until
 
@@ -95,6 +96,27 @@ def test_an_owner_that_mail_would_read_as_no_name_is_sent_nothing(
     assert _sent(str(program), Notice(1, owner, "subject", "text"))
     assert not program.with_name("sent").exists()
     assert _sent("/nowhere/mail", Notice(1, "ada", "subject", "text"))
+
+
+def test_what_was_sent_before_it_died_is_not_sent_again(
+    lived: Lived, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _lives(lived, notify=True)
+    cursor, sent = tmp_path / "seq", list[str]()
+    cursor.write_text("0", "ascii")
+
+    def send(_: str, notice: Notice) -> str:
+        sent.append(notice.subject)
+        if len(sent) == 2:
+            raise KeyboardInterrupt
+        return ""
+
+    monkeypatch.setattr(notices, "_sent", send)
+    with pytest.raises(KeyboardInterrupt):
+        _runs_once(lived, tmp_path, cursor, iter([False]))
+    lived.store.let_go(lived.store.holder(LEASE))  # type: ignore[arg-type]
+    _runs_once(lived, tmp_path, cursor, iter([False, True]))
+    assert [subject.split()[-1] for subject in sent] == ["started", "completed", "completed"]
 
 
 def test_an_end_that_no_pass_has_covered_yet_is_not_passed_over(

@@ -1,0 +1,73 @@
+"""What is said of a wait that passed the policy's bound, number by number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.policy import Promise
+from scheduler.core.queue import QueuedJob
+from scheduler.explain.life import JobFacts
+from scheduler.explain.waited import bound_words
+from scheduler.policies.fifo import Fifo
+from scheduler.testing.builders import a_job
+
+HOUR_S = 3600.0
+WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
+
+
+class Bounded(Fifo):
+    """Promises what a test says."""
+
+    made: Promise | None = None
+
+    def promise(self, queued: QueuedJob, now: float) -> Promise | None:
+        return self.made
+
+
+@pytest.mark.parametrize(
+    ("promise", "evidence", "words"),
+    [
+        (Promise(4 * HOUR_S, 0.0), {}, ""),
+        (
+            Promise(3 * HOUR_S, 60.0, demand=1.5),
+            {"bound_s": 3 * HOUR_S, "bound_left_s": 60.0, "bound_times": 1.5},
+            "(3 h), which has not come into force: 1.50 times the GPUs it may run on were asked "
+            "for, which makes it longer.",
+        ),
+        (
+            Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S, costs_s=HOUR_S),
+            {"bound_s": 2 * HOUR_S, "bound_left_s": 60.0, "bound_costs_s": HOUR_S},
+            "(2 h), which has not come into force: going first was predicted to cost the others "
+            "1 h of waiting in sum.",
+        ),
+        (
+            Promise(3 * HOUR_S, 0.0),
+            {"bound_s": 3 * HOUR_S, "bound_left_s": 0.0},
+            "(3 h), and went before all others that had not; GPUs were kept for job second, for "
+            "one at a time.",
+        ),
+    ],
+)
+def test_what_is_recorded_of_the_bound_and_said_of_it(
+    promise: Promise, evidence: dict[str, float], words: str
+) -> None:
+    policy = Bounded()
+    policy.made = promise
+    late = policy.late(QueuedJob(a_job("a").job, 0), 4 * HOUR_S)
+    assert dict(late) == evidence
+    kept = replace(WAITS, reason=Reason.RESERVED_FOR_STARVING_JOB, blocker="first")
+    own = [kept, replace(kept, blocker="second"), replace(WAITS, evidence=late)]
+    told = bound_words(JobFacts("a", 1, 0.0, 0.0), own, still=True)
+    assert told == (words and f"It passed the bound on waiting {words}")
+
+
+def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
+    kept = replace(WAITS, action=Action.RESERVE, evidence=(("bound_s", HOUR_S),))
+    began = replace(WAITS, time=6 * HOUR_S, action=Action.START)
+    assert bound_words(JobFacts("a", 1, HOUR_S, 0.0), [kept, began], still=False) == (
+        "It passed the bound on waiting (1 h): 3 h after its submission GPUs were kept for it, "
+        "and it waited 2 h for the jobs that ran on them."
+    )
