@@ -64,7 +64,7 @@ def dump(path: Path, jobs: int = 240, seed: int = 1) -> Path:
 
 def own(html: str) -> str:
     """A page without the scripts that every page has."""
-    return html.replace(scripts().figures, "")
+    return html.replace(scripts(True).figures, "")
 
 
 @pytest.fixture(scope="module")

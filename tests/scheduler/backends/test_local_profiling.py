@@ -199,7 +199,8 @@ def test_a_look_that_ended_while_the_service_was_away_has_no_profile_and_says_so
     real.backend = real._open()
     ended = real.hear(Happened.ENDED)
     assert (ended.state, ended.profile) == (State.COMPLETED, None)
-    assert "watched" in ended.detail
+    # its shim may still have been there for a moment, and been watched
+    assert "watched" in ended.detail or "no samples" in ended.detail
 
 
 def test_without_an_answer_from_the_driver_the_profile_is_unknown(real: Lab) -> None:
