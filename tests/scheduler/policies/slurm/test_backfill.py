@@ -15,7 +15,7 @@ from scheduler.policies.slurm.clock import Clock, Rhythm
 from scheduler.policies.slurm.limits import Usage, first_hit
 from scheduler.policies.slurm.passes import Passes, Running, Space, in_order, ranks
 from scheduler.policies.slurm.policy import Slurm, since_calculated
-from scheduler.policies.slurm.priority import Multifactor
+from scheduler.policies.slurm.priority import FairShare, Multifactor
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Share, Site, SiteNode
 
 NOW = 1_200_000.0
@@ -123,6 +123,23 @@ def test_a_limit_holds_where_it_is_set_first_a_qos_before_an_account() -> None:
     hit = first_hit(ask, of_part, both, Usage())
     assert hit is not None
     assert hit.whose == "QOS narrow"
+    over = replace(both, qos={"wide": replace(qos, first=True), "narrow": narrow})
+    assert first_hit(ask, of_part, over, Usage()) is None, "OverPartQOS"
+
+
+def test_usage_counts_by_the_factor_of_its_qos() -> None:
+    users = {("ai", user): Assoc("ai", user, "ai", usage=1.0) for user in ("ada", "bob")}
+    accounts = {("root", ""): Assoc("root"), ("ai", ""): Assoc("ai", parent="root", usage=2.0)}
+    assocs = accounts | users
+    qos = {"dear": Qos("dear", factor=3.0), "plain": Qos("plain")}
+    shares = FairShare(replace(SITE, assocs=assocs, qos=qos))
+    shares.count([], NOW)
+    asks = [
+        Ask("one", "ada", "ai", "dear", ("all",), tres={"billing": 2.0}),
+        Ask("two", "bob", "ai", "plain", ("all",), tres={"billing": 4.0}),
+    ]
+    shares.count([Running(ask, NOW, NOW + 60) for ask in asks], NOW + 60)
+    assert shares.fairshare["ai", "ada"] < shares.fairshare["ai", "bob"]
 
 
 def test_of_an_array_that_began_in_one_partition_no_task_is_looked_at_in_another() -> None:

@@ -304,6 +304,7 @@ def test_one_of_version_1_is_read() -> None:
     phases = {job: record.phase for job, record in records.items()}
     expected = {Phase.QUEUED: 16, Phase.RUNNING: 5, Phase.PROFILING: 4}
     assert Counter(phases.values()) == expected
+    assert {record.submission.notify for record in records.values()} == {False}, "nobody asked"
     assert values["estimator"].state.outlook(records["j5"].submission.job(), values["now"])
 
 
