@@ -19,10 +19,11 @@ from scheduler.policies.slurm.site import (
     Partition,
     Qos,
     Reservation,
+    Share,
     Site,
     SiteNode,
 )
-from scheduler.policies.slurm.unmodelled import unmodelled
+from scheduler.policies.slurm.unmodelled import unforeseen, unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
 NODES = {
@@ -286,3 +287,25 @@ def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_su
     # of so many GPUs in all, on any number of nodes: where one has them, those with fewer are none
     assert told(gpus=(("", 5),)) == (["a1"], "A")
     assert told(gpus=(("", 9),)) == (["a1", "a2"], "A")
+
+
+@pytest.mark.parametrize(
+    ("kind", "waits", "runs", "touched"),
+    [
+        ("preempt/partition_prio", {}, {"partitions": ("long",)}, True),
+        ("preempt/partition_prio", {"partitions": ("long",)}, {}, False),
+        ("preempt/partition_prio", {}, {}, False),
+        ("preempt/qos", {"qos": "high"}, {"qos": "low"}, True),
+        ("preempt/qos", {"qos": "high"}, {"qos": "high"}, False),
+        ("preempt/none", {"qos": "high"}, {"qos": "low"}, False),
+    ],
+)
+def test_who_may_preempt_whom_is_not_foreseen(
+    kind: str, waits: dict[str, Any], runs: dict[str, Any], touched: bool
+) -> None:
+    parts = {name: replace(part, preempted="REQUEUE") for name, part in PARTITIONS.items()}
+    qos = {"high": Qos("high", preempts=frozenset({"low"})), "low": Qos("low")}
+    site = replace(SITE, partitions=parts, qos=qos, config={"PreemptType": kind})
+    ran = job("ran", shares=(Share("a1", 1, 1.0),), **runs)
+    why = {"new": "not modelled: it may preempt 1 running job"} if touched else {}
+    assert unforeseen(site, [job("new", **waits)], [ran]) == why

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -178,3 +179,8 @@ def test_a_change_is_filled_into_the_form_as_it_was_tried() -> None:
     given = dict.fromkeys((one.name for one in INPUTS.values()), "")
     assert wanted(given | dict(parse_qsl(filled_in(tried)))).given() == tried
     assert filled_in({"first": True}) == filled_in({"gpus": 2, "gpu_type": ""}) == ""
+
+
+def test_a_time_limit_stands_in_its_place_as_it_is_written() -> None:
+    now = INPUTS["time_limit_s"].now(SimpleNamespace(time_limit_s=93_630.0))  # type: ignore[arg-type]
+    assert now == "26:00:30"
