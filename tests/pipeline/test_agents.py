@@ -254,7 +254,10 @@ def hostile() -> list[str]:
     return [f"{one}{number}" for number in range(20) for one in _ORDERS]
 
 
-def test_two_hundred_hostile_names_change_nothing_but_the_name() -> None:
+def test_two_hundred_hostile_names_change_nothing_but_the_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("scheduler.service.direct.BUDGET_S", 600.0)  # as many futures each time
     questions = [("why", {"job": "3"}), ("order", {}), ("queue", {"everybody": True})]
     before = [one.structured_content for one in asked(busy(), questions)]
     names = hostile()
