@@ -93,9 +93,9 @@ def run(data: Path, *, seed: int = 0) -> Json:
         folder = bundle.save(Path(scratch, "bundle"))
         size = sum(path.stat().st_size for path in folder.iterdir())
         np.savez(Path(scratch, "rows.npz"), allow_pickle=False, **_arrays(bundle, ahead))
-        said = _child(folder, Path(scratch, "rows.npz"))
-    loaded = said.pop("loaded")
-    figures = {"parity": float(parity), "size_kb": size / 1e3, **said, "libraries": len(loaded)}
+        measured = _child(folder, Path(scratch, "rows.npz"))
+    loaded = measured.pop("loaded")
+    figures = {"parity": float(parity), "size_kb": size / 1e3, **measured, "libraries": len(loaded)}
     return {
         "rows": len(ahead),
         **figures,

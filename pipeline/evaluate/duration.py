@@ -103,30 +103,32 @@ def run(
     last = math.ceil((float(rows.time.max()) + 1e-9) / DAY_S) * DAY_S
     test_from = last - TEST_DAYS * DAY_S
     odds = everything.X[[spec.name for spec in ODDS]].to_numpy(np.float64)
-    told = roll(rows, yardsticks_from=test_from, seed=seed, odds=odds)
-    _add_yardsticks(told, rows, user, data / "venus" if trace is None else None)
-    told.quantiles["hazards"] = curve_quantiles(np.array(state.curves), _limits(everything))
-    told.scores["history_median"] = np.log1p(told.quantiles["hazards"][:, LEVELS.index(0.5)])
-    told.quantiles["ratios"] = distribution_quantiles(rows, told.scores["history"])
+    forecasts = roll(rows, yardsticks_from=test_from, seed=seed, odds=odds)
+    _add_baselines(forecasts, rows, user, data / "venus" if trace is None else None)
+    forecasts.quantiles["hazards"] = curve_quantiles(np.array(state.curves), _limits(everything))
+    forecasts.scores["history_median"] = np.log1p(
+        forecasts.quantiles["hazards"][:, LEVELS.index(0.5)]
+    )
+    forecasts.quantiles["ratios"] = distribution_quantiles(rows, forecasts.scores["history"])
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
     result: Json = {
         "features": [spec.name for spec in rows.features],
         "test": {"from_day": TEST_DAYS, "jobs": int(test.sum())},
         "shares": shares(rows, test),
-        "cpu_s_per_refit": float(np.mean(told.cpu_s)),
-        "duration": figures(told, rows, test),
-        "cold_users": figures(told, rows, test & (ended < WARM)),
-        "warm_users": figures(told, rows, test & (ended >= WARM)),
-        "history_days": _by_history(told, rows),
-        "all_days": figures(told, rows, np.isfinite(told.scores["ga2m"])),
+        "cpu_s_per_refit": float(np.mean(forecasts.cpu_s)),
+        "duration": figures(forecasts, rows, test),
+        "cold_users": figures(forecasts, rows, test & (ended < WARM)),
+        "warm_users": figures(forecasts, rows, test & (ended >= WARM)),
+        "history_days": _by_history(forecasts, rows),
+        "all_days": figures(forecasts, rows, np.isfinite(forecasts.scores["ga2m"])),
         "intervals": {
             name: interval_figures(quantiles, rows.y, _groups(rows, test, ended))
-            for name, quantiles in told.quantiles.items()
+            for name, quantiles in forecasts.quantiles.items()
         },
     }
     if run is not None:
-        result["in_schedule"] = _in_schedule(run, rows, told.scores["history"], test)
+        result["in_schedule"] = _in_schedule(run, rows, forecasts.scores["history"], test)
     if ablation:
         result["ablation"] = _ablation(everything, test, test_from, seed)
     return dict(_plain(result))
@@ -191,9 +193,9 @@ def shares(rows: Rows, mask: Mask) -> dict[str, float]:
     return dict(zip((spec.name for spec in SUM), parts.tolist(), strict=True))
 
 
-def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path | None) -> None:
+def _add_baselines(forecasts: Forecasts, rows: Rows, user: list[Any], folder: Path | None) -> None:
     for name, weight in (("ewma_user_gpus", 0.3), ("last_user_gpus", 1.0)):
-        told.scores[name] = ewma_scores(
+        forecasts.scores[name] = ewma_scores(
             user, rows.gpus, rows.time, rows.end_time, rows.y, weight=weight
         )
     if folder is None:
@@ -203,10 +205,10 @@ def _add_yardsticks(told: Forecasts, rows: Rows, user: list[Any], folder: Path |
         if not path.is_file():
             continue
         with path.open(newline="") as file:
-            said = {row["job_id"]: float(row["priority"]) for row in csv.DictReader(file)}
-        seconds = np.array([said.get(str(job), math.nan) for job in rows.job_id])
+            priorities = {row["job_id"]: float(row["priority"]) for row in csv.DictReader(file)}
+        seconds = np.array([priorities.get(str(job), math.nan) for job in rows.job_id])
         # As the peers themselves do with what is negative.
-        told.scores[f"peer_{name}"] = np.log1p(np.where(seconds < 0, PEER_FLOOR_S, seconds))
+        forecasts.scores[f"peer_{name}"] = np.log1p(np.where(seconds < 0, PEER_FLOOR_S, seconds))
 
 
 def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
@@ -231,14 +233,14 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
     return found
 
 
-def _by_history(told: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
+def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[str, float]]]:
     """Figures of the days that follow 1, 3, 7 and 14 days of history."""
     first = math.floor(float(rows.time.min()) / DAY_S) * DAY_S
     found = {}
     for days in HISTORY_DAYS:
         since = first + days * DAY_S
         mask = (rows.time >= since) & (rows.time < since + AHEAD_DAYS * DAY_S)
-        found[str(days)] = figures(told, rows, mask) if mask.any() else {}
+        found[str(days)] = figures(forecasts, rows, mask) if mask.any() else {}
     return found
 
 
@@ -248,12 +250,12 @@ def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, 
         table = pq.read_table(run / "jobs.parquet", columns=["job_id", "estimate_s", "end_time"])
     except (OSError, pa.ArrowException):
         raise EvaluationError(f"--run {run}: no jobs.parquet of a run there") from None
-    said = {
+    estimates = {
         str(job): math.log1p(max(estimate_s, 0.0))
         for job, estimate_s, end in zip(*table.to_pydict().values(), strict=True)
         if estimate_s is not None and end is not None
     }
-    then = np.array([said.get(str(job), math.nan) for job in rows.job_id])
+    then = np.array([estimates.get(str(job), math.nan) for job in rows.job_id])
     both = test & np.isfinite(then) & np.isfinite(score)
     if not both.any():
         raise EvaluationError(f"--run {run}: none of its jobs is judged here")
@@ -285,10 +287,10 @@ def _ablation(
             rows = replace(
                 rows, features=tuple(spec for spec in rows.features if spec.family != family)
             )
-        told = roll(rows, yardsticks_from=math.inf, since=test_from, seed=seed, forest=False)
-        row = figures(told, rows, test)["ga2m"]
+        forecasts = roll(rows, yardsticks_from=math.inf, since=test_from, seed=seed, forest=False)
+        row = figures(forecasts, rows, test)["ga2m"]
         row["pinball"] = interval_figures(
-            distribution_quantiles(rows, told.scores["ga2m"]), rows.y, [("all", test)]
+            distribution_quantiles(rows, forecasts.scores["ga2m"]), rows.y, [("all", test)]
         )["all"]["pinball"]
         found[("without " if family in FAMILIES else "with ") + family] = row
     return found

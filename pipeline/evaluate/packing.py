@@ -74,14 +74,14 @@ def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[s
     share): error of the sum of speeds, and how often "sum > 1.8" is judged rightly, by the
     corrected figure, the tree as it was (`cold_`), and the rule "sum of utilisation <= 120 %".
     """
-    told, _ = unseen_speeds(pairs)
+    unseen, _ = unseen_speeds(pairs)
     members, n = pairs.members, len(pairs)
     speed = members.speed.reshape(2, n)
     jobs = [[_watched(f"{i}.{s}", members.profile[s * n + i]) for s in (0, 1)] for i in range(n)]
 
     def cold(own: str, _: str) -> tuple[float, float]:
         i, side = (int(part) for part in own.split("."))
-        return float(told[side, i]), float(told[1 - side, i])
+        return float(unseen[side, i]), float(unseen[1 - side, i])
 
     known = TablePairPredictor({q.job.job_id: 0 for pair in jobs for q in pair}, cold)
     rows = []
@@ -93,17 +93,17 @@ def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[s
             prediction = learns.predict_pair(a, b)
             if mine <= kinds and prediction is not None and prediction.speeds is not None:
                 busy = members.profile[i, 0] + members.profile[n + i, 0]
-                rows.append((truth, sum(prediction.speeds), told[:, i].sum(), busy))
+                rows.append((truth, sum(prediction.speeds), unseen[:, i].sum(), busy))
             learns.learn(a, b, float(speed[0, i]))
             learns.learn(b, a, float(speed[1, i]))
             kinds |= mine
-    truth, said, was, busy = np.array(rows).T
+    truth, learned, was, busy = np.array(rows).T
     worth = truth > WORTH_SHARING
     return {
         "seen": len(rows) / (orders * n),
-        "mae_sum": float(np.abs(said - truth).mean()),
+        "mae_sum": float(np.abs(learned - truth).mean()),
         "cold_mae_sum": float(np.abs(was - truth).mean()),
-        "accuracy": float(((said > WORTH_SHARING) == worth).mean()),
+        "accuracy": float(((learned > WORTH_SHARING) == worth).mean()),
         "cold_accuracy": float(((was > WORTH_SHARING) == worth).mean()),
         "rule_accuracy": float(((busy <= RULE_PCT) == worth).mean()),
     }
