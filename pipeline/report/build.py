@@ -55,7 +55,7 @@ class Inputs:
         compare: folder of `pellucid compare --out` (or of one `simulate --out`).
         bundle: exported models.
         trace: ingested dataset.
-        metrics: JSON with the errors of the duration model and its yardsticks.
+        metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
     """
 
@@ -105,7 +105,7 @@ def build(inputs: Inputs) -> Report:
         for c in checks
         if c.wrong
     ]
-    said = _headline(comparison, facts)
+    headline = _headline(comparison, facts)
     went = policies.ways(comparison) if comparison else None
     html = page(
         "report.html",
@@ -113,7 +113,7 @@ def build(inputs: Inputs) -> Report:
         charts=models is not None or facts is not None,
         overview=_overview(comparison) if comparison else None,
         title=_title(comparison, facts),
-        headline=said,
+        headline=headline,
         release=release(),
         comparison=_comparison_view(comparison) if comparison else None,
         trace=_trace_view(facts) if facts else None,
@@ -139,16 +139,16 @@ def build(inputs: Inputs) -> Report:
         "errors": error_table(metrics) is not None,
         "stories": bool(stories),
     }
-    return Report(html, sections, said, problems + _contradictions(stories))
+    return Report(html, sections, headline, problems + _contradictions(stories))
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
-    """Jobs and those they were taken for; predicted as the policy told of predicted them."""
-    said: Mapping[Any, float] = {}
+    """Jobs and those they were taken for; predicted as the policy of the stories did."""
+    estimates: Mapping[Any, float] = {}
     if c is not None:
-        said = c.best.jobs.set_index("job_id")["estimate_s"].dropna().to_dict()
+        estimates = c.best.jobs.set_index("job_id")["estimate_s"].dropna().to_dict()
     return [
-        {**foil, "predicted_s": said.get(foil["job_id"], foil["predicted_s"])}
+        {**foil, "predicted_s": estimates.get(foil["job_id"], foil["predicted_s"])}
         for foil in metrics.get("foils") or []
     ]
 
@@ -251,39 +251,39 @@ def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
 
 
 def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | None) -> list[str]:
-    said = []
+    text = []
     if t and t.kind == "synthetic":
-        said.append("The trace is synthetic: calibrated to published statistics, no real cluster.")
+        text.append("The trace is synthetic: calibrated to published statistics, no real cluster.")
     if c:
-        said.append("The schedules are simulated: what the policies would have done, not what ran.")
+        text.append("The schedules are simulated: what the policies would have done, not what ran.")
         if len(c.seeds) == 1:
-            said.append("One draw: differences carry no uncertainty, and small ones mean nothing.")
+            text.append("One draw: differences carry no uncertainty, and small ones mean nothing.")
         else:
-            said.append(
+            text.append(
                 f"Draws: {len(c.seeds)}. What is looked at job by job, and GPUs in use, are of the "
                 "first; drift, and what jobs are taken for, of the trace itself."
             )
         for run in c.runs:
             if open_ := int(run.jobs["end_time"].isna().sum()):
                 jobs = count(open_, "job")
-                said.append(f"{run.name}: {jobs} refused or not ended are in no average.")
-        said.append(
+                text.append(f"{run.name}: {jobs} refused or not ended are in no average.")
+        text.append(
             "GPUs in use are counted from decisions and ends, profiling beside the clock apart."
         )
-        said.append("A decision is recorded when its reason or its prediction changes.")
+        text.append("A decision is recorded when its reason or its prediction changes.")
     if m:
-        said.append(
+        text.append(
             "Bands around shape functions are the spread over training bags: how firm the shape "
             "is, not a prediction interval."
         )
         if any(m.described(p).get("origin") == "simulated" for p in PAIR_MODELS):
-            said.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")
+            text.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")
         elif m.pair_speed:
             how = m.sharing or "in a way that is not known"
-            said.append(f"Pair speeds were measured on GPUs shared by: {how}.")
+            text.append(f"Pair speeds were measured on GPUs shared by: {how}.")
     if t:
-        said.append("Hours and days are UTC.")
-    return said
+        text.append("Hours and days are UTC.")
+    return text
 
 
 def _provenance(

@@ -32,7 +32,7 @@ class PolicyRun:
 
     Attributes:
         name: of the policy.
-        oracle: it reads true durations: a yardstick, not a contender.
+        oracle: it reads true durations: a bound, not a contender.
         preemptive: it may stop running jobs.
         estimates: it asks for durations.
         folder: the run.
@@ -122,13 +122,13 @@ class Comparison:
         return next((r for r in self.runs if r.name == name), None)
 
     def ranked(self, *, oracle: bool) -> list[PolicyRun]:
-        """Yardsticks or contenders, the lowest average JCT first."""
+        """Oracles or contenders, the lowest average JCT first."""
         chosen = [r for r in self.runs if r.oracle is oracle and r.mean("avg_jct_s") is not None]
         return sorted(chosen, key=lambda r: r.mean("avg_jct_s") or 0.0)
 
     @property
     def best(self) -> PolicyRun:
-        """The contender with the lowest average JCT (a yardstick where there is no contender)."""
+        """The contender with the lowest average JCT (an oracle where there is no contender)."""
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
     def difference(self, policy: str, against: str) -> Difference | None:

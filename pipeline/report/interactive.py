@@ -30,7 +30,7 @@ ROOM = 340_000  # bytes of columns, so that a page with the chart library stays 
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
 LONGEST_NAME = 60
 
-OURS, REFERENCE, OTHERS, YARDSTICKS = 0, 6, (1, 2, 3, 4, 5), (7, 5, 4)  # colours by role
+OURS, REFERENCE, OTHERS, ORACLES = 0, 6, (1, 2, 3, 4, 5), (7, 5, 4)  # colours by role
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ class Way:
 
     Attributes:
         name: of the policy.
-        colour: s0 to s7 of the style sheet, by role: ours, others, the reference, yardsticks.
+        colour: s0 to s7 of the style sheet, by role: ours, others, the reference, oracles.
         wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
-        yardstick: it knows the future.
+        oracle: it knows the future.
         mean_s, within_s: average JCT over draws and half of its 95 % interval, where known.
     """
 
@@ -49,19 +49,19 @@ class Way:
     colour: int
     wait_s: Floats
     jct_s: Floats
-    yardstick: bool = False
+    oracle: bool = False
     mean_s: float | None = None
     within_s: float | None = None
 
 
-def colours(names: Sequence[str], ours: str, base: str, yardsticks: Sequence[str]) -> list[int]:
-    """Colour numbers by role: ours 0, what all is compared with 6, yardsticks grey."""
-    others, known = cycle(OTHERS), cycle(YARDSTICKS)
+def colours(names: Sequence[str], ours: str, base: str, oracles: Sequence[str]) -> list[int]:
+    """Colour numbers by role: ours 0, what all is compared with 6, oracles grey."""
+    others, known = cycle(OTHERS), cycle(ORACLES)
     return [
         OURS
         if name == ours
         else next(known)
-        if name in yardsticks
+        if name in oracles
         else REFERENCE
         if name == base
         else next(others)
@@ -77,31 +77,31 @@ def gpu_group(low: int, high: int) -> str:
 
 
 def columns(
-    jobs: pd.DataFrame, ways: Sequence[Way], told: Mapping[str, str] | None = None
+    jobs: pd.DataFrame, ways: Sequence[Way], explained: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """What the figures are drawn from, small enough for a page.
 
     Args:
         jobs: job_id, vc, gpus, submit_time (s since the epoch), one row per job.
         ways: how they went, in the same order of jobs.
-        told: ids of the page's elements that explain a job, by job id; these jobs are kept.
+        explained: ids of the page's elements that explain a job, by job id; these jobs are kept.
 
-    More jobs than there is room for are thinned evenly by submission, those told of kept; `share`
+    More jobs than there is room for are thinned evenly by submission, those explained kept; `share`
     is what is left.
     """
-    told = told or {}
+    explained = explained or {}
     order = np.argsort(jobs["submit_time"].to_numpy(), kind="stable")
-    whole = _columns(jobs, ways, told, order)
+    whole = _columns(jobs, ways, explained, order)
     size = len(json.dumps(whole, separators=(",", ":")))
     if size <= ROOM:
         return whole
     at = np.linspace(0, len(order) - 1, int(0.97 * len(order) * ROOM / size)).astype(int)
-    kept = set(at.tolist()) | set(np.flatnonzero(jobs["job_id"].isin(told).to_numpy()[order]))
-    return _columns(jobs, ways, told, order[sorted(kept)])
+    kept = set(at.tolist()) | set(np.flatnonzero(jobs["job_id"].isin(explained).to_numpy()[order]))
+    return _columns(jobs, ways, explained, order[sorted(kept)])
 
 
 def _columns(
-    jobs: pd.DataFrame, ways: Sequence[Way], told: Mapping[str, str], chosen: NDArray[np.intp]
+    jobs: pd.DataFrame, ways: Sequence[Way], explained: Mapping[str, str], chosen: NDArray[np.intp]
 ) -> dict[str, Any]:
     rows = jobs.iloc[chosen]
     vcs = [str(vc) for vc in rows["vc"].value_counts().index]
@@ -124,13 +124,13 @@ def _columns(
             {
                 "name": way.name,
                 "colour": way.colour,
-                "yardstick": way.yardstick,
+                "oracle": way.oracle,
                 "wait": _whole(way.wait_s[chosen]),
                 "jct": _whole(way.jct_s[chosen]),
             }
             for way in ways
         ],
-        "told": {job: told[job] for job in rows["job_id"] if job in told},
+        "explained": {job: explained[job] for job in rows["job_id"] if job in explained},
         "ticks": DURATION_TICKS,
     }
 

@@ -195,7 +195,7 @@ class LearningFacts:
     """What history is worth: (jobs, error in powers of ten, average JCT in s); a conclusion."""
 
     rows: tuple[tuple[int, float | None, float], ...]
-    said: str
+    conclusion: str
 
 
 def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
@@ -210,13 +210,13 @@ def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
     mean = float(less.mean())
     sure = bound(0.95, len(less) - 1) * float(less.std(ddof=1)) / math.sqrt(len(less))
     how = "shorter" if mean > 0 else "longer"
-    said = (
+    conclusion = (
         f"With all of it jobs take {duration(abs(mean))} {how} than with none "
         f"(± {duration(sure)}, 95 %, {len(less)} draws)"
     )
     if abs(mean) <= sure:
-        said += ": no more than chance. Even with none the policy learns as it goes"
-    return LearningFacts(rows, f"{said}.")
+        conclusion += ": no more than chance. Even with none the policy learns as it goes"
+    return LearningFacts(rows, f"{conclusion}.")
 
 
 STEADY, SHIFTED = 0.1, 0.25  # population stability index: the usual marks

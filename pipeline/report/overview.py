@@ -36,7 +36,7 @@ def tails(ways: Sequence[Way]) -> Chart:
         shares = np.geomspace(1.0, 1 / len(waits), POINTS)
         at = _at(waits, 1 - shares)
         width = 2 if way.colour else 3.6
-        dash = "dash" if way.yardstick else ""
+        dash = "dash" if way.oracle else ""
         data.append(
             line(at.round(1).tolist(), shares.round(5).tolist(), way.name, way.colour,
                  dash=dash, width=width)

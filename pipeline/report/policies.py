@@ -28,14 +28,14 @@ class Cell:
     Attributes:
         text, value: as it is read, and as it is sorted by.
         spread: half of the 95 % interval over draws.
-        said: beside the reference, "−39 %, better"; "" where that says nothing.
+        change: beside the reference, "−39 %, better"; "" where that says nothing.
         verdict: "better", "worse", or "" where the draws do not show it.
     """
 
     text: str
     value: float | None = None
     spread: str = ""
-    said: str = ""
+    change: str = ""
     verdict: str = ""
 
 
@@ -109,25 +109,25 @@ def headline(c: Comparison) -> list[str]:
     if jct is None:
         return ["No job ended in any of these runs."]
     contenders = c.ranked(oracle=False)
-    said = [_winner(c, best, contenders, jct)]
+    sentences = [_winner(c, best, contenders, jct)]
     if len(contenders) > 1:
-        said.append(_confidence(c, best, contenders[1]))
-        said += _price(best, contenders)
-    yardsticks = [r for r in c.ranked(oracle=True) if r is not best]
-    if yardsticks:
-        said.append(_bound(best, yardsticks[0], jct))
+        sentences.append(_confidence(c, best, contenders[1]))
+        sentences += _price(best, contenders)
+    oracles = [r for r in c.ranked(oracle=True) if r is not best]
+    if oracles:
+        sentences.append(_bound(best, oracles[0], jct))
     jobs = count(sum(len(draw) for draw in best.draws), "job")
     cluster = best.folder.summary.get("cluster", {})
     where = f" on {best.gpus:,} GPUs in {count(len(cluster), 'virtual cluster')}" if cluster else ""
     name = f", track {c.track}" if c.track in TRACKS else ""
-    said.append(f"Simulated: {jobs} in {count(len(c.seeds), 'draw')}{where}{name}.")
-    return said
+    sentences.append(f"Simulated: {jobs} in {count(len(c.seeds), 'draw')}{where}{name}.")
+    return sentences
 
 
 def abstract(c: Comparison) -> list[str]:
     """What is compared and what the words mean, for somebody who meets them first."""
     base = reference(c)
-    said = [
+    sentences = [
         "Each policy was given the same jobs on the same GPUs, in a simulator. A job waits from "
         "submission until it has GPUs, and is over after its job completion time (JCT): waiting "
         "and running together. p99 is what 99 of 100 stay below. A virtual cluster is the nodes "
@@ -136,14 +136,14 @@ def abstract(c: Comparison) -> list[str]:
         "the same jobs take alone: 1 if nobody is in the way.",
     ]
     if base is not None:
-        said.append(f"“Better” and “worse” are against {base.name}.")
-    yardsticks = [r.name for r in c.runs if r.oracle]
-    if yardsticks:
-        said[-1] += (
-            f" {listed(yardsticks)} {'know' if len(yardsticks) > 1 else 'knows'} how long each "
+        sentences.append(f"“Better” and “worse” are against {base.name}.")
+    oracles = [r.name for r in c.runs if r.oracle]
+    if oracles:
+        sentences[-1] += (
+            f" {listed(oracles)} {'know' if len(oracles) > 1 else 'knows'} how long each "
             "job will run, which nobody can: an oracle, an upper bound."
         )
-    return said
+    return sentences
 
 
 def _winner(c: Comparison, best: PolicyRun, contenders: list[PolicyRun], jct: float) -> str:
@@ -203,11 +203,11 @@ def certainty(errors: float, seeds: int) -> str:
     return "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
 
 
-def _bound(best: PolicyRun, yardstick: PolicyRun, jct: float) -> str:
-    bound = yardstick.mean("avg_jct_s") or 0.0
-    how = "knows every duration beforehand" + (" and preempts" if yardstick.preemptive else "")
+def _bound(best: PolicyRun, oracle: PolicyRun, jct: float) -> str:
+    bound = oracle.mean("avg_jct_s") or 0.0
+    how = "knows every duration beforehand" + (" and preempts" if oracle.preemptive else "")
     side = "which is no better" if bound >= jct else f"{percent(1 - bound / jct)} less"
-    return f"An oracle, {yardstick.name}, which {how}, reaches {duration(bound)}, {side}."
+    return f"An oracle, {oracle.name}, which {how}, reaches {duration(bound)}, {side}."
 
 
 # --- tables --------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ def _cell(run: PolicyRun, figure: Figure, base: PolicyRun | None) -> Cell:
     shown, spreads = figure.show(value), f"± {figure.show(spread)}" if spread else ""
     if figure.key == WORST_VC:
         named = worst_vc_ratio(run, base) if base is not None else None
-        return Cell(shown, value, said=named[0] if named else "")
+        return Cell(shown, value, change=named[0] if named else "")
     other = value_of(base, figure.key, base) if base is not None and run is not base else None
     if other is None or not figure.better or other <= 0:
         return Cell(shown, value, spreads)
@@ -283,8 +283,8 @@ def _cell(run: PolicyRun, figure: Figure, base: PolicyRun | None) -> Cell:
     if abs(change) < 0.005:
         return Cell(shown, value, spreads, "the same")
     verdict = _verdict(run, base, figure) if base is not None else ""
-    said = f"{'+' if change > 0 else '−'}{percent(abs(change))}"
-    return Cell(shown, value, spreads, f"{said}, {verdict}" if verdict else said, verdict)
+    text = f"{'+' if change > 0 else '−'}{percent(abs(change))}"
+    return Cell(shown, value, spreads, f"{text}, {verdict}" if verdict else text, verdict)
 
 
 def _verdict(run: PolicyRun, base: PolicyRun, figure: Figure) -> str:
@@ -402,11 +402,11 @@ def utilisation(c: Comparison, bins: int = 280) -> list[Chart]:
         shares = (used / whole).round(3).tolist()
         step = line(at, [*shares, shares[-1]], r.name, look)
         step["line"]["shape"] = "hv"
-        said = f"{r.name}: {percent(mean)} of {whole:,.0f} GPUs on average"
+        note = f"{r.name}: {percent(mean)} of {whole:,.0f} GPUs on average"
         layout: Layout = {
             "xaxis": {"type": "date"},
             "yaxis": {"tickformat": ".0%", "range": [0, max(1.0, *shares)]},
         }
-        found.append(Chart(f"in-use-{i}", r.name, f"GPUs in use over time. {said}", [step], layout,
-                           note=f"{said}."))  # fmt: skip
+        found.append(Chart(f"in-use-{i}", r.name, f"GPUs in use over time. {note}", [step], layout,
+                           note=f"{note}."))  # fmt: skip
     return found

@@ -20,9 +20,9 @@ EVENTS = 8
 def samples(run: PolicyRun) -> list[StoryView]:
     """The longest waiter, a packed job and the worst estimate, as far as there are.
 
-    No job is told twice.
+    No job comes twice.
     """
-    told: list[StoryView] = []
+    views: list[StoryView] = []
     seen: set[str] = set()
     for anchor, choice in (
         ("longest", _longest_wait(run)),
@@ -33,8 +33,8 @@ def samples(run: PolicyRun) -> list[StoryView]:
             continue
         seen.add(choice[0])
         story = tell(run.folder, choice[0])
-        told.append(view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS))
-    return told
+        views.append(view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS))
+    return views
 
 
 Choice = tuple[str, str] | None

@@ -244,7 +244,7 @@ def users(t: TraceFacts) -> Chart:
     """How unequal users are: cumulative shares of jobs and of GPU-time, heaviest user first."""
     frame = t.jobs.assign(time=t.jobs["duration_s"].fillna(0) * t.jobs["gpus"])
     grouped = frame.groupby("user")["time"].agg(["size", "sum"])
-    data, said = [], []
+    data, shares_held = [], []
     for look, (column, name) in enumerate((("size", "jobs"), ("sum", "GPU-time"))):
         ordered = np.sort(grouped[column].to_numpy(dtype=np.float64))[::-1]
         shares = np.cumsum(ordered) / max(float(ordered.sum()), 1e-12)
@@ -253,18 +253,18 @@ def users(t: TraceFacts) -> Chart:
         x, y = ([0.0, *values[shown].round(4).tolist()] for values in (at, shares))
         data.append(line(x, y, name, look, dash="dash" if look else ""))
         tenth = percent(float(np.interp(0.1, at, shares)))
-        said.append(f"the top tenth of users hold {tenth} of {name}")
+        shares_held.append(f"the top tenth of users hold {tenth} of {name}")
     share: ChartAxis = {"tickformat": ".0%", "range": [0, 1]}
     return Chart(
         "users",
         "How unequal users are",
-        f"Users by weight, {len(grouped)} in all: {'; '.join(said)}",
+        f"Users by weight, {len(grouped)} in all: {'; '.join(shares_held)}",
         data,
         {
             "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
             "yaxis": {**share, "title": {"text": "share held"}},
         },
-        note=f"T{'; '.join(said)[1:]}.",
+        note=f"T{'; '.join(shares_held)[1:]}.",
     )
 
 

@@ -212,10 +212,10 @@ def test_the_figures_are_drawn_of_what_the_runs_recorded(
         waits = run.jobs.set_index("job_id")["queue_s"][found["id"]]
         assert way["name"] == run.name
         assert way["wait"] == [round(s) for s in waits]
-        assert way["yardstick"] is run.oracle
+        assert way["oracle"] is run.oracle
     assert [way["colour"] for way in found["ways"]] == [6, 7, 0]  # fifo, srtf and the best
-    assert set(found["told"]) <= set(found["id"])
-    assert set(found["told"].values()) <= set(Page(whole.html).ids)
+    assert set(found["explained"]) <= set(found["id"])
+    assert set(found["explained"].values()) <= set(Page(whole.html).ids)
 
 
 def test_too_many_jobs_are_thinned_evenly_and_those_told_of_stay() -> None:
@@ -227,7 +227,7 @@ def test_too_many_jobs_are_thinned_evenly_and_those_told_of_stay() -> None:
     found = columns(jobs, [way], {"777": "job-told"})
     assert 0.02 < found["share"] < 0.5
     assert found["share"] == len(found["id"]) / n
-    assert found["told"] == {"777": "job-told"}
+    assert found["explained"] == {"777": "job-told"}
     assert len(json.dumps(found, separators=(",", ":"))) < ROOM
     halves = sum(at < n / 2 for at in found["at"]) / len(found["at"])
     assert halves == pytest.approx(0.5, abs=0.01)
@@ -423,8 +423,8 @@ def test_each_figure_says_whether_it_is_better(comparison: Comparison) -> None:
     assert first is not None
     assert own is not None
     ratio = (own.mean("avg_jct_s") or 0.0) / (first.mean("avg_jct_s") or 1.0)
-    assert cells["fifo"].said == ""
-    assert cells["lucid"].said == f"−{percent(1 - ratio)}"  # one draw: no verdict
+    assert cells["fifo"].change == ""
+    assert cells["lucid"].change == f"−{percent(1 - ratio)}"  # one draw: no verdict
     assert {cell.verdict for _, _, _, row in (*waits.rows, *costs.rows) for cell in row} == {""}
 
 
@@ -583,11 +583,11 @@ def test_history_is_said_to_help_only_where_replays_show_it() -> None:
 
     chance = learning_facts(points([21_143, 21_572, 23_889], [21_706, 21_425, 23_160]))
     assert chance is not None
-    assert "no more than chance" in chance.said
+    assert "no more than chance" in chance.conclusion
     real = learning_facts(points([7_210, 7_190, 7_200], [3_600, 3_590, 3_605]))
     assert real is not None
-    assert real.said.startswith("With all of it jobs take 1 h shorter than with none (± ")
-    assert "chance" not in real.said
+    assert real.conclusion.startswith("With all of it jobs take 1 h shorter than with none (± ")
+    assert "chance" not in real.conclusion
     assert learning_facts(points([1.0])) is None
 
 

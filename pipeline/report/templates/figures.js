@@ -54,8 +54,8 @@
       (form.vc.value === "" || D.vc[i] === Number(form.vc.value)) && size[1] <= D.gpus[i] && D.gpus[i] <= size[2]);
   };
   const waysShown = () => all("input[name=ways]:checked", form).map((box) => D.ways[box.value]);
-  const yardsticks = D.ways.filter((way) => way.yardstick);
-  const dash = (way) => (way.yardstick ? ["dash", "dot", "longdash"][yardsticks.indexOf(way) % 3] : "solid");
+  const oracles = D.ways.filter((way) => way.oracle);
+  const dash = (way) => (way.oracle ? ["dash", "dot", "longdash"][oracles.indexOf(way) % 3] : "solid");
   const stroke = (way) => ({ color: `--s${way.colour}`, width: way.colour ? 1.8 : 4, dash: dash(way) });
   const seconds = (title, low, high) => ({
     type: "log", title: { text: title }, range: [Math.log10(low), Math.log10(Math.max(high, low * 10) * 1.2)],
@@ -76,7 +76,7 @@
         type: "bar", orientation: "h", y: found.map(({ way }) => way.name), x: found.map(({ jct }) => jct),
         text: found.map(({ jct }) => duration(jct)), textposition: "outside",
         marker: {
-          color: found.map(({ way }) => (way.yardstick ? "rgba(0,0,0,0)" : `--s${way.colour}`)),
+          color: found.map(({ way }) => (way.oracle ? "rgba(0,0,0,0)" : `--s${way.colour}`)),
           line: { color: found.map(({ way }) => `--s${way.colour}`), width: 2 },
         },
         hovertemplate: "%{y}: average JCT %{text}",
@@ -151,7 +151,7 @@
     }
     const when = new Date((D.first + D.at[i]) * 1000).toISOString().slice(0, 16).replace("T", " ");
     panel.replaceChildren(make("h4", `Job ${D.id[i]}`), make("p", `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""} in ${D.vcs[D.vc[i]]}, submitted ${when} UTC.`), table);
-    const anchor = D.told[D.id[i]];
+    const anchor = D.explained[D.id[i]];
     if (anchor) panel.append(make("a", "Why it waited, and each decision about it", { href: `#${anchor}` }));
     draw(["jobs"]);
   };
