@@ -39,13 +39,13 @@ class Counterfactuals:
 
     Attributes:
         at: the moment, seconds since the epoch.
-        why: what was in its way, and its place; `said` the same with every job named.
+        why: what was in its way, and its place; `wait` the same with every job named.
         helped: changes that start it at once, or earlier in most futures.
     """
 
     at: float
     why: Answer
-    said: WaitAnalysis
+    wait: WaitAnalysis
     helped: tuple[Outcome, ...]
 
 
@@ -77,8 +77,8 @@ def counterfactuals(
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
     found = answer(futures, job.job_id)
-    said = analysis(found, "", futures, names=True)
-    return Counterfactuals(at, found, said, tuple(helped))
+    wait = analysis(found, "", futures, names=True)
+    return Counterfactuals(at, found, wait, tuple(helped))
 
 
 def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
@@ -151,16 +151,16 @@ def _world(run: RunFolder) -> Scenario:
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
-    said = [
+    parts = [
         f"At {moment(found.at, zone=True)} it waited: {found.why.text}.",
-        found.said.in_the_way,
+        found.wait.in_the_way,
     ]
-    said += filter(None, [found.said.otherwise])
-    said += [_line(outcome) for outcome in found.helped]
+    parts += filter(None, [found.wait.otherwise])
+    parts += [_line(outcome) for outcome in found.helped]
     if not found.helped:
-        said.append("No change that was tried would have started it earlier.")
-    said += [f"Not examined: {text}." for text in found.said.not_examined]
-    return said
+        parts.append("No change that was tried would have started it earlier.")
+    parts += [f"Not examined: {text}." for text in found.wait.not_examined]
+    return parts
 
 
 def _line(outcome: Outcome) -> str:
@@ -181,9 +181,9 @@ def plain(found: Counterfactuals) -> Json:
     return {
         "at": found.at,
         "reason": found.why.reason.value,
-        **{name: asdict(found.said)[name] for name in ("holders", "in_the_way", "order", "place")},
+        **{name: asdict(found.wait)[name] for name in ("holders", "in_the_way", "order", "place")},
         "helped": [_plain(outcome) for outcome in found.helped],
-        "not_examined": found.said.not_examined,
+        "not_examined": found.wait.not_examined,
     }
 
 

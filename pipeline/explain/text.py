@@ -83,13 +83,13 @@ def _show_waits(story: Story, console: Console, codes: bool) -> None:
         return
     table = _table("reason", "for", "share", "spells", "what stood in the way", right=(1, 2, 3))
     for wait in story.waits[:PRINCIPAL_REASONS]:
-        said = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
+        sentence = wait.sentence + (f" → {wait.next_step}" if wait.next_step else "")
         table.add_row(
             wait.reason.value if codes else phrase(wait.reason.value),
             duration(wait.seconds),
             percent(wait.share),
             str(wait.spells),
-            escape(said),
+            escape(sentence),
         )
     others = story.waits[PRINCIPAL_REASONS:]
     if others:
@@ -97,8 +97,8 @@ def _show_waits(story: Story, console: Console, codes: bool) -> None:
         table.add_row(count(len(others), "more reason"), duration(seconds), "", "", "")
     console.print("\n[bold]What it waited for[/]")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
-    told = (*held_words(story.held, story.job.vc), overtaken_words(story.overtaken), *story.foil)
-    for line in filter(None, told):
+    notes = (*held_words(story.held, story.job.vc), overtaken_words(story.overtaken), *story.foil)
+    for line in filter(None, notes):
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
 
 
@@ -106,12 +106,12 @@ def _show_events(story: Story, console: Console, codes: bool) -> None:
     table = _table("time (UTC)", "since submit", "decision", "why", right=(1,))
     for event, more in remarks(story.events, story.job.time_limit_s, codes=codes):
         d = event.decision
-        said = "\n".join([escape(event.sentence), *(f"[dim]{escape(line)}[/]" for line in more)])
+        text = "\n".join([escape(event.sentence), *(f"[dim]{escape(line)}[/]" for line in more)])
         table.add_row(
             moment(d.time),
             clock(event.since_submit_s),
             act(d.action) + f" {d.reason.value}" * codes + "\n(beside the clock)" * event.aside,
-            said,
+            text,
         )
     console.print(f"\n[bold]Decisions[/] ({len(story.events)})")
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
@@ -139,10 +139,10 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
     end = seconds_of(breakdown.score)
     table.add_row("= the estimate", "", f"{breakdown.score:.4f}", duration(end))
     model = f"model {breakdown.bundle[:12]}" if breakdown.bundle else "model not named"
-    told = f"Why it was expected to take {duration(end)}"
-    console.print(f"\n[bold]{told}[/] (as of {moment(breakdown.time)}, {escape(model)})")
-    if breakdown.terms_known and (said := reasons(breakdown)):
-        from_all = f"{said[:1].upper()}{said[1:]}. In full:"
+    title = f"Why it was expected to take {duration(end)}"
+    console.print(f"\n[bold]{title}[/] (as of {moment(breakdown.time)}, {escape(model)})")
+    if breakdown.terms_known and (why := reasons(breakdown)):
+        from_all = f"{why[:1].upper()}{why[1:]}. In full:"
         console.print(Padding(escape(from_all), (0, 0, 0, 2), expand=False))
     console.print(Padding(table, (0, 0, 0, 2), expand=False))
 

@@ -54,7 +54,7 @@ def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path)
     run = RunFolder(folder / "data/runs/pellucid")
     rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
     longest = max(rows, key=lambda row: row["queue_s"] or 0.0)["job_id"]
-    assert counterfactuals.counterfactuals(run, tell(run, longest), most=1).said.in_the_way
+    assert counterfactuals.counterfactuals(run, tell(run, longest), most=1).wait.in_the_way
 
 
 def test_models_are_measured_beside_yardsticks_on_days_they_never_saw(folder: Path) -> None:
