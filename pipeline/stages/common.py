@@ -135,11 +135,11 @@ def stage(name: str, body: Callable[[Params, Shown], Any]) -> None:
     print(f"Stage {at + 1} of {len(STAGES)}{f'; then {left}' if left else ''}", flush=True)
     try:
         with user_errors(), alive(name) as shown:
-            said = body(read_params(), shown)
+            summary = body(read_params(), shown)
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         sys.exit(2)
-    print(f"{name}: {said}")
+    print(f"{name}: {summary}")
 
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:

@@ -201,11 +201,11 @@ def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
     missed = np.log1p(test.y) - rolling.scores["ga2m"]
     order = np.argsort(missed, kind="stable")
     chosen = {"typical": order[len(order) // 2], "ran longer": order[-1], "ran shorter": order[0]}
-    told = list[Foil]()
+    foils = list[Foil]()
     for kind, i in chosen.items():
         row = [test.X[spec.name].iloc[i] for spec in model.features]
         alike = similar_rows(model, seen.X, row, 5)
-        told.append(
+        foils.append(
             {
                 "kind": kind,
                 "job_id": str(test.job_id[i]),
@@ -223,7 +223,7 @@ def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
                 ],
             }
         )
-    return told
+    return foils
 
 
 def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:

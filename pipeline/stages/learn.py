@@ -142,8 +142,8 @@ def point(
             duration=model, packing=exported.packing, pair_speed=exported.pair_speed
         ).save(folder)
     elif knows_histories(test.X):
-        said = test.X[list(LIKE)].to_numpy().sum(axis=1)
-        found |= duration_metrics(said, test.y, test.gpus)
+        estimates = test.X[list(LIKE)].to_numpy().sum(axis=1)
+        found |= duration_metrics(estimates, test.y, test.gpus)
     spec = read_cluster(Path(params.cluster))
     return found | _replayed(known, spec, bundle, cut, seed)
 

@@ -58,7 +58,7 @@ class Draws:
     def since(self, trace: Path) -> float:
         return test_from(read_dataset(trace).column("submit_time"), self.test_days)
 
-    def told(self) -> Json:
+    def describe(self) -> Json:
         """What it takes to open the first of them again."""
         return {
             "cluster": str(self.cluster.resolve()),
@@ -91,7 +91,7 @@ def compared(
         out=out,
         where=workers(),
         progress=one,
-        world=worlds.told(),
+        world=worlds.describe(),
     )
 
 
