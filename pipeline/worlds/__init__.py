@@ -117,10 +117,10 @@ def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
         from pipeline.worlds.inferred import cluster_of
         from scheduler.core.settings import ProfilingPartition
 
-        table, spec, said = cluster_of(table)
+        table, spec, note = cluster_of(table)
         # no nodes are named that profile: what jobs are like is seen where they run
         world = plain.scenario(table, trace.name, spec, ProfilingPartition(), playing)
-        world.notes = (said, *world.notes)
+        world.notes = (note, *world.notes)
         return world
     file = read_cluster(cluster)
     world = plain.scenario(table, trace.name, file.cluster, file.profiling, playing)

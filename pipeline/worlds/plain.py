@@ -97,13 +97,13 @@ def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
     named = ", ".join(f"{vc or '(no name)'} ({count:,} jobs)" for vc, count in unknown[:8])
     there = ", ".join(list(workload.cluster.vcs)[:8])
     more = f" and {len(unknown) - 8} more" if len(unknown) > 8 else ""
-    said = f"the cluster has no virtual cluster {named}{more}; it has {there}"
+    missing = f"the cluster has no virtual cluster {named}{more}; it has {there}"
     if len(unknown) == len(jobs):
-        raise TrackError(f"trace {workload.name}: {said}")
-    return (f"Every job of a virtual cluster that is not there is refused: {said}.",)
+        raise TrackError(f"trace {workload.name}: {missing}")
+    return (f"Every job of a virtual cluster that is not there is refused: {missing}.",)
 
 
-def _told(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
+def _warm(estimator: Estimator, past: list[Job], truth: dict[str, Work], since: float) -> Estimator:
     """The estimator, after the past was replayed to it: every job that had ended before `since`.
 
     A trace says when a job was submitted and how long it ran, not always when it started: the
@@ -150,7 +150,7 @@ def scenario(
     fresh = predicted.chosen(playing.durations, predicted.sources(workload, seed, **more))
 
     def estimator(policy: Policy) -> Estimator:
-        return _told(fresh(policy), past, whole.work, start)
+        return _warm(fresh(policy), past, whole.work, start)
 
     arrivals = loaded.arrivals if loaded is not None and "arrivals" in loaded.parts else None
 

@@ -91,21 +91,21 @@ class Scenario:
 
     def notes_on(self, policy: str) -> list[str]:
         """What a reader of a policy's figures must know, sentences."""
-        said, jobs = list(self.notes), self.workload.jobs
+        notes, jobs = list(self.notes), self.workload.jobs
         unlimited = sum(not job.time_limit_s for job in jobs)
         if self.spec(policy).kind.capabilities.by_limits and unlimited:
             whose = "of their user " if any(job.user for job in jobs) else ""
-            said.append(
+            notes.append(
                 f"{unlimited:,} of {len(jobs):,} jobs have no time limit: {policy} takes them to "
                 f"run for as long as the last two jobs {whose}did."
             )
         if (folded := folded_note(self.spec(policy))) is not None:
-            said.append(folded)
+            notes.append(folded)
         if unseen := self._not_packed(policy):
-            said.append(unseen)
+            notes.append(unseen)
         if judged := self._judged_otherwise(policy):
-            said.append(judged)
-        return said
+            notes.append(judged)
+        return notes
 
     def _judged_otherwise(self, policy: str) -> str:
         """That pairs were not measured in the way that GPUs are shared; "" where they were."""
