@@ -106,8 +106,8 @@ def outcome(client: Client) -> dict[str, int]:
     """How many jobs ended in which state, or stand in which phase."""
     counts: dict[str, int] = {}
     for job in client.jobs():
-        said = job["state"] or job["phase"]
-        counts[said] = counts.get(said, 0) + 1
+        state = job["state"] or job["phase"]
+        counts[state] = counts.get(state, 0) + 1
     return dict(sorted(counts.items()))
 
 
@@ -159,8 +159,8 @@ def _await_ready(running: Running) -> None:
     with running.client() as client:
         while time.monotonic() < until:
             if running.process.poll() is not None:
-                said = running.log.read_text(errors="replace").strip().splitlines()
-                raise UserError(f"the service did not start: {said[-1] if said else running.log}")
+                log = running.log.read_text(errors="replace").strip().splitlines()
+                raise UserError(f"the service did not start: {log[-1] if log else running.log}")
             try:
                 client.cluster()
                 return
