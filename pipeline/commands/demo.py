@@ -38,9 +38,9 @@ def serve_demo(
         from pipeline.demo.plan import plan
         from pipeline.demo.run import OPERATOR, feed, outcome, service, unfinished
 
-        told = threading.Event()
+        stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: told.set())
+            signal.signal(number, lambda *_: stop.set())
         with service(folder, port, policy) as running:
             typer.echo(f"Open {running.address} and log in with one of these tokens:")
             for who, secret in running.secrets.items():
@@ -51,15 +51,15 @@ def serve_demo(
             typer.echo(f"  export PELLUCID_TOKEN={running.secrets[OPERATOR]}")
             typer.echo("  pellucid top")
             typer.echo(f"{jobs} jobs arrive over {minutes:g} min. Stop with Ctrl-C.")
-            sent = feed(running, plan(jobs, minutes, seed), told.is_set)
+            sent = feed(running, plan(jobs, minutes, seed), stop.is_set)
             with running.client() as client:
-                while not told.is_set() and (left := len(unfinished(client))):
+                while not stop.is_set() and (left := len(unfinished(client))):
                     typer.echo(f"all {sent} submitted, {left} not over", err=True)
-                    told.wait(5)
-                said = ", ".join(f"{n} {state}" for state, n in outcome(client).items())
-                typer.echo(f"{sent} jobs: {said}.")
-            if not until_done and not told.is_set():
+                    stop.wait(5)
+                outcomes = ", ".join(f"{n} {state}" for state, n in outcome(client).items())
+                typer.echo(f"{sent} jobs: {outcomes}.")
+            if not until_done and not stop.is_set():
                 typer.echo(f"The pages stay at {running.address} until Ctrl-C.")
-            while not until_done and not told.is_set():
+            while not until_done and not stop.is_set():
                 time.sleep(0.2)
         typer.echo("Stopped; nothing runs on.")

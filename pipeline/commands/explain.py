@@ -84,10 +84,10 @@ def explain(
         if html is not None:
             _draw(html, run, story, codes)
         if as_json:
-            told = as_plain(story)
+            record = as_plain(story)
             if found is not None:
-                told["counterfactuals"] = counterfactuals.plain(found)
-            typer.echo(json.dumps(told, indent=2))
+                record["counterfactuals"] = counterfactuals.plain(found)
+            typer.echo(json.dumps(record, indent=2))
         else:
             console = plain_console(Console(highlight=False))
             show(story, console, codes=codes)

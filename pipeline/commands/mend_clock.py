@@ -76,9 +76,9 @@ def mend_clock(
                 raise UserError(f"the service is at work ({', '.join(at_work)}): stop it first")
             bundles = BundleStore(settings.state_dir / "bundles").find
             rows = mend(store, bundles, wrong, actor=getuser(), reason=reason, now=now)
-            told = settings.state_dir / "local" / "told.log"
-            if told.exists():
-                spool = Told(told)
+            log = settings.state_dir / "local" / "told.log"
+            if log.exists():
+                spool = Told(log)
                 spool.mend(wrong.by_s)
                 spool.close()
         store.close()

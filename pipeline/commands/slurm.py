@@ -74,15 +74,15 @@ def release_all(
             raise UserError(f"Slurm: {error}") from None
         finally:
             slurm.close()
-    refused = {name: said for name, said in answers.items() if said}
+    refused = {name: reason for name, reason in answers.items() if reason}
     if as_json:
         print_json({"jobs": list(answers), "refused": refused, "commands": commands})
     elif dry_run:
         for line in commands:
             typer.echo(line)
     else:
-        for name, said in refused.items():
-            typer.echo(f"{name}: {said}", err=True)
+        for name, reason in refused.items():
+            typer.echo(f"{name}: {reason}", err=True)
         typer.echo(f"Taken back: {len(answers) - len(refused)} of {len(answers)}.")
     if refused:
         raise typer.Exit(1)
@@ -109,7 +109,7 @@ def erase(
 ) -> None:
     """Take what is kept about a user out of the database of a service in front of Slurm.
 
-    Jobs with their names, what was decided and foretold of them, links to them, refused requests,
+    Jobs with their names, what was decided and predicted of them, links to them, refused requests,
     questions, tokens. Start the service again afterwards: until then it remembers how long the
     user's jobs ran. Jobs that Slurm itself still has are seen again; Slurm's own accounts are
     untouched (docs/data-protection.md).
@@ -130,5 +130,5 @@ def erase(
     if stored.as_json:
         print_json(gone)
         return
-    said = ", ".join(f"{count} {name}" for name, count in gone.items() if count)
-    typer.echo(f"Erased: {said or 'nothing was kept'}.")
+    erased = ", ".join(f"{count} {name}" for name, count in gone.items() if count)
+    typer.echo(f"Erased: {erased or 'nothing was kept'}.")

@@ -176,8 +176,8 @@ def _show(made: Token, secret: str, as_json: bool) -> None:
         print_json({**asdict(made), "secret": secret})
         return
     until = "" if made.expires_at is None else f", {_state(made)}"
-    said = f"Token {made.id} for {made.name} ({made.role.value}{until})"
-    typer.echo(f"{said}. Its secret is shown only now:", err=True)
+    summary = f"Token {made.id} for {made.name} ({made.role.value}{until})"
+    typer.echo(f"{summary}. Its secret is shown only now:", err=True)
     typer.echo(secret)
 
 

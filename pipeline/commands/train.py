@@ -170,7 +170,7 @@ def _sharded(
         TemporaryDirectory(dir=keep) as scratch,
         bar("fitting shard by shard, %", 100, as_json) as show,
     ):
-        bundle, told = train_sharded(
+        bundle, fitted = train_sharded(
             trace,
             Path(scratch),
             read_measured(pairs, seed, sharing),
@@ -180,13 +180,13 @@ def _sharded(
             progress=lambda share: show(round(100 * share)),
         )
     bundle.save(out)
-    figures = {"bundle": str(out), "digest": bundle.digest, "where": where, **told}
+    figures = {"bundle": str(out), "digest": bundle.digest, "where": where, **fitted}
     if as_json:
         typer.echo(json.dumps(figures))
         return
     typer.echo(
-        f"{told['rows']:,} jobs in {told['shards']} shards, {told['cpu_s']:.0f} CPU-seconds."
+        f"{fitted['rows']:,} jobs in {fitted['shards']} shards, {fitted['cpu_s']:.0f} CPU-seconds."
     )
-    if "test" in told:
-        metrics_table(f"Duration, {told['test_jobs']:,} unseen jobs", {"ga2m": told["test"]})
+    if "test" in fitted:
+        metrics_table(f"Duration, {fitted['test_jobs']:,} unseen jobs", {"ga2m": fitted["test"]})
     typer.echo(f"Bundle {bundle.digest[:12]} is in {out}.")
