@@ -33,7 +33,7 @@ from pipeline.traces.registry import FORMATS
 from pipeline.worlds.cluster_file import read_cluster_file
 from pipeline.worlds.venus import TrackError
 from scheduler.backends.local.host import HostError, read_declared
-from scheduler.backends.local.spool import Told
+from scheduler.backends.local.spool import Acks
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.core.settings import InvalidSettings, UnknownPolicy
@@ -154,15 +154,15 @@ def _files(folder: Path) -> dict[str, Target]:
 
         return loads
 
-    def told(path: Path) -> None:
-        Told(path).close()
+    def acks(path: Path) -> None:
+        Acks(path).close()
 
     lines = b'["job1",1,"started",false,1.5]\n["job1",1,"ended",true,2.5]\n'
     return {
         "cluster file": Target([CLUSTER], of_file(read_cluster_file), (TrackError,)),
         "settings": Target([SETTINGS], of_file(read_settings), (SettingsError,)),
         "declared profiles": Target([PROFILES], of_file(read_declared), (HostError,)),
-        "log of acks": Target([lines], of_file(told), ()),
+        "log of acks": Target([lines], of_file(acks), ()),
     }
 
 

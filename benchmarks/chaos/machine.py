@@ -215,8 +215,8 @@ def _let_go_on_death(patches: system.Patches, kernel: Callable[[], Kernel]) -> N
         for name in ("_bell", "_lock"):
             if hasattr(self, name):
                 os.close(getattr(self, name))
-        if hasattr(self, "_told"):
-            self._told.close()
+        if hasattr(self, "_acked"):
+            self._acked.close()
 
     def opened(self: LocalBackend, *args: Any, **more: Any) -> None:
         try:

@@ -56,7 +56,7 @@ def mend_clock(
       pellucid mend-clock --from-event 4711 --began "2026-11-26 14:00:00" --apply
     """
     with user_errors():
-        from scheduler.backends.local.spool import Told
+        from scheduler.backends.local.spool import Acks
         from scheduler.service.log.bundles import BundleStore
         from scheduler.service.log.mend import apply as mend
         from scheduler.service.log.mend import find, running
@@ -78,7 +78,7 @@ def mend_clock(
             rows = mend(store, bundles, wrong, actor=getuser(), reason=reason, now=now)
             log = settings.state_dir / "local" / "told.log"
             if log.exists():
-                spool = Told(log)
+                spool = Acks(log)
                 spool.mend(wrong.by_s)
                 spool.close()
         store.close()

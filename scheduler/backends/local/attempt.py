@@ -62,7 +62,7 @@ class LocalAttempt:
         return start_ticks(claim["pid"]) == claim["ticks"] and claim["boot"] == boot_id()
 
     def signal(self, number: int) -> None:
-        """Signal its shim, and nobody else should the process id have been given anew."""
+        """Signal its shim, and nobody else should the process id have been given again."""
         try:
             shim = os.pidfd_open(self.claim["pid"])
         except OSError:

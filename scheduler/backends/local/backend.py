@@ -39,6 +39,7 @@ from scheduler.backends.local.spool import (
     CLAIM,
     OVER,
     STARTED,
+    Acks,
     Claim,
     Key,
     Over,
@@ -46,7 +47,6 @@ from scheduler.backends.local.spool import (
     SpoolBusy,
     SpoolError,
     Started,
-    Told,
     name_of,
 )
 from scheduler.backends.local.watch import held_mib, watch
@@ -110,13 +110,13 @@ class LocalBackend:
         self.spool = Spool(folder)
         self._lock = _taken(self.spool)
         self._bell = os.open(self.spool.bell, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._told = Told(self.spool.root / "told.log")
+        self._acked = Acks(self.spool.root / "told.log")
         self._attempts: dict[str, LocalAttempt] = {}
-        self._untold: dict[tuple[str, int, Happened], Report] = {}
+        self._unacked: dict[tuple[str, int, Happened], Report] = {}
         self._zygote = Zygote(self.spool.root, self._lock)
         self._host_clock = clock or Clock()
-        self._host_clock.not_before(self._told.latest)
-        self._clock = self._told.latest
+        self._host_clock.not_before(self._acked.latest)
+        self._clock = self._acked.latest
         self._groups = cgroup.base()
         self._found: list[Report] | None = None  # while the spool is taken over
         self._drains: dict[int, Event] = {}  # of nodes where something would not end
@@ -133,7 +133,7 @@ class LocalBackend:
     def launch(self, launch: Launch) -> None:
         key = launch.job_id, launch.attempt
         name = name_of(*key)
-        if name in self._attempts or key in self._told.done:
+        if name in self._attempts or key in self._acked.done:
             return
         claim = cast(Claim, {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)})
         if launch.purpose is not Purpose.PROFILE:
@@ -159,7 +159,7 @@ class LocalBackend:
     def stop(self, job_id: str, attempt: int) -> None:
         key = job_id, attempt
         name = name_of(*key)
-        if key in self._told.done:
+        if key in self._acked.done:
             return
         known = self._attempts.setdefault(name, LocalAttempt(name, key))
         nothing: Claim = {"job_id": job_id, "attempt": attempt}
@@ -173,7 +173,7 @@ class LocalBackend:
         until = time.monotonic() + timeout_s
         while True:
             self._check()
-            left = 0.0 if self._untold else max(0.0, until - time.monotonic())
+            left = 0.0 if self._unacked else max(0.0, until - time.monotonic())
             pause = min(left, max(0.0, self._next_check - time.monotonic()))
             ready, _, _ = select.select([self._bell], [], [], pause)
             for name in _rung(self._bell) if ready else ():
@@ -181,18 +181,18 @@ class LocalBackend:
                     self._look(self._attempts[name])
             if self._drains:  # first nobody else is to be sent there, see `news`
                 return []
-            if self._untold or time.monotonic() >= until:
-                return list(self._untold.values())
+            if self._unacked or time.monotonic() >= until:
+                return list(self._unacked.values())
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         known = []
         for r in reports:
-            told = self._untold.pop((r.job_id, r.attempt, r.what), None)
-            if told is not None and r.what is not Happened.PROGRESS:
+            report = self._unacked.pop((r.job_id, r.attempt, r.what), None)
+            if report is not None and r.what is not Happened.PROGRESS:
                 known.append((r.job_id, r.attempt, r.what.value, r.what.final, r.at))
         if not known:
             return
-        self._told.add(known)
+        self._acked.add(known)
         for job_id, number, _, final, _ in known:
             if final:  # in this order: what is gone from the disk is in the log of acks
                 attempt = self._attempts.pop(name_of(job_id, number))
@@ -205,7 +205,7 @@ class LocalBackend:
 
     def begun(self) -> frozenset[Key]:
         live = {attempt.key for attempt in self._attempts.values() if attempt.begun}
-        return frozenset(live | self._told.begun())
+        return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
         """Nodes to drain, since processes of an attempt would not end there and may use its GPUs.
@@ -225,7 +225,7 @@ class LocalBackend:
         for attempt in self._attempts.values():
             attempt.end_watch()
         self._zygote.dismiss()
-        self._told.close()
+        self._acked.close()
         os.close(self._bell)
         os.close(self._lock)
 
@@ -300,14 +300,14 @@ class LocalBackend:
                     )
 
     def _adopt(self) -> None:
-        """Take over what the spool knows; what happened meanwhile is told oldest first."""
+        """Take over what the spool knows; what happened meanwhile is reported oldest first."""
         claims = {name: self.spool.read(name, CLAIM) for name in self.spool.names()}
         self._found = []
         for name, claim in claims.items():
             # a folder comes with its claim: without one the service died while it removed it,
             # with one that is done it died between saying so and removing it
             key = (claim["job_id"], claim["attempt"]) if claim is not None else None
-            if key is None or key in self._told.done:
+            if key is None or key in self._acked.done:
                 self.spool.remove(name)
                 continue
             self._attempts[name] = LocalAttempt(name, key)
@@ -343,7 +343,7 @@ class LocalBackend:
         attempt.started = started
         self._tell(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
         attempt.follower = follower_of(attempt.claim, self.spool.log(attempt.name))
-        seen = self._told.partly.get(attempt.key, ())
+        seen = self._acked.partly.get(attempt.key, ())
         claim = attempt.claim
         alone = claim["watch_s"] is not None and claim["partner"] is None
         if not (attempt.profiling or alone) or Happened.OBSERVED.value in seen:
@@ -458,7 +458,7 @@ class LocalBackend:
 
     def _tell(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
         """Report, unless it was acknowledged before."""
-        if what.value in self._told.partly.get(attempt.key, ()):
+        if what.value in self._acked.partly.get(attempt.key, ()):
             return
         report = Report(*attempt.key, what, at, **more)
         if self._found is None:
@@ -471,7 +471,7 @@ class LocalBackend:
         self._clock = at = max(self._clock, report.at)
         self._host_clock.not_before(at)
         key = report.job_id, report.attempt, report.what
-        self._untold[key] = replace(report, at=at)
+        self._unacked[key] = replace(report, at=at)
 
     def _when(self, attempt: LocalAttempt, record: Started | Over) -> float:
         """When something was written down, on this service's clock: so long ago as it is, as the

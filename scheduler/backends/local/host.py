@@ -77,7 +77,7 @@ class Host:
     Attributes:
         devices: for each node of the cluster, what CUDA_VISIBLE_DEVICES calls its GPUs.
         fake: they are only declared; nothing is ever measured on them.
-        declared: what profiles of commands are said to be, on fake GPUs.
+        declared: profiles of commands, on fake GPUs.
     """
 
     devices: tuple[tuple[str, ...], ...]
@@ -128,7 +128,7 @@ class Host:
         return tuple(found)
 
     def declared_profile(self, command: Sequence[str]) -> Profile | None:
-        """What is said of a command, first match first."""
+        """The profile declared for a command, first match first; None: none is."""
         words = " ".join(command)
         found = (d.profile for d in self.declared if fnmatchcase(words, d.command))
         return next(found, None)

@@ -1,4 +1,4 @@
-"""What an attempt left behind whose shim is gone: it is ended, or found and told.
+"""What an attempt left behind whose shim is gone: it is ended, or found and reported.
 
 A shim is the parent of all that its command begins, so only one that was itself killed leaves
 anything. A command in the service's own account can do that. What it began is then looked for in

@@ -32,7 +32,7 @@ from scheduler.backends.busy import BackendBusy
 
 CLAIM, STARTED, OVER = "claim", "started", "over"
 NOT_STARTED = "not_started"  # as `scheduler.backends.base.Happened` has it
-KEPT = 100_000  # acknowledged ends remembered, so that nothing is begun anew by mistake
+KEPT = 100_000  # acknowledged ends remembered, so that nothing is begun twice
 LONGEST_NAME = 180
 Key = tuple[str, int]
 
@@ -226,7 +226,7 @@ class Spool:
                 os.close(file)
 
 
-class Told:
+class Acks:
     """What was acknowledged: which reports of attempts that go on, and which attempts are done.
 
     A file of lines, each a job, an attempt, what happened and when; the newest `KEPT` ends are
@@ -283,12 +283,12 @@ class Told:
     def _read(self) -> Iterator[tuple[str, int, str, bool, float]]:
         with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
             for line in file:
-                with contextlib.suppress(ValueError):  # it was cut short, and is told again
+                with contextlib.suppress(ValueError):  # it was cut short, and is sent again
                     if line.endswith(b"\n"):
                         yield json.loads(line)
 
     def _compact(self) -> None:
-        """Write the file anew, shorter, which also ends a last line that was cut short."""
+        """Write the file again, shorter, which also ends a last line that was cut short."""
         for key in list(self.done)[:-KEPT]:
             del self.done[key]
         lines = [

@@ -75,7 +75,7 @@ def watch(
         devices: its GPUs, as CUDA_VISIBLE_DEVICES calls them.
         shim: process its tree hangs below.
         origin: when it began, time.monotonic().
-        baseline: what `held_mib` said before it began.
+        baseline: `held_mib` before it began.
     """
     if host.fake:
         profile = host.declared_profile(command)

@@ -93,8 +93,8 @@ def end_strays(root: Path) -> bool:
         return False
     for process in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # it ended, or is somebody else's
-            told = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
-            ours = any(part.endswith(MAIN.encode()) for part in told) and os.fsencode(root) in told
+            argv = Path("/proc", process, "cmdline").read_bytes().split(b"\0")
+            ours = any(part.endswith(MAIN.encode()) for part in argv) and os.fsencode(root) in argv
             if ours and any(_is_open(lock, file) for file in _files(process)):
                 os.kill(int(process), signal.SIGKILL)
                 found = True

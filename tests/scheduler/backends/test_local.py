@@ -33,7 +33,7 @@ from scheduler.backends.local import shim as shim_module
 from scheduler.backends.local import spool as spool_module
 from scheduler.backends.local.backend import Bounds, LocalBackend
 from scheduler.backends.local.host import Host, HostError
-from scheduler.backends.local.spool import CLAIM, Spool, SpoolError, Told, name_of, start_ticks
+from scheduler.backends.local.spool import CLAIM, Acks, Spool, SpoolError, name_of, start_ticks
 from scheduler.backends.local.zygote import Zygote
 from scheduler.testing.backend import (
     BackendContract,
@@ -116,8 +116,8 @@ def crash(backend: LocalBackend) -> None:
     had = vars(backend)
     if "_zygote" in had:
         backend._zygote.dismiss()
-    if "_told" in had:
-        backend._told.close()
+    if "_acked" in had:
+        backend._acked.close()
     for file in (had[name] for name in ("_bell", "_lock") if name in had):
         os.close(file)
     had.clear()
@@ -723,19 +723,19 @@ def test_the_log_of_acks_outlives_a_line_cut_short_and_grows_no_further_than_it_
 ) -> None:
     monkeypatch.setattr(spool_module, "KEPT", 10)
     path = tmp_path / "told.log"
-    told = Told(path)
-    told.add([("running", 1, "started", False, 5.0), ("running", 1, "observed", False, 6.0)])
+    acked = Acks(path)
+    acked.add([("running", 1, "started", False, 5.0), ("running", 1, "observed", False, 6.0)])
     for i in range(100):
-        told.add([(f"job{i}", 1, "started", False, 7.0), (f"job{i}", 1, "ended", True, 8.0)])
-    told.add([("prevented", 1, "not_started", True, 9.0)])
+        acked.add([(f"job{i}", 1, "started", False, 7.0), (f"job{i}", 1, "ended", True, 8.0)])
+    acked.add([("prevented", 1, "not_started", True, 9.0)])
     assert len(path.read_text().splitlines()) < 40
-    told.close()
+    acked.close()
     with path.open("a") as file:
         file.write('["job7", 1, "en')
-    again = Told(path)
+    again = Acks(path)
     again.add([("last", 1, "ended", True, 10.0)])
     again.close()
-    final = Told(path)
+    final = Acks(path)
     assert final.partly == {("running", 1): {"started", "observed"}}
     assert ("job99", 1) in final.done
     assert ("job1", 1) not in final.done
@@ -812,7 +812,7 @@ class Doom:
             (Spool, "claim"),
             (Spool, "record"),
             (Spool, "remove"),
-            (Told, "add"),
+            (Acks, "add"),
             (Zygote, "ask"),
         ):
             patch.setattr(owner, name, self._doomed(getattr(owner, name)))

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from features.clock import Clock
 from pipeline.app import app
 from scheduler.backends.events import Kind
-from scheduler.backends.local.spool import Told
+from scheduler.backends.local.spool import Acks
 from scheduler.service.log.audit import audit
 from scheduler.service.log.mend import NothingToMend, apply, find, running
 from scheduler.service.log.store.reads import Reads
@@ -140,11 +140,11 @@ def test_what_is_refused(desk: Desk) -> None:
 
 
 def test_the_backend_goes_back_too(tmp_path: Path) -> None:
-    told = Told(tmp_path / "told.log")
+    told = Acks(tmp_path / "told.log")
     told.add([("a", 1, "started", False, START), ("b", 1, "ended", True, START + YEARS_S)])
     told.mend(YEARS_S)
     told.close()
-    again = Told(tmp_path / "told.log")
+    again = Acks(tmp_path / "told.log")
     assert again.latest == START
     assert again.done == {("b", 1): "ended"}
     again.close()
