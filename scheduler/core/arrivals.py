@@ -133,8 +133,8 @@ class BundleForecaster:
         made = self._made.get(series)
         if made is None or made[0] != self._first + complete:
             counts = {name: np.array(bins[:complete]) for name, bins in self._counts.items()}
-            told = self._model.forecast(counts, self._first * BIN_S, series, "soon")
-            made = self._made[series] = self._first + complete, told
+            forecast = self._model.forecast(counts, self._first * BIN_S, series, "soon")
+            made = self._made[series] = self._first + complete, forecast
         return made[1]
 
     def _reach(self, now: float) -> int:

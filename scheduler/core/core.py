@@ -18,7 +18,7 @@ from models.bundle import Bundle
 from scheduler.core.cluster import Cluster, Placement, Run
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
-from scheduler.core.holders import Holding, Reckonings, soonest
+from scheduler.core.holders import HolderCache, Holding, soonest
 from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
@@ -76,7 +76,7 @@ class Core:
         self._decisions: list[Decision] = []
         self._seq = 0
         self.arrivals = 0  # order of the next job
-        self._holding = Reckonings()
+        self._holding = HolderCache()
 
     def open_queues(self) -> None:
         """Have a queue for each virtual cluster there is."""
@@ -146,14 +146,14 @@ class Core:
         self._dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """A job that runs, or is profiled, said how long it will have run on GPUs of its own."""
+        """A job that runs, or is profiled, says how long it will have run on GPUs of its own."""
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         queued.progress = progress
         self.estimator.progressed(job_id, progress, now)
         if not run.profiling:
             self.policy.progressed(queued, now, self.estimator)
             self.cluster.pools[run.vc].changes += 1  # when its GPUs are free is another time
-            self._holding = Reckonings()
+            self._holding = HolderCache()
             self._dirty[run.vc] = None
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:

@@ -306,7 +306,7 @@ class Decision:
         tree_path: conditions that led to the sharing score, root first.
         speeds: predicted relative speed of this job and of its partner while they share.
         blocker: the job in the way: without it this one starts.
-        held_by: whom it waits for as reckoned then: the job ahead, the one GPUs are kept for, or
+        held_by: whom it waits for as estimated then: the job ahead, the one GPUs are kept for, or
             the runs that should free enough of them soonest; not tried.
         need, free, limit: GPUs asked for, free, and in the virtual cluster.
         position: place in the queue, from 1.

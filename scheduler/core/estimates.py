@@ -2,7 +2,7 @@
 
 An estimator is notified of every event, in order. What it answers when a job joins its queue
 (`enqueued`) is what a policy decides with; any other question (`estimate`) changes nothing. Oracles
-are estimators that were handed the truth: they exist for yardsticks and for nothing else.
+are estimators that were handed the truth: they exist for comparison and for nothing else.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Estimator:
         """A job was profiled."""
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """A job said how long it will have run: news for those like it."""
+        """A job reported how long it will have run: news for those like it."""
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
         """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
@@ -100,7 +100,7 @@ class Estimator:
 
     def enqueued(self, job: Job, now: float) -> Estimate:
         """A job joins its queue: the estimate it is decided with. An event like the others: an
-        estimator may note what it said, or learn."""
+        estimator may note its answer, or learn."""
         return self.estimate(job, now)
 
     def estimate(self, job: Job, now: float) -> Estimate:
@@ -255,7 +255,7 @@ class LiveEstimator(FeatureEstimator):
             if spec not in kept:
                 raise BundleError(
                     f"bundle {bundle.digest[:12]} wants a feature {spec.name!r} that is not kept "
-                    "(or means otherwise here): train it anew with this version"
+                    "(or means otherwise here): train it again with this version"
                 )
         self._picks = [kept[spec] for spec in bundle.duration.features]
         self.bundle = bundle
@@ -275,7 +275,7 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
     weight = SPREAD**2 / (SPREAD**2 + progress.error**2)
     before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
     moves = weight * (log1p(progress.total_s) - before)
-    said = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * progress.error, estimate.seconds)
+    mean = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * progress.error, estimate.seconds)
     score = estimate.score
     if score is not None:
         score = Score(
@@ -285,7 +285,7 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
             score.bundle,
             (*score.inputs, progress.text()),
         )
-    return Estimate(said, score)
+    return Estimate(mean, score)
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:

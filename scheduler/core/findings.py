@@ -23,7 +23,7 @@ class Partner:
         speeds: predicted relative speed of the job and of the partner while they share; None when
             it did not come to a prediction.
         gain_s: seconds of total completion time that the pair would win; None where the policy does
-            not reckon so.
+            not count it.
     """
 
     at: float

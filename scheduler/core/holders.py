@@ -1,6 +1,6 @@
 """Which runs hold the GPUs that a waiting job is to get: what a recorded wait names.
 
-A reckoning from what is known at that moment, not a trial (`scheduler.explain.way` tries): the
+An estimate from what is known at that moment, not a trial (`scheduler.explain.way` tries): the
 runs that are expected to free enough GPUs soonest, on one node where the job fits on one.
 """
 
@@ -16,7 +16,7 @@ MOST = 8  # jobs that a wait names
 LEVEL = 0.9  # that all that are named have ended
 # expected seconds until a run has ended, or within which it has with a probability; inf: not known
 LeftS = Callable[[Run, float | None], float]
-RECKONED_S = 60.0  # so long a reckoning is good, while the GPUs it is about are as they were
+FRESH_S = 60.0  # so long an answer is good, while the GPUs it is about are as they were
 
 
 class Holding(NamedTuple):
@@ -36,17 +36,17 @@ class Holding(NamedTuple):
 NOBODY = Holding()
 
 
-class Reckonings:
-    """What was reckoned lately, by virtual cluster and number of GPUs."""
+class HolderCache:
+    """What was found lately, by virtual cluster and number of GPUs."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """A reckoning that still holds: those named still run, and nothing else changed there."""
+        """An answer that still holds: those named still run, and nothing else changed there."""
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]
-        if now - since > RECKONED_S or not found.jobs:
+        if now - since > FRESH_S or not found.jobs:
             return None
         if any(node not in pool or pool.open_on(node) != mask for node, mask in found.nodes):
             return None

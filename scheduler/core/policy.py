@@ -164,7 +164,7 @@ class Policy:
         """A job was profiled, or watched for as long where it runs alone."""
 
     def progressed(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """A job that runs said how long it will have run."""
+        """A job that runs reported how long it will have run."""
         if self.capabilities.estimates and not self.capabilities.oracle:
             estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
             queued.estimate_s, queued.score = estimate.seconds, estimate.score
@@ -205,7 +205,7 @@ class Policy:
     ) -> bool:
         """Go on for a policy of this kind with other settings, and know what it knew.
 
-        Whether it does: keys of waiting jobs are then those of these settings. Otherwise it is told
+        Whether it does: keys of waiting jobs are then those of these settings. Otherwise it hears
         of every job again (`prepare`, `started`), and what the other had learned is lost.
 
         Args:
@@ -221,14 +221,14 @@ class Policy:
         """When to be called even if nothing happens; None when there is no need."""
         return None
 
-    # --- said of itself ---------------------------------------------------------------------
+    # --- its explanations -------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         """What makes up the key of a job: terms that sum to it, up to what all jobs share."""
         return (("order value", queued.key),)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """Expected seconds until a run has ended; inf: not known. For what is said of waits.
+        """Expected seconds until a run has ended; inf: not known. To explain waits.
 
         Args:
             level: within which it has ended in this share of such cases, instead.

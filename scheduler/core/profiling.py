@@ -192,7 +192,7 @@ class ProfilingStage:
 
     def cluster_changed(self, cluster: Cluster) -> None:
         if self._extra is not None and self._extra not in cluster.profiling:
-            self._extra = None  # it left, or was lent anew where it is now
+            self._extra = None  # it left, or was lent again where it is now
         self._room = cluster.profiling.gpus
 
     def add(self, queued: QueuedJob) -> None:

@@ -16,7 +16,7 @@ class QueuedJob:
     """A job waiting in the queue of its virtual cluster.
 
     Attributes:
-        priority: higher goes first, whatever the policy's key; 0 unless an operator said so.
+        priority: higher goes first, whatever the policy's key; 0 unless an operator set it.
         key: the queue is sorted by it, smallest first; ties by `seq` (order of arrival).
         estimate_s, score: predicted duration and its terms, when the policy uses them.
         profile: what profiling saw; None when the job was not profiled.
@@ -151,7 +151,7 @@ class Queue:
             self.index.left(queued)
 
     def replace(self, jobs: list[QueuedJob]) -> None:
-        """Take a new content, sorted anew. For policies that change keys."""
+        """Take a new content, and sort it. For policies that change keys."""
         self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
         self.resorted = True
         if self.index is not None:

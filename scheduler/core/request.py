@@ -24,7 +24,7 @@ class Ask:
 
     Attributes:
         help: a sentence, for the command line and the API's document.
-        none: what leaving it out means, in words; "" is said nowhere.
+        none: what leaving it out means, in words; "" is shown nowhere.
         label: what it is called on pages. unit: "s", "MiB", or "" for none.
         least, above, most: bounds of a number. shortest, longest: of a text.
         changeable: may be changed while the job waits, by its owner or an operator.

@@ -47,7 +47,7 @@ class Settings(BaseModel):
     @field_validator("*")
     @classmethod
     def _can_be_used(cls, value: Any) -> Any:
-        """Numbers that can be reckoned with and text that can be shown, at any depth."""
+        """Numbers that can be computed with and text that can be shown, at any depth."""
         _check(value)
         return value
 
@@ -147,14 +147,14 @@ def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
         there = ", ".join(names) or "none"
         raise InvalidSettings(f"{shown}: no such setting; there are: {there}")
     what = "give its settings by name" if first["type"] == "model_type" else first["msg"].lower()
-    raise InvalidSettings(f"{shown} is {told(first['input'])}: {what}")
+    raise InvalidSettings(f"{shown} is {printable(first['input'])}: {what}")
 
 
 _SHOWN = Repr()
 _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200, 200
 
 
-def told(value: Any) -> str:
+def printable(value: Any) -> str:
     """A value that cannot be, for a person. YAML's references make some of a few lines that no
     memory holds in full."""
     try:

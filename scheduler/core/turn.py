@@ -250,11 +250,11 @@ class Turn:
         """Look at this virtual cluster once more before the time moves on."""
         self._core.touch(self.vc)
 
-    def predict_anew(self, queued: QueuedJob, within: float) -> bool:
+    def predict_again(self, queued: QueuedJob, within: float) -> bool:
         """Ask the estimator again about a waiting job, as of now; its key is left to the policy.
 
         False, and the job stays as it is, where the answer is the old one or within this ratio of
-        it. Otherwise why the job waits is recorded anew, with the new prediction.
+        it. Otherwise why the job waits is recorded again, with the new prediction.
         """
         estimator, now = self._core.estimator, self.now
         assert queued.estimate_s is not None

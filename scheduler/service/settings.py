@@ -23,7 +23,7 @@ from sqlalchemy.exc import ArgumentError
 
 from features.plain import Json
 from features.plugins import load
-from scheduler.core.settings import NOT_YAML, told
+from scheduler.core.settings import NOT_YAML, printable
 
 # After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
 ORDER_LEASE_S = 20.0
@@ -214,7 +214,7 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         if not first["loc"]:  # of several together
             raise SettingsError(first["msg"].removeprefix("Value error, ")) from None
         name = ".".join(map(str, first["loc"]))
-        raise SettingsError(f"{name} is {told(first.get('input'))}: {first['msg']}") from None
+        raise SettingsError(f"{name} is {printable(first.get('input'))}: {first['msg']}") from None
     except RecursionError:
         raise SettingsError(f"settings {file}: too many brackets within brackets") from None
     except NOT_YAML as error:

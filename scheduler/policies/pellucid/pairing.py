@@ -98,7 +98,7 @@ class Pairing:
 
         Args:
             hold: what GPUs are kept for.
-            remembers: what earlier turns found; otherwise every search is made anew.
+            remembers: what earlier turns found; otherwise every search is made again.
         """
         if not remembers:
             self._refusals.clear()
@@ -134,8 +134,8 @@ class Pairing:
         """
         refusal = self._refused(turn, queued, pair_predictor)
         if refusal is not None:
-            told = queued.reason is Reason.INTERFERENCE_GUARD  # its evidence, when it began
-            if refusal.guard is not Reason.INTERFERENCE_GUARD or told:
+            known = queued.reason is Reason.INTERFERENCE_GUARD  # its evidence, when it began
+            if refusal.guard is not Reason.INTERFERENCE_GUARD or known:
                 self._found = None
                 if queued.considered is not None:
                     queued.considered = replace(queued.considered, at=turn.now)

@@ -408,8 +408,8 @@ class Pass:
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
         """The holder is to blame if nobody else would have the GPUs instead."""
         turn, holder = self.turn, self.holder
-        told = queued.reason is Reason.RESERVED_FOR_STARVING_JOB
-        others = told or self.memo.line.wait_before(queued, Reason.RESERVED_FOR_STARVING_JOB)
+        known = queued.reason is Reason.RESERVED_FOR_STARVING_JOB
+        others = known or self.memo.line.wait_before(queued, Reason.RESERVED_FOR_STARVING_JOB)
         alone = not others and first_starving(turn.queue, after=holder) is None
         kept = self.policy.reservations[turn.vc].placement
         turn.wait(

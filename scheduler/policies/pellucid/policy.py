@@ -23,13 +23,13 @@ from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy,
 from scheduler.core.queue import QueuedJob
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.turn import Turn
-from scheduler.policies.pellucid.anew import SAME, Anew
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import typed_placement
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
+from scheduler.policies.pellucid.repredict import SAME, Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
     STARVING,
@@ -92,7 +92,7 @@ class Pellucid(Policy):
             chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, chosen.price
         )
         self.fairness = Fairness(chosen.fairness)
-        self.anew = Anew(chosen.predict_again_s)
+        self.repredict = Repredict(chosen.predict_again_s)
         self._estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
@@ -122,7 +122,7 @@ class Pellucid(Policy):
 
     def ended(self, run: Run, now: float) -> None:
         self._over(run.job.job_id, now)
-        self.anew.ended(run.job)
+        self.repredict.ended(run.job)
         estimate = self._estimates.pop(run.job.job_id, None)
         if estimate is not None:
             ran_s = now - run.start_time
@@ -162,7 +162,7 @@ class Pellucid(Policy):
 
     def node_leaves(self, cluster: Cluster, node: int) -> None:
         for vc, reserved in list(self.reservations.items()):
-            if any(kept == node for kept, _ in reserved.placement):  # kept anew in the next turn
+            if any(kept == node for kept, _ in reserved.placement):  # kept again in the next turn
                 cluster.pools[vc].let_go(reserved.placement)
                 del self.reservations[vc]
 
@@ -180,7 +180,7 @@ class Pellucid(Policy):
         self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
         self.fairness.take_over(before.fairness, runs, now)
-        self.anew.take_over(before.anew)
+        self.repredict.take_over(before.repredict)
         self.starvation.take_over(before.starvation, here, now)
         if _orders(self) != _orders(before):
             for queued in here:
@@ -190,7 +190,7 @@ class Pellucid(Policy):
             starving = {queued.job.job_id for queued in here if is_starving(queued)}
             for vc, held in before.reservations.items():
                 if held.holder in starving:
-                    self.reservations[vc] = replace(held, changes=-1)  # tried anew
+                    self.reservations[vc] = replace(held, changes=-1)  # tried again
         return True
 
     def use(self, bundle: Bundle) -> None:
@@ -226,19 +226,19 @@ class Pellucid(Policy):
 
     def serve(self, turn: Turn) -> None:
         self.demand.begin(turn)
-        self._predict_anew(turn)
+        self._predict_again(turn)
         self.fairness.refresh(turn, is_starving)
         if self.types is not None:
             self.types.begin(turn)
         self._assume(turn)
         Pass(self, turn).run()
 
-    def _predict_anew(self, turn: Turn) -> None:
-        """Order the queue by what is known now; each job whose prediction moved is told so."""
+    def _predict_again(self, turn: Turn) -> None:
+        """Order the queue by what is known now; a moved prediction is recorded."""
         moved = False
-        for queued in self.anew.due(turn):
+        for queued in self.repredict.due(turn):
             before_s = queued.estimate_s
-            if not turn.predict_anew(queued, SAME):
+            if not turn.predict_again(queued, SAME):
                 continue
             assert queued.estimate_s is not None
             assert before_s is not None
@@ -269,7 +269,7 @@ class Pellucid(Policy):
     def knows(self, job_id: str) -> bool:
         return job_id in self._estimates
 
-    # --- said of itself ---------------------------------------------------------------------
+    # --- its explanations -------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         """Prediction, GPUs, credit, fairness: they sum to the key less `ageing` times now."""
@@ -348,7 +348,7 @@ def _places(policy: Pellucid) -> tuple[Any, ...]:
 def _not_examined(policy: Pellucid, queued: QueuedJob) -> Iterator[NotExamined]:
     job, searched = queued.job, queued.considered
     if not job.share:
-        return  # nothing was left out: its owner said no
+        return  # nothing was left out: its owner declined
     if policy.pair_predictor is None:
         yield policy._unpaired
     elif job.gpus > policy.max_gpus:

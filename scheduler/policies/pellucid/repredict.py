@@ -1,11 +1,11 @@
-"""When waiting jobs are predicted anew.
+"""When waiting jobs are predicted again.
 
 Where a queue is deep its jobs were predicted long ago: of a burst submitted at one instant, before
 anything was known of such jobs. So a virtual cluster whose queue holds more predicted work than it
 does in a period has its jobs predicted again once in that period.
 
 All at once: jobs predicted at different moments take each other's places by what happened in
-between. And what a user submitted later tells nothing of a job that has waited since before: a
+between. And what a user submitted later says nothing of a job that has waited since before: a
 retry that failed in seconds makes the long job that was sent for the night look short. So a job is
 asked about only while no job has ended that its user submitted more than a period after it.
 """
@@ -23,8 +23,8 @@ from scheduler.policies.pellucid.reservation import is_starving
 SAME = 1.03
 
 
-class Anew:
-    """Which jobs are predicted anew, and when.
+class Repredict:
+    """Which jobs are predicted again, and when.
 
     Args:
         period_s: 0: never.
@@ -35,7 +35,7 @@ class Anew:
         self._last: dict[str, float] = {}  # by virtual cluster: when its jobs were predicted last
         self._newest: dict[str, float] = {}  # by user: the latest submission that has ended
 
-    def take_over(self, other: Anew) -> None:
+    def take_over(self, other: Repredict) -> None:
         """Know what another knew."""
         self._last, self._newest = other._last, other._newest
 
@@ -45,7 +45,7 @@ class Anew:
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
 
     def due(self, turn: Turn) -> list[QueuedJob]:
-        """The jobs of this virtual cluster that are to be predicted anew now."""
+        """The jobs of this virtual cluster that are to be predicted again now."""
         if not self.period_s:
             return []
         if turn.now - self._last.setdefault(turn.vc, turn.now) < self.period_s:
@@ -54,9 +54,9 @@ class Anew:
         work = sum((queued.estimate_s or 0.0) * queued.job.gpus for queued in turn.queue)
         if work < self.period_s * turn.pool.gpus:
             return []
-        return [queued for queued in turn.queue if not is_starving(queued) and self._told(queued)]
+        return [queued for queued in turn.queue if not is_starving(queued) and self._apply(queued)]
 
-    def _told(self, queued: QueuedJob) -> bool:
-        """Whether what ended since can tell of a job; always, where users are unknown."""
+    def _apply(self, queued: QueuedJob) -> bool:
+        """Whether what ended since applies to a job; always, where users are unknown."""
         newest = self._newest.get(queued.job.user, -inf)
         return newest <= queued.submit_time + self.period_s

@@ -158,7 +158,7 @@ class StarvationBound:
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
     def over(self, job_id: str) -> None:
-        """A job waits no more, or is to wait anew."""
+        """A job waits no more, or is to wait again."""
         self._first.discard(job_id)
         self._put_off.pop(job_id, None)
 
@@ -172,7 +172,7 @@ class StarvationBound:
         while heap and heap[0][0] <= now:
             _, seq, queued = heappop(heap)
             deadline = self._fair_deadline(queued)
-            stopped = queued.submit_time + self._bound_s(queued) > now  # it waits anew
+            stopped = queued.submit_time + self._bound_s(queued) > now  # it waits again
             if deadline is not None and queued.job.vc == vc and not stopped:  # None: it is over
                 heappush(patient, (deadline, seq, queued))
         clock = self._demand.clock(vc, now)
@@ -181,7 +181,7 @@ class StarvationBound:
             deadline = self._fair_deadline(queued)
             if deadline is None or queued.job.vc != vc:
                 continue
-            if deadline > clock:  # it came anew
+            if deadline > clock:  # it came again
                 heappush(patient, (deadline, seq, queued))
             elif self._pays(queued, now, costs_s):
                 self._first.add(queued.job.job_id)

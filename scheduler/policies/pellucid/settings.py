@@ -100,7 +100,7 @@ class PellucidSettings(PolicySettings):
     )
     predict_again_s: float = setting(
         3600.0,
-        "how often the waiting jobs of a virtual cluster are predicted anew, all at once, while "
+        "how often the waiting jobs of a virtual cluster are predicted again, all at once, while "
         "they hold more predicted work than it does in that time; 0: never",
         unit="s",
         ge=0,

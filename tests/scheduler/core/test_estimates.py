@@ -45,7 +45,7 @@ def test_the_base_estimator_knows_nothing_and_says_so() -> None:
 def test_a_bundle_fitted_on_what_is_no_longer_kept_is_refused_with_what_to_do() -> None:
     axis = Axis(FeatureSpec("like_log_s", "continuous", "survival", "ln s"), cuts=(2.0,))
     term = Term((0,), np.zeros(axis.size), np.ones(axis.size), np.zeros(axis.size))
-    with pytest.raises(BundleError, match=r"'like_log_s'.*train it anew"):
+    with pytest.raises(BundleError, match=r"'like_log_s'.*train it again"):
         LiveEstimator().use(Bundle(duration=AdditiveModel([axis], [term], 6.0)))
 
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.cluster import Run
 from scheduler.core.decisions import Action, Reason
-from scheduler.core.holders import LEVEL, MOST, Reckonings, soonest
+from scheduler.core.holders import LEVEL, MOST, HolderCache, soonest
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
@@ -75,7 +75,7 @@ def test_a_reckoning_holds_while_the_gpus_it_is_about_are_as_they_were() -> None
     cluster = cluster_of(nodes=1, gpus=8)
     ((vc, pool),) = cluster.pools.items()
     run = cluster.start(a_job("r", gpus=6).job, vc, pool.place(6) or [], 0.0)
-    kept = Reckonings()
+    kept = HolderCache()
     found = kept.put(
         vc, 4, 0.0, soonest(pool, 4, [run], lambda _, level: 50.0 if level is None else 100.0)
     )

@@ -1,4 +1,4 @@
-"""A deep queue is predicted anew: all of it at once, by what can tell of its jobs."""
+"""A deep queue is predicted again: all of it at once, by what can tell of its jobs."""
 
 from __future__ import annotations
 
