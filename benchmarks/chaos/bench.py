@@ -133,7 +133,7 @@ def give_up() -> None:
 def _install_supervisor(patches: system.Patches) -> None:
     """It forks simulated processes, which are begun as it would begin them."""
     patches.put(supervisors, "get_context", lambda _: SimpleNamespace(Process=system.Child))
-    patches.put(supervisors, "_told_by_signal", system.told_by_signal)
+    patches.put(supervisors, "_stop_signals", system.told_by_signal)
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
     patches.put(supervisors, "notify", system.notify)
     patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))

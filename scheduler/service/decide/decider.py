@@ -44,7 +44,7 @@ SET_FORWARD_S = 3600.0  # likewise; a machine that slept is as far behind
 # What came is decided in passes over no more events than these, whatever waited meanwhile: each
 # pass ends, and is written, before others could have the lease or this process be killed.
 SLICE = 1_000
-LONG_S = 3.0  # a fold or a pass that takes so long is said to, and again after as long
+LONG_S = 3.0  # a fold or a pass that takes so long is logged, and again after as long
 
 
 class Decider:
@@ -94,10 +94,10 @@ class Decider:
         self._tidied_at = -1  # the same when the collector was let in last
         self._set_back = False  # the time of day, and the log has it
         self._clock_seen = self.clock.now(), self.clock.monotonic()
-        self._busy = ""  # why the backend could not be opened, as it was said last
+        self._busy = ""  # why the backend could not be opened, as logged last
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
         self._took_over = self._began = 0.0  # monotonic: the lease; and what is done now
-        self._said = 0.0  # likewise: when that it takes long was said last
+        self._logged = 0.0  # likewise: when that it takes long was logged last
 
     # --- life -------------------------------------------------------------------------------
 
@@ -170,22 +170,22 @@ class Decider:
         return True
 
     def _mend_tables(self) -> None:
-        """Write the tables of nodes and settings anew where an older version left less in them."""
+        """Rewrite the tables of nodes and settings where an older version left less in them."""
         records = self.state.ledger.nodes.records
-        told = {
+        kept = {
             nodes: [record.row() for _, record in sorted(records.items())],
             settings: [change.row() for change in self.state.present.changes],
         }
 
         def tables(connection: Connection, _: list[Event]) -> None:
-            for table, rows in told.items():
+            for table, rows in kept.items():
                 connection.execute(delete(table))
                 if rows:
                     connection.execute(insert(table), rows)
 
         with self.store.reading() as connection:
-            there = {table: connection.execute(_all_of(table)).mappings().all() for table in told}
-        if any([dict(row) for row in there[table]] != rows for table, rows in told.items()):
+            there = {table: connection.execute(_all_of(table)).mappings().all() for table in kept}
+        if any([dict(row) for row in there[table]] != rows for table, rows in kept.items()):
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
@@ -227,15 +227,15 @@ class Decider:
 
     def _begins(self) -> None:
         """Something begins that may take long."""
-        self._began = self._said = self.clock.monotonic()
+        self._began = self._logged = self.clock.monotonic()
 
     def _goes_on(self, doing: Callable[[], str]) -> None:
         """It goes on: whoever minds this process hears of it, and others keep off the lease. What
-        takes long is said in the log, and beside the lease."""
+        takes long is in the log, and beside the lease."""
         assert self.lease is not None
         now = self.clock.monotonic()
-        if now - self._said >= LONG_S:
-            self._said, self.lease = now, replace(self.lease, doing=doing())
+        if now - self._logged >= LONG_S:
+            self._logged, self.lease = now, replace(self.lease, doing=doing())
             seconds = round(now - self._began, 1)
             self.log.info("goes_on", doing=self.lease.doing, seconds=seconds)
         self._renew()
@@ -260,14 +260,14 @@ class Decider:
         """Repeat what was decided and may not have been done; notice what is gone.
 
         What the log has is true, whether a pass covers it or not: after a power cut the backend may
-        know less of what began and ended than it has told.
+        know less of what began and ended than it has reported.
         """
-        begun, told = self.backend.begun(), self.state.reported()
+        begun, reported = self.backend.begun(), self.state.reported()
         gone = []
         for r in self.state.ledger.holding.values():
             key = r.job_id, r.attempt
-            there = key in begun or (r.waits_to_begin and key not in told)
-            if not there and told.get(key) not in OVER:
+            there = key in begun or (r.waits_to_begin and key not in reported)
+            if not there and reported.get(key) not in OVER:
                 detail = "not to be found"
                 gone.append(Report(*key, Happened.LOST, self.backend.now(), detail=detail))
         self._append([_event_of(report) for report in gone])
@@ -332,7 +332,7 @@ class Decider:
             return
         events = [_event_of(report) for report in reports]
         news = [event for event in events if self.state.ledger.matters(event)]
-        # even of no news the backend is told only under the lease: whoever lost it may know less
+        # even of no news the backend hears only under the lease: whoever lost it may know less
         for event in self.store.append(news, lease=self.lease):
             self.log.info(str(event.kind), job=event.job_id, seq=event.seq, **_shown(event))
         self.backend.acknowledge(reports)
@@ -494,8 +494,8 @@ def write_pass(
     if records:
         this = update(jobs).where(jobs.c.job_id == bindparam("changed"))
         connection.execute(this, [{"changed": r.job_id, **r.standing()} for r in records])
-        if anew := [{"changed": r.job_id, **r.row()} for r in records if r.changed]:
-            connection.execute(this, anew)  # what was asked for is another, too
+        if asked := [{"changed": r.job_id, **r.row()} for r in records if r.changed]:
+            connection.execute(this, asked)  # what was asked for is another, too
     for node, node_record in changed_nodes:
         connection.execute(delete(nodes).where(nodes.c.node == node))
         if node_record is not None:

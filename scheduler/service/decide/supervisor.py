@@ -339,7 +339,7 @@ def _process(
 
     `beat` is a `Beat` in shared memory: when it last asked whether to stop.
     """
-    told = _told_by_signal()
+    signals = _stop_signals()
     _end_with_parent()
     if listening is not None and listening not in more:
         listening.close()  # or the port would be taken as long as we live
@@ -347,7 +347,7 @@ def _process(
     def stopping() -> bool:
         beat.at = time.monotonic()
         beat.count += 1
-        return bool(told) or os.getppid() != supervisor
+        return bool(signals) or os.getppid() != supervisor
 
     try:
         run(settings, stopping, *more)
@@ -364,16 +364,16 @@ def _end_with_parent() -> None:
     procs.prctl(procs.PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def _told_by_signal() -> list[int]:
+def _stop_signals() -> list[int]:
     """Holds SIGTERM or SIGINT once one has come.
 
     A list, not an `Event`: a handler runs wherever the program is, and inside the lock of the event
     it would wait for itself.
     """
-    told: list[int] = []
+    signals: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: told.append(number))
-    return told
+        signal.signal(number, lambda number, _: signals.append(number))
+    return signals
 
 
 # --- minding them -------------------------------------------------------------------------------
@@ -465,7 +465,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT."""
-        told = _told_by_signal()
+        signals = _stop_signals()
         for name in COMMON:
             import_module(name)
         gc.collect()
@@ -474,7 +474,7 @@ class Supervisor:
             host, port = self.listening.getsockname()[:2]
             self.log.info("listening", host=host, port=port)
         try:
-            while not told:
+            while not signals:
                 self._kill_who_holds_up()
                 for child in self.children:
                     self._mind(child)

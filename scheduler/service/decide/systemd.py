@@ -7,11 +7,11 @@ import socket
 from contextlib import suppress
 
 
-def notify(said: str) -> None:
+def notify(message: str) -> None:
     """Send one message (`READY=1`, `WATCHDOG=1`, `STOPPING=1`) to whoever started this process."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address.startswith(("/", "@")):
         return
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
         telling.setblocking(False)  # who does not listen keeps nobody from their work
-        telling.sendto(said.encode(), address.replace("@", "\0", 1))
+        telling.sendto(message.encode(), address.replace("@", "\0", 1))
