@@ -1,6 +1,6 @@
 """Whether a database still follows from its log, and its rows are as they were written.
 
-The log is folded anew: every pass must take the decisions it took then, to the byte, and every
+The log is folded again: every pass must take the decisions it took then, to the byte, and every
 derived table must hold what the fold says. What code of another version decided otherwise before
 an epoch (`scheduler.service.log.epochs`) is followed up to there: its decisions must still be
 those that the log has the digest of.
@@ -201,11 +201,11 @@ class _Auditor:
             self.state = self._followed(upto)
 
     def _follow(self, event: Event) -> None:
-        """A pass that is not taken anew: its decisions are those that the log tells of."""
+        """A pass that is not taken again: its decisions are those that the log tells of."""
         kept = texts_of(self.connection, event.seq)
-        told = event.body["digest"]
-        if digest_of(kept) != told:
-            self._diverged(event.seq, "decisions", "digest", digest_of(kept), told)
+        logged = event.body["digest"]
+        if digest_of(kept) != logged:
+            self._diverged(event.seq, "decisions", "digest", digest_of(kept), logged)
 
     def _followed(self, upto: int) -> State:
         return followed(self.connection, self.store, self.bundles, upto, keep=True)
@@ -271,9 +271,9 @@ class _Auditor:
         self._compare("jobs", there, expected)
         if state.header is None:
             return
-        told = {node: record.row() for node, record in state.ledger.nodes.records.items()}
+        known = {node: record.row() for node, record in state.ledger.nodes.records.items()}
         rows = self.connection.execute(select(nodes)).mappings()
-        self._compare("nodes", {row["node"]: dict(row) for row in rows}, told)
+        self._compare("nodes", {row["node"]: dict(row) for row in rows}, known)
         taken = {change.seq: change.row() for change in state.present.changes}
         rows = self.connection.execute(select(settings)).mappings()
         self._compare("settings", {row["seq"]: dict(row) for row in rows}, taken)

@@ -1,7 +1,7 @@
 """Going on with a log that this code would not have written.
 
 After an upgrade the same events may be decided otherwise, and what was decided then has long taken
-effect. So the log is followed, not decided anew: the ledger and the histories are read off it, and
+effect. So the log is followed, not decided again: the ledger and the histories are read off it, and
 a new core is built in which what runs runs and what waits waits. An EPOCH event marks the place;
 from there on the log replays to the same bytes again.
 """
@@ -29,7 +29,7 @@ from scheduler.core.nodes import KnownJob
 from scheduler.core.policy import Policy
 from scheduler.service.log.fold import Bundles, Diverged, State
 from scheduler.service.log.record import Phase, Record
-from scheduler.service.log.snapshots import StateCheckpoints, Told
+from scheduler.service.log.snapshots import Recorded, StateCheckpoints
 from scheduler.service.log.store.archive import bodies
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store
@@ -40,7 +40,7 @@ BEAT = 50  # events
 
 class KeptByOtherCode(Exception):
     """A long log of which code of another version kept a snapshot: the log is to be followed from
-    there, to a new epoch, rather than decided anew from its start."""
+    there, to a new epoch, rather than decided again from its start."""
 
 
 class _Waiting:
@@ -113,13 +113,13 @@ class EpochFollower:
         """What was decided; `records` are of before it."""
         for d in taken:
             before = records.get(d.job_id)
-            if before is not None and _predicted_anew(d, before):
+            if before is not None and _predicted_again(d, before):
                 self.estimator.changed(before.submission.job(), d.time)
             if d.action in (Action.START, Action.PACK):
                 self.estimator.started(d.job_id, d.time)
 
 
-def _predicted_anew(d: Decision, before: Record) -> bool:
+def _predicted_again(d: Decision, before: Record) -> bool:
     """Whether a job that was in its queue had been predicted otherwise."""
     if d.action not in (Action.WAIT, Action.START, Action.PACK):
         return False
@@ -136,9 +136,9 @@ class Followed(State):
         self.decided = 0  # decisions so far
 
     @classmethod
-    def resumed(cls, header: Event, told: Told, bundles: Bundles) -> Followed:
+    def resumed(cls, header: Event, recorded: Recorded, bundles: Bundles) -> Followed:
         """As it was when a snapshot was kept; `header` is the log's first event."""
-        state, values = cls(bundles), dict(told.values)
+        state, values = cls(bundles), dict(recorded.values)
         state.note(header)
         follower = state.follower
         follower.estimator, follower.jobs = values.pop("estimator"), set(values.pop("jobs"))
@@ -223,35 +223,35 @@ def folded(
     beat: Callable[[int], object] = lambda _: None,
     snapshots: StateCheckpoints | None = None,
 ) -> State:
-    """The state at event `upto`: decided anew since its last epoch began, followed before; or
+    """The state at event `upto`: decided again since its last epoch began, followed before; or
     since the newest snapshot, if that is later.
 
     `beat` is called now and then with the event reached: a long log takes its time. Raises
     Diverged; KeptByOtherCode.
     """
     epoch = store.last_seq_in(connection, Kind.EPOCH)
-    state = told = None
+    state = kept = None
     if snapshots is not None:
         state = snapshots.newest(connection, store, upto)
         if state is not None and state.seen > epoch:
             with suppress(Diverged):  # then it was no good
                 return _onwards(state, connection, store, upto, beat)
         else:
-            told = told_before(connection, store, snapshots, upto)
-    if told is not None and told.seen > epoch:
-        raise KeptByOtherCode(f"the state was kept by code {told.code} at event {told.seen}")
+            kept = told_before(connection, store, snapshots, upto)
+    if kept is not None and kept.seen > epoch:
+        raise KeptByOtherCode(f"the state was kept by code {kept.code} at event {kept.seen}")
     state = State(bundles, keep=keep)
     if epoch and epoch <= upto:
-        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat, since=told)
+        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat, since=kept)
     return _onwards(state, connection, store, upto, beat)
 
 
 def told_before(
     connection: Connection, store: Store, snapshots: StateCheckpoints, upto: int
-) -> Told | None:
+) -> Recorded | None:
     """What a snapshot of whatever release tells, for a log that is long up to event `upto`."""
-    told = snapshots.told(connection, store, upto) if upto > snapshots.short else None
-    return None if told is not None and Mends.of(connection).cover(told.seen) else told
+    kept = snapshots.recorded(connection, store, upto) if upto > snapshots.short else None
+    return None if kept is not None and Mends.of(connection).cover(kept.seen) else kept
 
 
 def _onwards(
@@ -273,7 +273,7 @@ def followed(
     *,
     keep: bool = False,
     beat: Callable[[int], object] = lambda _: None,
-    since: Told | None = None,
+    since: Recorded | None = None,
 ) -> State:
     """The state at event `upto` as logged, with a new core; what was pending is pending still.
 

@@ -94,8 +94,8 @@ def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
     """A field of the latest event of a kind, by job."""
     query = select(events.c.seq, events.c.job_id, events.c.body).where(events.c.kind == kind.value)
     rows = connection.execute(query.order_by(events.c.seq)).all()
-    told = bodies(connection, events, rows)
-    return {row.job_id: json.loads(body).get(name) for row, body in zip(rows, told, strict=True)}
+    texts = bodies(connection, events, rows)
+    return {row.job_id: json.loads(body).get(name) for row, body in zip(rows, texts, strict=True)}
 
 
 def _line(

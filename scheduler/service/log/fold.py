@@ -77,7 +77,7 @@ _ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET, Kind.HELD, Kind.RELEASED, Kind.C
 
 
 class Diverged(Exception):
-    """A pass, taken anew, is not the one in the log.
+    """A pass, taken again, is not the one in the log.
 
     Attributes:
         event: the DECIDED event.
@@ -228,9 +228,9 @@ class State:
         self.covered = upto
 
     def _cover(self, core: Listener, event: Event) -> None:
-        told = TOLD.get(event.kind)
-        if told is not None:
-            told(self, core, event)
+        handle = HANDLERS.get(event.kind)
+        if handle is not None:
+            handle(self, core, event)
         self.ledger.take(event)
         if event.kind is Kind.SUBMITTED:
             record = self.ledger.records[event.job_id]
@@ -244,22 +244,22 @@ class State:
             )
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
-            TOLD[event.kind](self, core, event)
+            HANDLERS[event.kind](self, core, event)
 
     # --- what is to be done -----------------------------------------------------------------
 
     def reported(self) -> dict[tuple[str, int], Kind]:
         """Attempts of which something was reported that no pass covers yet, each with the last."""
-        told = (event for event in self._pending if event.kind in REPORTS)
-        return {(event.job_id, event.body["attempt"]): event.kind for event in told}
+        reported = (event for event in self._pending if event.kind in REPORTS)
+        return {(event.job_id, event.body["attempt"]): event.kind for event in reported}
 
     def launches(self) -> list[Record]:
         """Records whose attempt was decided and never reported begun, in order of decision."""
-        told = self.reported()
+        reported = self.reported()
         waiting = [
             r
             for r in self.ledger.holding.values()
-            if r.waits_to_begin and (r.job_id, r.attempt) not in told
+            if r.waits_to_begin and (r.job_id, r.attempt) not in reported
         ]
         return sorted(waiting, key=lambda r: r.granted)
 
@@ -397,8 +397,8 @@ def _not_started(state: State, core: Listener, event: Event) -> None:
     core.withdrawn(event.job_id, state.now, Reason.NOT_STARTED)
 
 
-# What the decision core, or who follows in its stead, is told of an event, before the ledger is.
-TOLD: dict[Kind, Callable[[State, Listener, Event], None]] = {
+# What an event does to the decision core, or to who follows in its stead, before the ledger.
+HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
     Kind.NODE_SET: _node_set,
     Kind.NODE_ADDED: _node_added,
     Kind.NODE_CHANGED: _node_changed,

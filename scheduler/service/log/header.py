@@ -28,7 +28,7 @@ from scheduler.service.log.store.tables import nodes
 
 FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 GONE = (("requeue", None),)  # settings of logs of earlier versions, which changed nothing there
-PROFILE_S = 200.0  # that profiling took where nothing else was said
+PROFILE_S = 200.0  # that profiling took where nothing else is given
 
 
 def known(settings: Mapping[str, Any], profile_s: float = PROFILE_S) -> Json:

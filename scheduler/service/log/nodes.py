@@ -47,11 +47,11 @@ class NodeRecord:
     def of_row(cls, row: Mapping[str, Any]) -> NodeRecord:
         """From a row of the table `nodes`, which does not tell `opens`."""
         to = json.loads(row["change"]) if row["change"] else None
-        told = {
+        columns = {
             n: row[n] for n in ("node", "name", "profiling", "open", "reason", "actor", "since")
         }
         becomes = node_of(to) if to else None
-        return cls(has=node_of(row), leaves=to == {}, becomes=becomes, **told)
+        return cls(has=node_of(row), leaves=to == {}, becomes=becomes, **columns)
 
     @property
     def intended(self) -> Node | None:

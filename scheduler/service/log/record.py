@@ -149,7 +149,7 @@ class Record:
         key: the policy's order within its virtual cluster, smaller first.
         attempt: of the latest launch, from 1; 0 before.
         profile: of its latest profiling run or observation.
-        progress: the latest that it said of how long it runs.
+        progress: the latest that it reported of how long it runs.
         profiled: it has been in the profiling partition.
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
@@ -221,7 +221,7 @@ class Record:
             **self.standing(),
         }
 
-    def _said(self) -> str:
+    def _progress_text(self) -> str:
         """What its own progress comes to, in words; "" of one that says nothing."""
         return "" if self.progress is None else progress_words(self.progress)
 
@@ -244,7 +244,7 @@ class Record:
             "ended_at": None if end is None else end.at,
             "state": None if end is None or end.state is None else end.state.value,
             "exit_code": None if end is None else end.exit_code,
-            "detail": self._said() if end is None else end.detail,
+            "detail": self._progress_text() if end is None else end.detail,
             "slurm": None,  # no Slurm is followed
             "cancel_asked": self.cancel_asked,
             "hold": "" if hold is None else hold.by.value,

@@ -38,7 +38,7 @@ Ask = Callable[[ClusterChanges], Wanted]
 
 
 class FileDiffers(LogHeaderError):
-    """The cluster file and the log differ, and nobody said which holds, or it cannot.
+    """The cluster file and the log differ, and nobody chose which holds, or it cannot.
 
     Attributes:
         differences: a line each.
@@ -186,11 +186,11 @@ def _kept_for_good(present: Present, spec: CoreSpec, stated: Stated) -> list[Dif
     was = present.header.spec
     found = []
     of_policy = stated.policy or bool(spec.settings.stated())  # whose settings they are
-    for what, file, log, said in (
+    for what, file, log, given in (
         ("cluster name", spec.cluster.name, was.cluster.name, stated.name),
         ("policy", spec.policy, was.policy, of_policy),
     ):
-        if said and file != log:
+        if given and file != log:
             why = f"a log keeps its {what}"
             found.append(Difference((f"{what}: file {file}, log {log}",), None, why))
     none = ProfilingPartition(known_s=0.0)

@@ -97,7 +97,7 @@ OLD_SUFFIX = ".state"  # of an earlier format
 
 
 @dataclass(slots=True)
-class Told:
+class Recorded:
     """What the log tells up to an event, whoever decided.
 
     Attributes:
@@ -146,11 +146,11 @@ class StateCheckpoints:
     def save(self, state: State, passed: Event) -> Path:
         """Keep the state as it is after a pass, whose DECIDED event in the log is given."""
         writer, core = Writer(_named(state), SCHEMA), None
-        told = msgpack.packb(writer.part(_told(state)))
+        recorded = msgpack.packb(writer.part(_recorded(state)))
         with suppress(GraphError):  # of a policy that is none of ours: its core is built again
             core = msgpack.packb(writer.part(state))
         at = passed.seq, _digest(passed)
-        body = msgpack.packb([VERSION, self.version(), at, told, core])
+        body = msgpack.packb([VERSION, self.version(), at, recorded, core])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{passed.seq:012d}{SUFFIX}"
         write_whole(path, hashlib.sha256(body).digest() + body, mode=0o600)
@@ -165,11 +165,11 @@ class StateCheckpoints:
         Args:
             upto: the log is to be folded up to this event: no snapshot may be beyond it.
         """
-        for version, code, told, core in self._sound(connection, store, upto):
+        for version, code, recorded, core in self._sound(connection, store, upto):
             if code != self.version() or core is None:
                 continue
             try:
-                reader, _ = self._read(told, version)
+                reader, _ = self._read(recorded, version)
                 state = reader.part(msgpack.unpackb(core))
             except Exception:  # whatever is wrong with it, the log has it all
                 continue
@@ -177,12 +177,12 @@ class StateCheckpoints:
                 return state
         return None
 
-    def told(self, connection: Connection, store: Store, upto: int) -> Told | None:
+    def recorded(self, connection: Connection, store: Store, upto: int) -> Recorded | None:
         """What the log tells up to the newest snapshot, of whatever release; None: there is none
         that can be read."""
-        for version, code, told, _ in self._sound(connection, store, upto):
+        for version, code, recorded, _ in self._sound(connection, store, upto):
             try:
-                return Told(code, self._read(told, version)[1])
+                return Recorded(code, self._read(recorded, version)[1])
             except Exception:  # likewise
                 continue
         return None
@@ -203,16 +203,16 @@ class StateCheckpoints:
                 digest, body = whole[:32], whole[32:]
                 if hashlib.sha256(body).digest() != digest:
                     continue
-                version, code, (seq, of), told, core = msgpack.unpackb(body)
+                version, code, (seq, of), recorded, core = msgpack.unpackb(body)
                 if seq > upto:
                     continue
                 there = store.each_in(connection, seq - 1, upto=seq)
                 if any(_digest(event) == of for event in there):
-                    yield version, code, told, core
+                    yield version, code, recorded, core
             except Exception:  # likewise
                 continue
 
-    def _read(self, told: bytes, version: int) -> tuple[Reader, dict[str, Any]]:
+    def _read(self, recorded: bytes, version: int) -> tuple[Reader, dict[str, Any]]:
         """The first part, and what reads the second."""
         estimator = LiveEstimator()
         steps = [MIGRATIONS[number] for number in range(version + 1, VERSION + 1)]
@@ -225,7 +225,7 @@ class StateCheckpoints:
             )
 
         reader = Reader(named, SCHEMA, steps)
-        values = reader.part(msgpack.unpackb(told))
+        values = reader.part(msgpack.unpackb(recorded))
         features = values["features"]
         features.__dict__ = FeatureState(FAMILIES).__dict__ | features.__dict__
         estimator.state = features
@@ -236,7 +236,7 @@ class StateCheckpoints:
         return reader, {**values, "estimator": estimator}
 
 
-def _told(state: State) -> dict[str, Any]:
+def _recorded(state: State) -> dict[str, Any]:
     """What a state knows from the log."""
     estimator = state.core.estimator
     assert isinstance(estimator, LiveEstimator)
@@ -266,5 +266,5 @@ def _named(state: State) -> Callable[[Any], str | None]:
 
 def _digest(event: Event) -> str:
     """Of what an event says: tells logs apart."""
-    told = [event.seq, event.at, event.kind.value, event.cause, dict(event.body)]
-    return hashlib.sha256(canonical(told).encode()).hexdigest()
+    content = [event.seq, event.at, event.kind.value, event.cause, dict(event.body)]
+    return hashlib.sha256(canonical(content).encode()).hexdigest()

@@ -193,24 +193,24 @@ class Verified:
         self._wrong[name, key] = Tampered(name, key, what, link)
 
     def _compare(self, sealed: list[Table]) -> None:
-        """Rows that may change, or go, with the latest that was said of them."""
+        """Rows that may change, or go, with the latest seals of them."""
         seals = chain.sealed(self.connection)
         rest = [table for table in chain.CHAINED if table not in chain.IN_ORDER]
         for table in dict.fromkeys([*rest, *sealed]):
             for row in chain.rows_of(self.connection, table):
                 at = table.name, chain.key_of(table, row)
                 is_sealed = chain.is_sealed(table, row)
-                told, link = (seals.pop(at, None), 0) if is_sealed else self._told(at)
-                if told is None:
+                expected, link = (seals.pop(at, None), 0) if is_sealed else self._chained(at)
+                if expected is None:
                     self.found.append(Tampered(*at, FOREIGN))
-                elif told != chain.digest_of(table, row):
+                elif expected != chain.digest_of(table, row):
                     self.found.append(Tampered(*at, ALTERED, link))
         names = {table.name for table in sealed}
         left = [(at, 0) for at in seals if at[0] in names]
         left += [(at, link) for at, (_, link) in self._latest.items()]
         self.found += [Tampered(*at, MISSING, link) for at, link in left]
 
-    def _told(self, at: tuple[str, str]) -> tuple[str | None, int]:
+    def _chained(self, at: tuple[str, str]) -> tuple[str | None, int]:
         return self._latest.pop(at, (None, 0))
 
 

@@ -72,7 +72,7 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
 
 
 def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
-    """Take what some rows of a table said out of the archive; others keep their places."""
+    """Take the contents of some rows of a table out of the archive; others keep their places."""
     gone = set(map(str, seqs))
     mine = archive.c.name == table.name
     ends = select(archive.c.first, archive.c.last).where(mine)

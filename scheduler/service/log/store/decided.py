@@ -43,6 +43,6 @@ def write_decisions(
 def waiting_anew(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
     """Those of some jobs that wait for a reason given after the event `since`."""
     of = decisions.c
-    anew: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_ANEW])
-    query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, anew)
+    again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_ANEW])
+    query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)
     return set(connection.scalars(query))

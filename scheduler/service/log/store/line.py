@@ -59,10 +59,10 @@ class Line:
         except OSError:
             return None
         try:
-            said = os.pread(file, SIZE, 0).split()
-            if len(said) != 2 or _free(file):  # who died in its turn left its name
+            words = os.pread(file, SIZE, 0).split()
+            if len(words) != 2 or _free(file):  # who died in its turn left its name
                 return None
-            return Turn(int(said[0]), float(said[1]))
+            return Turn(int(words[0]), float(words[1]))
         finally:
             os.close(file)
 

@@ -31,8 +31,8 @@ from scheduler.service.log.snapshots import (
     MIGRATIONS,
     SCHEMA,
     VERSION,
+    Recorded,
     StateCheckpoints,
-    Told,
 )
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import CLUSTER, Desk, lasting
@@ -61,9 +61,9 @@ class Kept(Desk):
         with self.store.reading() as connection:
             return self.snapshots().newest(connection, self.store, self.store.last_seq())
 
-    def told(self) -> Told | None:
+    def told(self) -> Recorded | None:
         with self.store.reading() as connection:
-            return self.snapshots().told(connection, self.store, self.store.last_seq())
+            return self.snapshots().recorded(connection, self.store, self.store.last_seq())
 
     def files(self) -> list[list[Any]]:
         """Of each file what is in it: version, code, event, the two parts."""
@@ -243,7 +243,7 @@ def test_the_schema_names_every_field(desk: Kept) -> None:
         is_code = callable(value) or isinstance(value, tzinfo)
         return "code" if is_code else known_by_name(value)
 
-    whole = Writer(name).part(snapshots._told(state))
+    whole = Writer(name).part(snapshots._recorded(state))
     fields = {path: set(names) for path, names in whole["classes"]}
     of_code = {"features", "_blocks", "_picks", "_whole", "_zone", "_survives"}
     fields["features.state:FeatureState"] -= of_code

@@ -1,7 +1,7 @@
 """The settings of the policy in force: each change that was taken, by whom, why and since when.
 
 Changes that are in the log already are believed to have been taken; the decider, which knows,
-writes the table anew when it takes over.
+writes the table again when it takes over.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def upgrade() -> None:
         if isinstance(body.get("settings"), dict):
             settings = json.dumps(body["settings"], sort_keys=True, separators=(",", ":"))
             reason = str(body.get("reason", ""))
-            told = {"seq": row.seq, "at": row.at, "actor": row.actor, "reason": reason}
-            op.get_bind().execute(sa.insert(table).values({**told, "settings": settings}))
+            values = {"seq": row.seq, "at": row.at, "actor": row.actor, "reason": reason}
+            op.get_bind().execute(sa.insert(table).values({**values, "settings": settings}))
 
 
 def downgrade() -> None:
