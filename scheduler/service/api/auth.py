@@ -265,8 +265,8 @@ def scheme(request: Request) -> str:
 
     A visitor who says so in the proxy's place changes only the answer to that visitor.
     """
-    told = request.headers.get("x-forwarded-proto", "")
-    return "https" if told == "https" else request.url.scheme
+    forwarded = request.headers.get("x-forwarded-proto", "")
+    return "https" if forwarded == "https" else request.url.scheme
 
 
 def _netloc(origin: str) -> str | None:

@@ -94,8 +94,8 @@ class Changes:
         job_id = new_job_id()
         if task is not None:
             job_id = "_".join(map(str, task))
-            told = {name: str(task[1]) for name in TASK_VARIABLES}
-            fields["environment"] = {**fields["environment"], **told}
+            variables = {name: str(task[1]) for name in TASK_VARIABLES}
+            fields["environment"] = {**fields["environment"], **variables}
         vc = self.vc_for(viewer, Wish(fields["vc"], fields["gpus"], fields["gpu_type"]))
         if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")

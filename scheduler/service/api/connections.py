@@ -53,8 +53,8 @@ class Connections:
         self._closed = closed
         self._idle: dict[str, OrderedDict[Guarded, None]] = {}
         self._log = structlog.get_logger("api")
-        self._said_at = -SAY_EVERY_S
-        self._unsaid = 0
+        self._logged_at = -SAY_EVERY_S
+        self._count = 0
 
     def idle(self, connection: Guarded) -> None:
         """It waits for a request from now on."""
@@ -82,12 +82,12 @@ class Connections:
         """Close it at once, whatever it sent."""
         self.busy(connection)
         connection.transport.abort()
-        self._unsaid += 1
+        self._count += 1
         if self._closed is not None:
             self._closed.value += 1
-        if monotonic() - self._said_at >= SAY_EVERY_S:
-            self._log.warning("connections_closed", number=self._unsaid, address=connection.address)
-            self._said_at, self._unsaid = monotonic(), 0
+        if monotonic() - self._logged_at >= SAY_EVERY_S:
+            self._log.warning("connections_closed", number=self._count, address=connection.address)
+            self._logged_at, self._count = monotonic(), 0
 
 
 class Seldom(logging.Filter):
@@ -96,15 +96,15 @@ class Seldom(logging.Filter):
 
     def __init__(self) -> None:
         super().__init__()
-        self._said_at: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno != logging.WARNING:
             return True
-        said_at, now = self._said_at.get(record.msg, -SAY_EVERY_S), monotonic()
-        if now - said_at < SAY_EVERY_S:
+        logged_at, now = self._logged_at.get(record.msg, -SAY_EVERY_S), monotonic()
+        if now - logged_at < SAY_EVERY_S:
             return False
-        self._said_at[record.msg] = now
+        self._logged_at[record.msg] = now
         return True
 
 

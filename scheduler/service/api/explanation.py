@@ -89,12 +89,12 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
     )
 
 
-def _not_passed(told: StartForecastRow | None, now: float) -> StartForecastRow | None:
+def _not_passed(forecast: StartForecastRow | None, now: float) -> StartForecastRow | None:
     """A forecast of a job that still waits: the look that made it was some time ago."""
-    if told is None:
+    if forecast is None:
         return None
-    made = still_waiting(StartForecast(**asdict(told)), now)
-    return replace(told, **{name: getattr(made, name) for name in FIGURES})
+    made = still_waiting(StartForecast(**asdict(forecast)), now)
+    return replace(forecast, **{name: getattr(made, name) for name in FIGURES})
 
 
 def detail_of(job: JobRow, now: float) -> str:
@@ -142,7 +142,7 @@ def _finding(event: Event) -> Finding:
 
 
 def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Finding:
-    """How a job ended, with what the backend said of it."""
+    """How a job ended, with what the backend reported."""
     assert job.ended_at is not None
     text, next_step = where_it_stands(job, story, now), ""
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):

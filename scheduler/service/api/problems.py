@@ -116,13 +116,13 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 def unavailable(error: BaseException) -> Problem | None:
     """The problem (503) of an error that is nobody's defect and may pass: the disk is full, the
     database locked, read-only or away. None: it is something else."""
-    said, why = str(error).splitlines()[0] if str(error) else "", ""
+    text, why = str(error).splitlines()[0] if str(error) else "", ""
     if isinstance(error, OSError) and error.errno in _FULL:
         why = "the service's disk is full"
     elif isinstance(error, OSError) and error.errno == errno.EROFS:
         why = "the service's disk is read-only"
     elif isinstance(error, OperationalError | InterfaceError | PoolTimeout):
-        why = next((why for mark, why in _CAUSES if mark in said), "the database does not answer")
+        why = next((why for mark, why in _CAUSES if mark in text), "the database does not answer")
     if not why:
         return None
     return Problem(
@@ -151,8 +151,8 @@ def install(app: FastAPI) -> None:
         assert isinstance(error, HTTPException)
         status = error.status_code
         kind = _title(status).lower().replace(" ", "-")
-        said = str(error.detail)
-        detail = _DETAIL.get(status, said) if said == _title(status) else said
+        message = str(error.detail)
+        detail = _DETAIL.get(status, message) if message == _title(status) else message
         return JSONResponse(
             problem_body(status, kind, detail), status, dict(error.headers or {}), MEDIA_TYPE
         )

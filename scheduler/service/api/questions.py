@@ -41,8 +41,8 @@ class Questions:
         answer_s: float | None = None,
     ) -> Json:
         """The answer of the analyst, or of `whom`, by the name of its lease; `{"unavailable": why}`
-        when there is none in time. Everybody is answered in turn, whose questions are told apart by
-        `actor`. Raises Problem (429)."""
+        when there is none in time. Everybody is answered in turn, with questions of each
+        `actor` apart. Raises Problem (429)."""
         patience_s = self._answer_s if answer_s is None else answer_s
         if not await run_in_threadpool(self._store.held, whom, SILENT_S):
             return {"unavailable": f"no {whom} is running"}

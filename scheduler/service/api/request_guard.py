@@ -120,7 +120,7 @@ class RequestGuard:
 
 
 def _failed(error: Exception, scope: Scope) -> Problem:
-    """What is answered, and said in our own log: with a traceback where it is a defect."""
+    """What is answered, and logged: with a traceback where it is a defect."""
     away = unavailable(error)
     if away is not None:
         log.error("unavailable %s %s: %s", scope["method"], scope["path"], away.detail)
@@ -131,13 +131,13 @@ def _failed(error: Exception, scope: Scope) -> Problem:
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
     """A body that has been read, as if it had not."""
-    told = False
+    given = False
 
     async def again() -> Message:
-        nonlocal told
-        if told:
+        nonlocal given
+        if given:
             return await receive()
-        told = True
+        given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again

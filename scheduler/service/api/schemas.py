@@ -58,8 +58,8 @@ def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
     kind = Line if one.kind is str else one.kind
     limits = {name: bound for name, bound in bounds.items() if bound is not None}
     of = kind | None if left_out or one.nullable else kind
-    told = Field(description=one.help(different=different), **limits)
-    return Annotated[of, told], None if left_out else one.default
+    field = Field(description=one.help(different=different), **limits)
+    return Annotated[of, field], None if left_out else one.default
 
 
 if TYPE_CHECKING:

@@ -131,7 +131,7 @@ class ClusterChange:
 class Link:
     """A link that holds, without what opens it. Times in seconds since the epoch.
 
-    `made_by`: an operator's name is told to operators only.
+    `made_by`: an operator's name is shown to operators only.
     """
 
     id: str

@@ -147,5 +147,5 @@ def _parts(mark: str) -> tuple[int, str, str]:
 
 
 def _signature(token: Token, job_id: str, until: int) -> str:
-    said = f"share\n{job_id}\n{token.id}\n{until}"
-    return hmac.digest(token.digest.encode(), said.encode(), "sha256").hex()
+    content = f"share\n{job_id}\n{token.id}\n{until}"
+    return hmac.digest(token.digest.encode(), content.encode(), "sha256").hex()

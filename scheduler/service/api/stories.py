@@ -128,11 +128,11 @@ def read_bundle(path: str, digest: str) -> Bundle | None:
 
 def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
     """A decision from its redacted body; of one about another's job little is there."""
-    told = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
-    told.pop("event", None)
+    body = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
+    body.pop("event", None)
     if partner:
-        told["partner"] = partner
-    return Decision.from_body(told)
+        body["partner"] = partner
+    return Decision.from_body(body)
 
 
 def _as_it_stands(view: JobView, job: JobRow, last: Decision) -> tuple[Decision, str]:

@@ -27,7 +27,7 @@ from scheduler.service.log.store.tables import idempotency, jobs, payloads
 
 MOST = 256  # events of one transaction
 APART_S = 0.01  # at least, from one transaction to the next: others write, too
-COUNT_S = 10.0  # waiting jobs of a user are counted anew after this; when there was no room,
+COUNT_S = 10.0  # waiting jobs of a user are counted again after this; when there was no room,
 COUNT_FULL_S = 1.0  # after this
 _WAITING = [phase.value for phase in Phase if phase.waits]
 
