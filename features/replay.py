@@ -126,7 +126,7 @@ def replay_parts(
         now = min(life.job.submit_time for life in part)
         due = [event for event in ahead if event[0] < now]
         ahead = [event for event in ahead if event[0] >= now]
-        taken = list(_told(source, moments, due))
+        taken = list(_happened(source, moments, due))
         if taken:
             yield taken
         kinds, indices, times = _timeline(part)
@@ -140,8 +140,8 @@ def replay_parts(
         due = [event for event in ahead if event[0] < last or event[1] == _Kind.SUBMIT]
         # only what lies behind the last submission is certain to come before the next part
         ahead = [event for event in ahead if not (event[0] < last or event[1] == _Kind.SUBMIT)]
-        yield list(_told(source, moments, due))
-    taken = list(_told(source, moments, ahead))
+        yield list(_happened(source, moments, due))
+    taken = list(_happened(source, moments, ahead))
     if taken:
         yield taken
 
@@ -153,7 +153,7 @@ def _order(event: _Event) -> tuple[float, int, int]:
     return event[:3]
 
 
-def _told(
+def _happened(
     source: RowSource, moments: Collection[Moment], events: Iterable[_Event]
 ) -> Iterator[tuple[Taken, Lifetime]]:
     for now, kind, place, life in events:

@@ -305,8 +305,8 @@ class Lives:
         """
         self._say(job_id, (bisect_left(EDGES_S, total_s), weight))
 
-    def _say(self, job_id: str, said: tuple[int, float]) -> None:
-        self._stated[job_id] = said
+    def _say(self, job_id: str, stated: tuple[int, float]) -> None:
+        self._stated[job_id] = stated
         for group in self._groups[job_id][1:]:  # of all jobs, one says nothing
             group.sayers[job_id] = None
 

@@ -396,13 +396,13 @@ def pieces(
     inside = np.flatnonzero((t >= window.start_s) & (t <= window.end_s))
     if inside.size < 2 or (clock is not None and clock not in columns):
         return []
-    told = t
+    clocked = t
     if clock is not None:
         used = np.nan_to_num(columns[clock], nan=0.0) * np.diff(t, prepend=t[0])
         gone = np.cumsum(np.where(np.diff(t, prepend=t[0]) > 1.0, 0.0, used))
         total = gone[inside[-1]] - gone[inside[0]]
         steps = np.diff(t[inside])
-        told = gone * (steps[steps <= 1.0].sum() / total) if total > 0 else t
+        clocked = gone * (steps[steps <= 1.0].sum() / total) if total > 0 else t
     found: list[Stretch] = []
     for part in np.split(inside, np.flatnonzero(np.diff(t[inside]) > 1.0) + 1):
         count = max(1, round((t[part[-1]] - t[part[0]]) / longest_s))
@@ -410,8 +410,8 @@ def pieces(
             if piece.size < 2:
                 continue
             # where the clock stood still nothing was computed: one reading of it is enough
-            piece = piece[np.concatenate([[True], np.diff(told[piece]) > 1e-4])]
-            found += [Stretch(n, told[piece], columns[n][piece]) for n in names if n in columns]
+            piece = piece[np.concatenate([[True], np.diff(clocked[piece]) > 1e-4])]
+            found += [Stretch(n, clocked[piece], columns[n][piece]) for n in names if n in columns]
     return found
 
 

@@ -1,4 +1,4 @@
-"""Where a run becomes steady: warm-up, compilation and data loading cut off, and said so.
+"""Where a run becomes steady: warm-up, compilation and data loading cut off, and reported so.
 
 Several signals are cut at once into stretches of constant level by optimal partitioning (Jackson et
 al. 2005; the L2 cost of Killick et al. 2012), so that a boundary falls on a sample and not on a

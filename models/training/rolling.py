@@ -56,7 +56,7 @@ class Forecasts:
 def roll(
     rows: Rows,
     *,
-    yardsticks_from: float,
+    baselines_from: float,
     since: float = float("-inf"),
     preset: str | DurationPreset = "online",
     seed: int = 0,
@@ -68,7 +68,7 @@ def roll(
 
     Args:
         rows: at submission, in time order, with the family `survival`.
-        yardsticks_from: when the forests that take long (quantiles) are first fitted.
+        baselines_from: when the forests that take long (quantiles) are first fitted.
         since: first time anything is forecast.
         preset, seed: see `fit_duration`.
         forest: whether LightGBM is fitted.
@@ -87,7 +87,7 @@ def roll(
             _own(out, rows, ahead, cut, preset, seed)
             if forest:
                 _forest(out, rows, ahead, cut, seed)
-            if cut >= yardsticks_from:
+            if cut >= baselines_from:
                 _tail_forest(out, rows, ahead, cut, seed, odds)
         if progress is not None:
             progress(done + 1)

@@ -103,7 +103,7 @@ def run(
     last = math.ceil((float(rows.time.max()) + 1e-9) / DAY_S) * DAY_S
     test_from = last - TEST_DAYS * DAY_S
     odds = everything.X[[spec.name for spec in ODDS]].to_numpy(np.float64)
-    forecasts = roll(rows, yardsticks_from=test_from, seed=seed, odds=odds)
+    forecasts = roll(rows, baselines_from=test_from, seed=seed, odds=odds)
     _add_baselines(forecasts, rows, user, data / "venus" if trace is None else None)
     forecasts.quantiles["hazards"] = curve_quantiles(np.array(state.curves), _limits(everything))
     forecasts.scores["history_median"] = np.log1p(
@@ -287,7 +287,7 @@ def _ablation(
             rows = replace(
                 rows, features=tuple(spec for spec in rows.features if spec.family != family)
             )
-        forecasts = roll(rows, yardsticks_from=math.inf, since=test_from, seed=seed, forest=False)
+        forecasts = roll(rows, baselines_from=math.inf, since=test_from, seed=seed, forest=False)
         row = figures(forecasts, rows, test)["ga2m"]
         row["pinball"] = interval_figures(
             distribution_quantiles(rows, forecasts.scores["ga2m"]), rows.y, [("all", test)]

@@ -24,7 +24,7 @@ class Counter:
         cycles: of each time it went up before: the first point, one half way, the last.
         resets: how often it began again.
         zero: the number 0 was seen, so numbering begins there.
-        totals: how many different totals it was said to have.
+        totals: how many different totals it was given.
     """
 
     mark: Mark

@@ -58,7 +58,7 @@ class Tail:
                     os.close(file)
 
     def progress(self, at: float) -> Progress | None:
-        """How long it will run, as far as can be said `at` seconds after it began."""
+        """How long it will run, as far as is known `at` seconds after it began."""
         return self.reader.progress(at)
 
     def _read(self, file: int, at: float) -> None:

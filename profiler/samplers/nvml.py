@@ -418,7 +418,7 @@ class NvmlSampler:
 
     def _reopen(self) -> None:
         """Initialise the library again and find every GPU in it; who else in this process holds it
-        is told that it is not initialised, and does the same."""
+        finds that it is not initialised, and does the same."""
         for watch in self._watches:
             watch.free()
             watch.lost = True

@@ -155,7 +155,7 @@ class World:
         self._barred: set[Key] = set()  # stopped before they began
         self._running: dict[str, _Attempt] = {}
         self._holders: dict[tuple[int, int], int] = {}  # (node, GPU) -> attempts on it
-        self._untold: dict[tuple[str, int, Happened], Report] = {}
+        self._unacked: dict[tuple[str, int, Happened], Report] = {}
         self._events: list[tuple[float, int, _Attempt, _Due, int]] = []
         self._pushed = 0
         self._journal = _Journal(path) if path is not None else None
@@ -187,7 +187,7 @@ class World:
         """Until there is something to report, at most so long on this world's clock."""
         began = self.now()
         until = began + timeout_s
-        while not self._untold and self._clock < until:
+        while not self._unacked and self._clock < until:
             due = min(until, self._events[0][0] if self._events else until)
             if due == float("inf"):
                 return  # nothing will ever happen
@@ -247,12 +247,12 @@ class World:
             detail = "stopped before it began"
             self._tell(key, Happened.NOT_STARTED, state=State.CANCELLED, detail=detail)
 
-    def untold(self) -> list[Report]:
-        return list(self._untold.values())
+    def unacked(self) -> list[Report]:
+        return list(self._unacked.values())
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         keys = [(r.job_id, r.attempt, r.what) for r in reports]
-        if known := [key for key in keys if self._untold.pop(key, None) is not None]:
+        if known := [key for key in keys if self._unacked.pop(key, None) is not None]:
             self._write("told", known)
 
     # --- nature -----------------------------------------------------------------------------
@@ -293,7 +293,7 @@ class World:
         self._pushed += 1
 
     def _observe(self, attempt: _Attempt) -> None:
-        if attempt.alone:  # what two do cannot be told apart
+        if attempt.alone:  # what two do cannot be separated
             self._tell(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
 
     def _pair_observed(self, attempt: _Attempt) -> None:
@@ -349,7 +349,7 @@ class World:
         profile: Profile | None = None,
         speed: float | None = None,
     ) -> None:
-        self._untold[(*key, what)] = Report(
+        self._unacked[(*key, what)] = Report(
             *key, what, self._clock, state, exit_code, ran_s, detail, profile, speed=speed
         )
 
@@ -375,7 +375,7 @@ class World:
                 self.stop(*value)
             elif kind == "told":
                 for job_id, attempt, what in value:
-                    self._untold.pop((job_id, attempt, Happened(what)), None)
+                    self._unacked.pop((job_id, attempt, Happened(what)), None)
             elif kind == "node":
                 self.lose_node(value)
         self._pace, self._journal = pace, journal
@@ -431,7 +431,7 @@ class SimulatedBackend:
     def reports(self, timeout_s: float) -> Sequence[Report]:
         """As in the contract; `timeout_s` is on the world's clock."""
         self.world.wait(timeout_s)
-        return self.world.untold()
+        return self.world.unacked()
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
         self.world.acknowledge(reports)

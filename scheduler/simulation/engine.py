@@ -105,7 +105,7 @@ class Engine(EventLoop):
             core.oracle = self
 
     def remaining_s(self, job_id: str, now: float) -> float:
-        """Work left of a running job, seconds (the oracle of yardstick policies)."""
+        """Work left of a running job, seconds (for oracle policies)."""
         return self._running[job_id].left(now)
 
     # --- nature -----------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Engine(EventLoop):
     def _observe(self, run: Progress, now: float) -> None:
         """A run has been watched for as long as a profile takes, if it is still there.
 
-        What two do on one GPU cannot be told apart: who had company meanwhile is not known.
+        What two do on one GPU cannot be separated: who had company meanwhile is not known.
         """
         if self._running.get(run.job_id) is not run or self.results[run.job_id].packed:
             return

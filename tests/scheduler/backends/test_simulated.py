@@ -60,8 +60,8 @@ def all_reports(world: World, until: float = 1e5) -> list[Report]:
     found = []
     while world.now() < until:
         world.wait(until - world.now())
-        found += world.untold()
-        world.acknowledge(world.untold())
+        found += world.unacked()
+        world.acknowledge(world.unacked())
     return found
 
 
@@ -72,12 +72,12 @@ def of(reports: list[Report]) -> list[tuple[str, Happened, float]]:
 def test_time_passes_only_in_waiting_and_stops_at_what_happens() -> None:
     world, _ = launched(a_launch(["x"]), JobOutcome(Work(100.0)))
     assert world.now() == 0.0
-    world.acknowledge(world.untold())
+    world.acknowledge(world.unacked())
     world.wait(30.0)
     assert world.now() == 30.0
     world.wait(1000.0)
     assert world.now() == 100.0
-    assert [r.ran_s for r in world.untold()] == [100.0]
+    assert [r.ran_s for r in world.unacked()] == [100.0]
 
 
 def test_a_paced_world_keeps_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +97,7 @@ def test_a_paced_world_keeps_the_wall_clock(monkeypatch: pytest.MonkeyPatch) -> 
 def test_partners_slow_each_other_while_both_are_there() -> None:
     world = World(lambda _: JobOutcome(Work(100.0)), speed=PairTable({}, unmeasured=0.5))
     world.launch(a_launch(["x"], "a"))
-    world.acknowledge(world.untold())
+    world.acknowledge(world.unacked())
     world.wait(50.0)
     world.launch(replace(a_launch(["x"], "b"), partner="a"))
     # a has 50 s left and needs 100 for them; b has done 50 by then and goes on alone
