@@ -184,23 +184,23 @@ def slurm_cluster() -> Iterator[Any]:
         ) from None
     if shutil.which("sbatch") is None:
         raise UserError("--where slurm:N: there is no sbatch here; run it on a login node")
-    said: Json = dask.config.get("jobqueue.slurm", {})
-    unsaid = {key: value for key, value in _SLURM_JOB.items() if said.get(key) is None}
-    scheduler = {**(said.get("scheduler-options") or {}), "dashboard": False}
+    config: Json = dask.config.get("jobqueue.slurm", {})
+    defaults = {key: value for key, value in _SLURM_JOB.items() if config.get(key) is None}
+    scheduler = {**(config.get("scheduler-options") or {}), "dashboard": False}
     scheduler["dashboard_address"] = _HTTP
-    if said.get("interface") is None and not scheduler.keys() & {"host", "interface"}:
+    if config.get("interface") is None and not scheduler.keys() & {"host", "interface"}:
         scheduler["host"] = get_ip()  # the one address that Dask would tell the workers
     with (
         dask.config.set(_NO_PAGES),
-        _shared_key(said.get("shared-temp-directory")) as security,
+        _shared_key(config.get("shared-temp-directory")) as security,
         SLURMCluster(
             security=security,
             scheduler_options=scheduler,
             worker_extra_args=[
-                *(said.get("worker-extra-args") or []),
+                *(config.get("worker-extra-args") or []),
                 *("--no-dashboard", "--dashboard-address", _HTTP),
             ],
-            **unsaid,
+            **defaults,
         ) as cluster,
     ):
         yield cluster

@@ -57,12 +57,12 @@ def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
 
 def _minutely(text: str, total: int) -> Callable[[int], None]:
     """Says on standard error how far it is, when a minute has passed since it last did."""
-    said = time.monotonic()
+    printed_at = time.monotonic()
 
     def done(amount: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= EVERY_S:
-            said = time.monotonic()
+        nonlocal printed_at
+        if time.monotonic() - printed_at >= EVERY_S:
+            printed_at = time.monotonic()
             print(f"{text}: {amount:,} of {total:,}", file=sys.stderr, flush=True)
 
     return done

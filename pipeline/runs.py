@@ -170,10 +170,10 @@ def foreseen(jobs: Sequence[JobResult]) -> dict[str, float | None]:
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
     had one and ended; None where it is not defined.
     """
-    told = [r for r in jobs if r.estimate_s is not None and r.end_time is not None]
-    said = np.array([r.estimate_s for r in told], dtype=np.float64)
-    ran_s = np.array([r.duration_s for r in told])
-    found = {name: auc(said, ran_s > limit) for name, limit in TAILS_S.items()}
+    ended = [r for r in jobs if r.estimate_s is not None and r.end_time is not None]
+    estimates = np.array([r.estimate_s for r in ended], dtype=np.float64)
+    ran_s = np.array([r.duration_s for r in ended])
+    found = {name: auc(estimates, ran_s > limit) for name, limit in TAILS_S.items()}
     return {name: value if isfinite(value) else None for name, value in found.items()}
 
 
@@ -249,7 +249,7 @@ def compare(
         "loop": rows[tasks[0]]["loop"],
         "notes": [
             *dict.fromkeys(note for task in tasks for note in rows[task]["notes"]),
-            *(said for one in policies if (said := not_over([rows[Task(one, s)] for s in seeds]))),
+            *(note for one in policies if (note := not_over([rows[Task(one, s)] for s in seeds]))),
         ],
         "policies": [
             _aggregate(policy, [rows[Task(policy, seed)] for seed in seeds]) for policy in policies

@@ -73,9 +73,9 @@ def settings_of(policy: str) -> str:
         return str(error)
     lines = []
     for one in describe(settings):
-        said = f"{one.name}={one.written}" + (f" {one.unit}" if one.unit else "")
+        setting = f"{one.name}={one.written}" + (f" {one.unit}" if one.unit else "")
         limits = f" ({one.accepts})" if one.accepts else ""
-        lines.append(_wrapped(f"  {said:40s} {one.description}{limits}", 43))
+        lines.append(_wrapped(f"  {setting:40s} {one.description}{limits}", 43))
     return "\n".join([f"Settings of {policy} (--set NAME=VALUE):", *(lines or ["  none"])])
 
 

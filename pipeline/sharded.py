@@ -114,18 +114,18 @@ def train_sharded(
             progress(done / len(files))
 
     with mapped(where, kept) as map_shards:
-        model, told = fit_sharded(
+        model, figures = fit_sharded(
             files, seed=fit.seed, preset=fit.preset, map_shards=map_shards, progress=fitted
         )
     bundle = Bundle(
         duration=model,
         packing=fit_packing(pairs, seed=fit.seed).model,
         pair_speed=fit_pair_speed(pairs).model,
-        metadata={"duration": told, "packing": pairs.provenance()},
+        metadata={"duration": figures, "packing": pairs.provenance()},
         created_by=f"pellucid {version('pellucid')}",
     )
     test = Rows.from_table(since)
-    told["test_jobs"] = len(test)
+    figures["test_jobs"] = len(test)
     if len(test):
-        told["test"] = duration_metrics(model.score_batch(test.X), test.y, test.gpus)
-    return bundle, told
+        figures["test"] = duration_metrics(model.score_batch(test.X), test.y, test.gpus)
+    return bundle, figures

@@ -242,10 +242,10 @@ def check_zone(zone: str) -> str:
 
 def zone_of(zone: str) -> tzinfo:
     """The same zone as Python has it; raises ``TraceError`` where it is not known."""
-    said = check_zone(zone)
-    if said[0] in "+-":
-        return datetime.strptime(said, "%z").tzinfo or UTC
-    return zoneinfo.ZoneInfo(said)
+    name = check_zone(zone)
+    if name[0] in "+-":
+        return datetime.strptime(name, "%z").tzinfo or UTC
+    return zoneinfo.ZoneInfo(name)
 
 
 def head(path: Path) -> bytes:
