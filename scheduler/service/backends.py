@@ -54,8 +54,8 @@ def _of_release(slurm: Slurm) -> list[str]:
         config = config_of(slurm.read("scontrol", "show", "config"))
     except (SlurmDown, SlurmError, ParseError) as error:
         return [f"Which release of Slurm this is, and whether it was tried, is not known: {error}"]
-    told = caution(release_in(config.get("SLURM_VERSION", "")))
-    return [f"Slurm {told}."] if told else []
+    text = caution(release_in(config.get("SLURM_VERSION", "")))
+    return [f"Slurm {text}."] if text else []
 
 
 def _left_out(slurm: Slurm, settings: Settings) -> list[str]:

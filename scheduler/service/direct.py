@@ -180,11 +180,11 @@ class Direct:
 
     def job(self, job_id: str) -> JobRow:
         made = job_row(_NEW | self._rows[job_id], ())
-        told = self._made.get(job_id)
-        if told is None:
+        forecast = self._made.get(job_id)
+        if forecast is None:
             return made
-        p10, p50, p90 = told.start_p10, told.start_p50, told.start_p90
-        return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=told.why_not)
+        p10, p50, p90 = forecast.start_p10, forecast.start_p50, forecast.start_p90
+        return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=forecast.why_not)
 
     def decisions(self, job_id: str) -> list[Line]:
         decision = self._decisions.get(job_id)

@@ -53,9 +53,9 @@ class Settings(BaseSettings):
         slurm_interval_s: the queue is read this often, seconds.
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
-        fake_profiles: JSON of what profiles of commands are said to be on fake GPUs.
+        fake_profiles: JSON of the profiles of commands on fake GPUs.
         read_progress: the `local` backend reads in the output of jobs how far they are, unless
-            their owner said no.
+            their owner declined.
         pace: seconds on the `simulated` backend's clock per real second.
         host, port: where the API listens.
         server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with

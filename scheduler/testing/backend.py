@@ -125,7 +125,7 @@ def await_start(backend: Backend, site: Site, job_id: str = "a") -> Report:
         for report in backend.reports(site.step_s):
             if report.job_id == job_id and report.what is Happened.STARTED:
                 return report
-        time.sleep(0.01)  # what is not acknowledged is told again at once
+        time.sleep(0.01)  # what is not acknowledged is sent again at once
     raise AssertionError("it did not start")
 
 
@@ -209,14 +209,14 @@ class BackendContract:
         assert [r.what for r in reports] == [Happened.STARTED, Happened.ENDED]
         assert site.begins("a") == 1
 
-    def test_what_was_lost_is_said_to_be(self, site: Site) -> None:
+    def test_what_was_lost_is_reported(self, site: Site) -> None:
         backend = site.open()
         backend.launch(a_launch(site.command(Does.STAYS)))
         await_start(backend, site)
         site.lose("a")
         assert last(hear(backend, site)).what is Happened.LOST
 
-    def test_what_was_lost_while_nobody_looked_is_said_to_be(self, site: Site) -> None:
+    def test_what_was_lost_while_nobody_looked_is_reported(self, site: Site) -> None:
         first = site.open()
         first.launch(a_launch(site.command(Does.STAYS)))
         await_start(first, site)
@@ -240,7 +240,7 @@ class BackendContract:
         assert list(again.reports(site.short_s)) == []
         assert site.begins("a") == 1
 
-    def test_attempts_are_told_apart(self, site: Site) -> None:
+    def test_attempts_are_distinct(self, site: Site) -> None:
         backend = site.open()
         for attempt in (1, 2):
             backend.launch(a_launch(site.command(Does.FAILS), attempt=attempt))
@@ -302,7 +302,7 @@ class BackendContract:
         assert report.what in (Happened.ENDED, Happened.NOT_STARTED)
         assert report.state is State.CANCELLED
 
-    # --- told until acknowledged, whoever asks ------------------------------------------------
+    # --- reported until acknowledged, whoever asks --------------------------------------------
 
     def test_reports_are_repeated_until_they_are_acknowledged(self, site: Site) -> None:
         backend = site.open()
@@ -421,10 +421,10 @@ class BackendContract:
     ) -> None:
         """Acknowledge some of what is reported; the ends among it are final."""
         reports = list(backend.reports(site.step_s / 10))
-        told = source.sample(reports, source.randint(0, len(reports)))
-        for report in told:
+        some = source.sample(reports, source.randint(0, len(reports)))
+        for report in some:
             if report.what.final:
                 key = report.job_id, report.attempt
-                assert key not in finals, "told again after it was acknowledged"
+                assert key not in finals, "reported again after it was acknowledged"
                 finals[key] = report
-        backend.acknowledge(told)
+        backend.acknowledge(some)

@@ -49,7 +49,7 @@ class Sample:
     def __repr__(self) -> str:
         """The call of `a_job` that makes it, where one does."""
         job, work = self.job, self.work
-        said: dict[str, Any] = {
+        given: dict[str, Any] = {
             "gpus": job.gpus,
             "for_": work.duration_s,
             "at": job.submit_time,
@@ -59,12 +59,12 @@ class Sample:
             "config": work.configuration.model if work.configuration is not None else None,
             "state": work.state,
         }
-        if a_job(job.job_id, **said) != self:
+        if a_job(job.job_id, **given) != self:
             return f"Sample({job!r}, {work!r})"
         plain = inspect.signature(a_job).parameters
         words = [
             f"{name}={f'State.{value.name}' if isinstance(value, State) else repr(value)}"
-            for name, value in said.items()
+            for name, value in given.items()
             if value != plain[name].default
         ]
         return f"a_job({', '.join([repr(job.job_id), *words])})"

@@ -331,11 +331,11 @@ def check_stories(watched: Watched) -> None:
         if not job_id or decisions[0].action is Action.REFUSE:
             continue  # a loan of a node, or checked elsewhere
         submit = next(s.job.submit_time for s in watched.world.samples if s.id == job_id)
-        since, told, state = submit, False, "new"
+        since, known, state = submit, False, "new"
         for d in decisions:
             assert d.reason is not Reason.NOT_YET_EVALUATED
             if d.action in (Action.PROFILE, *_BEGINS):
-                assert told or d.time == since, f"{job_id} waited and was not told why"
+                assert known or d.time == since, f"{job_id} waited without a reason"
                 allowed = ["queued", "preempted"]
                 if d.action is Action.PROFILE:
                     allowed = ["new", "queued"] if waiting else ["new"]
@@ -343,12 +343,12 @@ def check_stories(watched: Watched) -> None:
                 state = d.action.value
             elif d.action is Action.ENQUEUE:
                 assert state in ("new", "profile")
-                since, told, state = d.time, False, "queued"
+                since, known, state = d.time, False, "queued"
             elif d.action is Action.WAIT:
-                told = True
+                known = True
             elif d.action is Action.PREEMPT:
                 assert state in _BEGINS
-                since, told, state = d.time, True, "preempted"
+                since, known, state = d.time, True, "preempted"
 
 
 def check_sentences(decisions: list[Decision]) -> None:

@@ -284,9 +284,9 @@ def replay(events: list[Event], core: Core) -> list[Decision]:
     """Feed recorded events to another core."""
     decisions: list[Decision] = []
     for name, args, more in events:
-        told = getattr(core, name)(*args, **more)
+        answer = getattr(core, name)(*args, **more)
         if name == "decide":
-            decisions.extend(told)
+            decisions.extend(answer)
     return decisions
 
 
