@@ -23,10 +23,10 @@ import pandas as pd
 from benchmarks.calibration import Calibration
 from features.spec import FeatureSpec
 from models.bundle import Bundle
+from models.training.baselines import fit_lightgbm
 from models.training.duration import fit_duration
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.simulated import simulated_pairs
-from models.training.yardsticks import fit_lightgbm
 
 BUDGET = Path(__file__).with_name("bundle_budget.json")
 CONTINUOUS, NOMINAL = 22, 2

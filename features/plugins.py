@@ -22,10 +22,10 @@ def load(name: str) -> Any:
     try:
         return getattr(import_module(module), attribute)
     except Exception as error:  # whatever a module of the user's own does when it is run
-        raise ValueError(f"{name!r} cannot be loaded: {_said(error)}") from error
+        raise ValueError(f"{name!r} cannot be loaded: {_first_line(error)}") from error
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     """An error in a line: what it is where the text alone does not say, and where it happened."""
     if isinstance(error, (AttributeError, ImportError, SyntaxError)):
         text = str(error)

@@ -171,8 +171,8 @@ class LightGbmEstimator(OnlineEstimator):
         return Estimate(max(0.0, expm1(value)))
 
     def _refit(self, now: float) -> None:
+        from models.training.baselines import fit_lightgbm
         from models.training.duration import EVIDENCE
-        from models.training.yardsticks import fit_lightgbm
 
         self._model = fit_lightgbm(
             self._frame(self._rows),

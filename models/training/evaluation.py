@@ -11,10 +11,10 @@ from scipy.stats import t as student
 
 from features.rows import DAY_S, Rows
 from models.bundle import AdditiveModel
+from models.training.baselines import ewma_scores, fit_lightgbm
 from models.training.duration import DurationPreset, fit_duration
 from models.training.errors import TrainingError
 from models.training.metrics import TAILS_S, Floats, duration_metrics
-from models.training.yardsticks import ewma_scores, fit_lightgbm
 
 GPUS_UP_TO = (1, 4, 8)  # classes of gang size that errors are shown by: 1; 2 to 4; 5 to 8; more
 

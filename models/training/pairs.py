@@ -283,7 +283,7 @@ def _read_pairs(path: str | Path, sharing: str | None) -> PairMeasurements:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        raise TrainingError(f"pairs {path}: {_said(error)}") from None
+        raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     described = table.schema.metadata or {}
     origin = described.get(_ORIGIN_KEY, b"measured").decode()
     source = described.get(b"source", path.name.encode()).decode()
@@ -299,7 +299,7 @@ def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
         frame = pd.read_csv(path)
     except (OSError, ValueError) as error:
-        raise TrainingError(f"pairs {path}: {_said(error)}") from None
+        raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")
@@ -309,7 +309,7 @@ def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
     return frame[columns]
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) else None
     return reason or str(error).splitlines()[0]
 
@@ -318,7 +318,7 @@ def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
         frame: pd.DataFrame = pq.read_table(path).to_pandas()
     except (OSError, pa.ArrowException) as error:
-        raise TrainingError(f"pairs {path}: {_said(error)}") from None
+        raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     missing = [name for name in columns if name not in frame.columns]
     if missing:
         raise TrainingError(f"pairs {path}: column {missing[0]!r} is missing")

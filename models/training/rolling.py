@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from scipy.special import logit
 
 from features.rows import DAY_S, Rows
+from models.training.baselines import fit_lightgbm
 from models.training.duration import EVIDENCE, LIKE, DurationPreset, fit_duration
 from models.training.metrics import LN10, TAILS_S, auc, duration_metrics
-from models.training.yardsticks import fit_lightgbm
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

@@ -28,6 +28,7 @@ from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState
 from features.survival import EDGES_S, ODDS, SUM
+from models.training.baselines import ewma_scores
 from models.training.evaluation import GPUS_UP_TO
 from models.training.metrics import duration_metrics
 from models.training.rolling import (
@@ -39,7 +40,6 @@ from models.training.rolling import (
     roll,
     typical,
 )
-from models.training.yardsticks import ewma_scores
 from pipeline.traces import ingest, read_dataset
 from scheduler.core.durations import LONGEST_S, DurationDistribution, at_level
 

@@ -15,11 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 from features.rows import Rows
 from features.spec import FeatureSpec
+from models.training.baselines import ewma_scores, fit_lightgbm
 from models.training.duration import PRESETS, data_digest, fit_duration
 from models.training.errors import TrainingError
 from models.training.evaluation import evaluate_duration, tail_auc
 from models.training.metrics import auc, duration_metrics
-from models.training.yardsticks import ewma_scores, fit_lightgbm
 
 
 @pytest.fixture(scope="module")
