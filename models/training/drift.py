@@ -20,7 +20,7 @@ from models.training.errors import TrainingError
 
 Floats = NDArray[np.float64]
 
-WATCH, DRIFTED = 0.1, 0.25
+DRIFTED = 0.25
 MIN_ROWS = 200  # below this the index is mostly noise
 BIASED = 0.25  # a shift of the mean residual by this share of its spread
 

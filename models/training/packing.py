@@ -52,7 +52,6 @@ class Configurations:
     Attributes:
         family: model family, (n,).
         profile: columns of `PACKING_FEATURES`, (n, 4).
-        mean_speed: mean capped speed over all partners, (n,).
         worth: share of its pairs that are worth sharing, (n,).
         label: sharing score, (n,).
         number: number in `Members.configuration`, (n,).
@@ -60,7 +59,6 @@ class Configurations:
 
     family: NDArray[np.object_]
     profile: Floats
-    mean_speed: Floats
     worth: Floats
     label: Labels
     number: Labels
@@ -87,12 +85,11 @@ def configurations(members: Members) -> Configurations:
     number, first, inverse, count = np.unique(
         members.configuration, return_index=True, return_inverse=True, return_counts=True
     )
-    mean = np.bincount(inverse, weights=members.speed) / count
     worth_it = members.speed + members.partner_speed > WORTH_SHARING
     worth = np.bincount(inverse, weights=worth_it) / count
     label = np.where(worth < JUMBO_BELOW, 2, np.where(worth < TINY_FROM, 1, 0))
     return Configurations(
-        members.family[first], members.profile[first], mean, worth, label.astype(np.int64), number
+        members.family[first], members.profile[first], worth, label.astype(np.int64), number
     )
 
 
