@@ -109,13 +109,13 @@ def headline(c: Comparison) -> list[str]:
     if jct is None:
         return ["No job ended in any of these runs."]
     contenders = c.ranked(oracle=False)
-    sentences = [_winner(c, best, contenders, jct)]
+    sentences = [_winner(c, best, jct)]
     if len(contenders) > 1:
         sentences.append(_confidence(c, best, contenders[1]))
         sentences += _price(best, contenders)
     oracles = [r for r in c.ranked(oracle=True) if r is not best]
     if oracles:
-        sentences.append(_bound(best, oracles[0], jct))
+        sentences.append(_bound(oracles[0], jct))
     jobs = count(sum(len(draw) for draw in best.draws), "job")
     cluster = best.folder.summary.get("cluster", {})
     where = f" on {best.gpus:,} GPUs in {count(len(cluster), 'virtual cluster')}" if cluster else ""
@@ -146,7 +146,7 @@ def abstract(c: Comparison) -> list[str]:
     return sentences
 
 
-def _winner(c: Comparison, best: PolicyRun, contenders: list[PolicyRun], jct: float) -> str:
+def _winner(c: Comparison, best: PolicyRun, jct: float) -> str:
     if len(c.runs) == 1:
         return f"Under {best.name} a job takes {duration(jct)} from submission to end on average."
     if best.oracle:
@@ -203,7 +203,7 @@ def certainty(errors: float, seeds: int) -> str:
     return "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
 
 
-def _bound(best: PolicyRun, oracle: PolicyRun, jct: float) -> str:
+def _bound(oracle: PolicyRun, jct: float) -> str:
     bound = oracle.mean("avg_jct_s") or 0.0
     how = "knows every duration beforehand" + (" and preempts" if oracle.preemptive else "")
     side = "which is no better" if bound >= jct else f"{percent(1 - bound / jct)} less"

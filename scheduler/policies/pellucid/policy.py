@@ -181,7 +181,7 @@ class Pellucid(Policy):
         self.demand.take_over(before.demand, here, now)
         self.fairness.take_over(before.fairness, runs, now)
         self.repredict.take_over(before.repredict)
-        self.starvation.take_over(before.starvation, here, now)
+        self.starvation.take_over(before.starvation, here)
         if _orders(self) != _orders(before):
             for queued in here:
                 self.fairness.withdraw(queued)

@@ -102,7 +102,7 @@ class StarvationBound:
         self._first: set[str] = set()  # jobs that go before all others
         self._put_off: dict[str, PutOff] = {}
 
-    def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob], now: float) -> None:
+    def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
         """Go on for another; the demand it counts by has taken over already."""
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient
