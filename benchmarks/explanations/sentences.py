@@ -261,17 +261,22 @@ def helps(a: Asked) -> str:
 
 
 def order(a: Asked) -> str:
-    """The terms sum to the recorded order value, each with its sign and in words."""
+    """The terms sum to the recorded order value at the moment of the answer, each with its sign and
+    in words; what the model says is called so, and is one number."""
     terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
     key = a.moment.last(a.job_id, "priority")
     true = key - a.moment.settings["ageing"] * a.analysis["at"]
     if "submitted, of those past the bound" in terms:
         true = a.moment.asked[a.job_id]["submitted_at"] - a.analysis["at"]
-    if abs(sum(terms.values()) - true) > 1e-3 * max(1.0, abs(true)):
-        return f"terms sum to {sum(terms.values()):.1f}, recorded {true:.1f}"
-    predicted = a.moment.last(a.job_id, "estimate_s")
-    if abs(terms.get("predicted duration", predicted) - predicted) > 1e-6 * predicted + 1e-6:
-        return f"predicted {terms['predicted duration']}, recorded {predicted}"
+    if abs(sum(terms.values()) - true) > 1e-4:
+        return f"terms sum to {sum(terms.values()):.4f}, recorded {true:.4f}"
+    models, predicted = terms.get("the model's duration"), a.moment.last(a.job_id, "estimate_s")
+    bound = "submitted, of those past the bound" in terms
+    if not bound and (models is None or abs(models - predicted) > 1e-6 * predicted + 1e-6):
+        return f"the model says {models}, recorded {predicted}"
+    alone = re.search(r"The model alone would say (.+?):", (a.told["belief"] or {}).get("text", ""))
+    if alone and not near(times(alone[1])[0], predicted):
+        return f"{alone[0]!r} beside {predicted:.1f} s in its place"
     for what, seconds in terms.items():
         found = re.search(rf"{re.escape(what)} ([+-])([\d., a-z]+?)(?:, [a-z]|\.$)", _place_of(a))
         if not seconds:

@@ -255,6 +255,13 @@ def _order_words(old: str, new: str) -> Lie:
     return lambda told, a: _words_of(told, "place", old, new)
 
 
+def _renamed(told: Said, a: Asked) -> object:
+    term = told["analysis"]["order"][0]
+    told["analysis"]["place"] = told["analysis"]["place"].replace(term["what"], "how long it runs")
+    term["what"] = "how long it runs"
+    return True
+
+
 def _order_in_two(told: Said, a: Asked) -> object:
     """The sum is right, and the prediction is not."""
     terms = told["analysis"]["order"]
@@ -411,6 +418,9 @@ LIES: dict[str, tuple[str, Lie]] = {
     "two terms wrong that cancel": ("order", _order_in_two),
     "a debit for waiting": ("order", _order_words("for waiting -", "for waiting +")),
     "a term in another unit": ("order", _order_words(r"on \+(\d+) (s|min|h)", r"on +\1 d")),
+    "a place of 0.4 s later": ("order", _put("at", lambda at: at - 0.4)),
+    "what the model says as how long it runs": ("order", _renamed),
+    "two numbers of one model": ("order", _belief_words("would say .+?:", "would say 9 d:")),
     "nobody went first": ("overtaken", _nobody_overtook),
     "five more went first": (
         "overtaken", _overtaken(lambda of: of.update(jobs=of["jobs"] + 5))),

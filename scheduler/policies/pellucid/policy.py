@@ -15,7 +15,7 @@ from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.durations import DurationDistribution, at_level
+from scheduler.core.durations import DurationDistribution, Stated, at_level
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
@@ -277,7 +277,8 @@ class Pellucid(Policy):
             return (("submitted, of those past the bound", queued.submit_time - now),)
         predicted_s, sized_s = queued.estimate_s or 0.0, _sized_s(queued, self.gpu_exponent)
         credit_s = self.ageing * (now - queued.submit_time)
-        terms = [("predicted duration", predicted_s)]
+        stated = isinstance(queued.estimate_s, Stated)
+        terms = [("its own progress" if stated else "the model's duration", predicted_s)]
         if sized_s != predicted_s:
             terms.append(("number of GPUs", sized_s - predicted_s))
         terms.append(("credit for waiting", -credit_s))

@@ -43,7 +43,6 @@ class Follower(Protocol):
     samples: int
     budget_s: float
     helps_s: float
-    read_at: float
     promised: dict[str, StartForecast]
     latest: dict[str, StartForecast]
 
@@ -88,8 +87,6 @@ class Answers:
                 made = reasons.analysis(found, owner, futures, names=names, closed=closed)
                 changed, much = self._changed(futures, job_id)
                 odds, seq = self._odds(job_id), self._of.state.seen
-                # what was logged since the log was read is not in it
-                made = replace(made, at=min(futures.now, self._of.read_at))
                 made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
                 helps = self._suggested(body, owner) if body.get("helps") else {}
                 return asdict(made) | helps

@@ -181,6 +181,7 @@ class Analyst:
         self.promised.clear()
         self.latest.clear()
         self._futures, self._stale = None, True
+        read_at = self.clock.now()
         with self.store.reading() as connection:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
@@ -201,6 +202,8 @@ class Analyst:
             self._fold(self.store.each_in(connection, epoch))
             for (job_id,) in connection.execute(select(forecasts.c.job_id).distinct()):
                 self._new.pop(job_id, None)
+        if self.state.header is not None:
+            self.read_at = self.state.header.clock(read_at)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
         """Follow what the core is notified of, and recall what is known already."""
@@ -322,8 +325,9 @@ class Analyst:
         return max(self.state.now, header.clock(self.clock.now()))
 
     def futures(self) -> Futures:
-        """The futures of the core as it stands; kept while nothing happens, for a second."""
-        now, kept = self.now(), self._futures
+        """The futures of the core as it stood when the log was read; kept while nothing happens,
+        for a second."""
+        now, kept = max(self.state.now, self.read_at), self._futures
         if kept is None or kept[0] != self.state.covered or now - kept[1] > 1.0:
             made = Futures(self.state.core, self.memory, now, seed=self.state.covered)
             kept = self._futures = self.state.covered, now, made
