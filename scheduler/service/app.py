@@ -102,6 +102,7 @@ def create_app(
         room=Room(settings.max_waiting, int(settings.max_payload_mib * 2**20)),
         missing=missing if settings.backend == "local" else lambda *_: "",
         follows=settings.follows,
+        mails=bool(settings.mail_program),
     )
     app.state.settings = settings
     app.state.limits = limits

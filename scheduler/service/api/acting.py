@@ -74,6 +74,7 @@ class Acting:
             self.changes.vc_for(self.viewer, Wish(wants["vc"], wants["gpus"], wants["gpu_type"]))
         if {"after", "after_any"} & differs.keys():
             self.changes.check_dependencies(self.viewer, differs, job.job_id)
+        self.changes.check_messages(differs)
         question = {name: "" if to is None else to for name, to in differs.items()}
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 

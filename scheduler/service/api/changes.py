@@ -59,6 +59,7 @@ class Changes:
         room: of the waiting jobs of one submitter.
         missing: why a command cannot be executed where it would run; "" = nothing is known.
         follows: the service only follows Slurm: every request is turned down (409).
+        mails: the service sends messages.
     """
 
     def __init__(
@@ -70,8 +71,9 @@ class Changes:
         room: Room | None = None,
         missing: Missing = lambda *_: "",
         follows: bool = False,
+        mails: bool = False,
     ):
-        self._missing = missing
+        self._missing, self.mails = missing, mails
         self._follows = follows
         self._store, self._writer, self.now = store, writer, now
         self._room = room or Room()
@@ -100,6 +102,7 @@ class Changes:
         if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         self.check_dependencies(viewer, fields)
+        self.check_messages(fields)
         submission = Submission(
             **{**fields, "command": tuple(asked.command), "vc": vc},
             job_id=job_id,
@@ -244,6 +247,14 @@ class Changes:
                     raise _unfit(field, f"job {other} ended: {ended}; after_any accepts any end")
                 if job_id and self._waits_for(view, found, job_id):
                     raise _unfit(field, f"job {other} waits, itself, for {job_id}")
+
+    def check_messages(self, asked: Mapping[str, Any]) -> None:
+        """Raise Problem (422) for messages that nobody would send."""
+        if asked.get("notify") and not self.mails:
+            why = (
+                "this service sends no messages: `mail_program` is not set, an operator can set it"
+            )
+            raise _unfit("notify", why)
 
     @staticmethod
     def _waits_for(view: VisibleQueries, job: JobRow, wanted: str) -> bool:

@@ -41,7 +41,7 @@ from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
 from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
-from scheduler.service.log.notices import keep_notifying
+from scheduler.service.log.notices import keep_notifying, mark
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import Choice, settle
 from scheduler.service.log.retention import keep_pruning
@@ -69,6 +69,7 @@ COMMON = (
     "scheduler.service.pages.operations",
     "scheduler.backends.simulated",
 )
+NOTICED = "notices.seq"  # in the state folder: of which events messages were sent
 PAUSES_S = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # before a process is started again
 STEADY_S = 60.0  # one that lived so long was not dying at its start
 SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
@@ -127,6 +128,8 @@ def begin(
             names=names,
         )
         established = establish(store, header)
+        if settings.mail_program:  # before any job could start
+            mark(store, settings.state_dir / NOTICED)
         if established.backend == FOLLOWED:  # Slurm's nodes are as they are
             return Present.begun(established)
         return settle(
@@ -306,7 +309,7 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         every = settings.export_every
         tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
     if settings.mail_program:
-        cursor = settings.state_dir / "notices.seq"
+        cursor = settings.state_dir / NOTICED
         tasks.append(
             partial(keep_notifying, settings.database, settings.mail_program, cursor, over.wait)
         )

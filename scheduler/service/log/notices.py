@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,15 +25,16 @@ from sqlalchemy.exc import DBAPIError
 from features.files import write_whole
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.leases import LeaseLost
+from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events, jobs
 
 POLL_S = 2.0
 LONGEST_S = 30.0  # that the program may take
 BATCH = 500
-LEASE, LEASE_S = "notices", 2 * LONGEST_S  # of services on one database, one sends
-LAG = int(LEASE_S / POLL_S) + 5  # looks after which another has sent it, or lost the lease
+LEASE, LEASE_S = "notices", 5 * POLL_S  # of services on one database, one sends
+LAG = int(2 * LONGEST_S / POLL_S) + 5  # looks after which another has sent it, or lost the lease
+LOG = "notices"
 KINDS = (Kind.STARTED, Kind.ENDED, Kind.LOST)
 
 
@@ -47,7 +50,7 @@ class Notice(NamedTuple):
 def keep_notifying(
     database: str, program: str, cursor: Path, stopping: Callable[[float], bool]
 ) -> None:
-    """Send what is due every two seconds, until stopped; of events before the first call nothing.
+    """Send what is due every two seconds, until stopped; of events before `mark` nothing.
 
     Each is sent once, or twice if this process dies between sending and noting it, or another
     service on the database takes over. One that the program fails to send is logged, and not sent
@@ -57,15 +60,14 @@ def keep_notifying(
         cursor: file with the number of the last event that was looked at.
         stopping: waits for so many seconds at most; True: stop.
     """
-    store, log, lease = Store(database), structlog.get_logger("notices"), None
+    store, log, lease = Store(database), structlog.get_logger(LOG), None
     holder = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
     behind: deque[int] = deque(maxlen=LAG + 1)  # what another had to send, at the last looks
     try:
         while not stopping(POLL_S):
             try:
                 upto = _decided(store)
-                if not cursor.exists():
-                    write_whole(cursor, str(upto), durable=True)
+                mark(store, cursor)
                 after = int(cursor.read_text("ascii"))
                 lease = store.take(LEASE, holder, LEASE_S)
                 if lease is None:
@@ -73,11 +75,7 @@ def keep_notifying(
                     upto = behind[0] if len(behind) > LAG else after
                 else:
                     behind.clear()
-                    for notice in due(store, after, upto):
-                        lease = store.keep(lease)
-                        if why := _sent(program, notice):
-                            log.warning("notice_not_sent", owner=notice.owner, why=why)
-                        write_whole(cursor, str(notice.seq), durable=True)
+                    lease = _send(store, program, cursor, lease, due(store, after, upto))
                 if upto > after:
                     write_whole(cursor, str(upto))
             except LeaseLost:
@@ -88,6 +86,12 @@ def keep_notifying(
             store.let_go(lease)
     finally:
         store.close()
+
+
+def mark(store: Store, cursor: Path) -> None:
+    """Begin to count: messages are of events after this, where none were counted before."""
+    if not cursor.exists():
+        write_whole(cursor, str(_decided(store)), durable=True)
 
 
 def _decided(store: Store) -> int:
@@ -123,6 +127,23 @@ def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
                 yield _notice(row, f"has ended: {state}")
 
 
+def _send(
+    store: Store, program: str, cursor: Path, lease: Lease, notices: Iterable[Notice]
+) -> Lease:
+    """Send them, and the lease as it was kept meanwhile. Raises LeaseLost."""
+
+    def keep() -> None:
+        nonlocal lease
+        lease = store.keep(lease)
+
+    for notice in notices:
+        keep()
+        if why := _sent(program, notice, keep):
+            structlog.get_logger(LOG).warning("notice_not_sent", owner=notice.owner, why=why)
+        write_whole(cursor, str(notice.seq), durable=True)
+    return lease
+
+
 def _notice(row: RowMapping, what: str) -> Notice:
     name = f"{row['name']} ({row['job_id']})" if row["name"] else row["job_id"]
     lines = [f"Job {name} {what}.", f"GPUs: {row['gpus']} in {row['vc']}."]
@@ -133,16 +154,30 @@ def _notice(row: RowMapping, what: str) -> Notice:
     return Notice(row["seq"], row["owner"], f"Pellucid job {name} {what}", "\n".join(lines) + "\n")
 
 
-def _sent(program: str, notice: Notice) -> str:
-    """Why it could not be sent; "" = it was."""
+def _sent(program: str, notice: Notice, meanwhile: Callable[[], object] = lambda: None) -> str:
+    """Why it could not be sent; "" = it was. Calls `meanwhile` every two seconds that it takes."""
     argv = [program, "-s", notice.subject, notice.owner]
     if not notice.owner[:1].isalnum():  # of mail: -option, |command, /file, +folder
         return "the owner's name would be read as an option, a command or a file"
     try:
-        done = subprocess.run(
-            argv, input=notice.text.encode(), stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL, timeout=LONGEST_S, check=False,
+        process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )  # fmt: skip
-    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+    except (OSError, ValueError) as error:
         return str(error)
-    return "" if done.returncode == 0 else f"{program} ended with {done.returncode}"
+    text: bytes | None = notice.text.encode()
+    try:
+        for _ in range(int(LONGEST_S / POLL_S)):
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(text, timeout=POLL_S)
+                return (
+                    "" if process.returncode == 0 else f"{program} ended with {process.returncode}"
+                )
+            text = None
+            meanwhile()
+        return f"{program} took longer than {LONGEST_S:g} s"
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)  # what it began, too
+            process.wait()

@@ -86,9 +86,12 @@ def _form(
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         vcs = queries.vcs() if viewer.sees_all else viewer.vcs
+        changes: Changes = request.app.state.changes
         choices = {"vc": list(vcs)}
         parts: dict[bool, list[tuple[Input, list[str]]]] = {True: [], False: []}
         for name, one in INPUTS.items():
+            if name == "notify" and not changes.mails:
+                continue
             yes_no = ["yes", "no"] if one.of.kind is bool else []
             parts[name in FIRST].append((one, choices.get(name, yes_no)))
         key = given.get("key") or secrets.token_hex(16)

@@ -226,6 +226,16 @@ def test_a_suggestion_names_the_command() -> None:
     assert command_of("abc", {"first": True}) == ""
 
 
+def test_messages_that_nobody_would_send_are_refused(service: Service, waiting: str) -> None:
+    asked = {"command": ["train", "1", "30"], "vc": "vision", "notify": True}
+    for answer in (
+        service.by("alice").post(JOBS, json=asked),
+        service.by("alice").patch(f"{JOBS}/{waiting}", json={"notify": True}),
+    ):
+        assert answer.status_code == 422
+        assert "sends no messages: `mail_program` is not set" in answer.json()["detail"]
+
+
 def test_where_slurm_decides_its_own_command_is_named(service: Service, waiting: str) -> None:
     row = service.app.state.reads.seen_by(ALICE).job(waiting)
     writer = Writer(service.store)

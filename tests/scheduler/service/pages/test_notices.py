@@ -9,9 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.decide.supervisor import NOTICED, begin
 from scheduler.service.log import notices
-from scheduler.service.log.notices import LAG, LEASE, Notice, _decided, _sent, due, keep_notifying
+from scheduler.service.log.notices import (
+    LAG,
+    LEASE,
+    LEASE_S,
+    Notice,
+    _decided,
+    _sent,
+    due,
+    keep_notifying,
+)
+from scheduler.service.settings import Settings
 from tests.scheduler.service.pages.conftest import Lived
 from tests.waiting import until
 
@@ -105,7 +118,7 @@ def test_what_was_sent_before_it_died_is_not_sent_again(
     cursor, sent = tmp_path / "seq", list[str]()
     cursor.write_text("0", "ascii")
 
-    def send(_: str, notice: Notice) -> str:
+    def send(_: str, notice: Notice, meanwhile: object) -> str:
         sent.append(notice.subject)
         if len(sent) == 2:
             raise KeyboardInterrupt
@@ -114,7 +127,10 @@ def test_what_was_sent_before_it_died_is_not_sent_again(
     monkeypatch.setattr(notices, "_sent", send)
     with pytest.raises(KeyboardInterrupt):
         _runs_once(lived, tmp_path, cursor, iter([False]))
-    lived.store.let_go(lived.store.holder(LEASE))  # type: ignore[arg-type]
+    held = lived.store.holder(LEASE)
+    assert held is not None
+    assert held.for_s == LEASE_S <= 10, "who died is waited for no longer"
+    lived.store.let_go(held)
     _runs_once(lived, tmp_path, cursor, iter([False, True]))
     assert sent[0].endswith("has started")
     assert "has ended" in sent[1]
@@ -153,3 +169,26 @@ def test_what_the_program_prints_is_not_kept(program: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     assert _sent(str(program), Notice(1, "ada", "subject", "text")) == ""
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
+
+
+def test_a_program_that_hangs_is_killed_with_what_it_began_and_keeps_the_lease(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program.write_text('#!/bin/sh\nsleep 600 &\necho $! > "$0.child"\nsleep 600\n', "utf-8")
+    monkeypatch.setattr(notices, "POLL_S", 0.1)
+    monkeypatch.setattr(notices, "LONGEST_S", 0.5)
+    kept = list[int]()
+    why = _sent(str(program), Notice(1, "ada", "subject", "text"), lambda: kept.append(1))
+    assert "longer than 0.5 s" in why
+    assert len(kept) == 5
+    child = Path("/proc", program.with_name("mail.child").read_text().strip(), "stat")
+    until(lambda: not child.exists() or " Z " in child.read_text(), "its child's end")
+
+
+def test_the_first_service_counts_before_any_job_could_start(tmp_path: Path) -> None:
+    database, state = f"sqlite:///{tmp_path}/service.db", tmp_path / "state"
+    settings = Settings(
+        database=database, state_dir=state, backend="simulated", mail_program="/usr/bin/true"
+    )
+    begin(settings, CoreSpec.of(ClusterSpec({"vc": 1}, 4), "fifo"))
+    assert (state / NOTICED).read_text("ascii") == "0"
