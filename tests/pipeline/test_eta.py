@@ -29,12 +29,12 @@ def test_options_in_the_script_count_and_those_of_the_command_line_win(tmp_path:
     job = request(with_script([str(script), "-N", "8"]), SITE, "alice", "1", 0.0)
     assert (job.num_nodes, job.gpu_types, job.name) == (2, (("a100", 2),), "a run")
     assert (job.time_limit_s, job.least_mib, job.per) == (3600.0, 40 * 1024, "node")
-    words = ["-N", "3", "--time=5", "--mem-per-gpu=1G", str(script), "--its", "own"]
+    words = ["-N", "3", "--time=5", "--mem=1G", str(script), "--its", "own"]
     asked = with_script(words)
     assert asked[-4:] == words[:4]
     job = request(asked, SITE, "alice", "1", 0.0)
     assert (job.num_nodes, job.time_limit_s, job.gpus) == (3, 300.0, 6)
-    assert (job.least_mib, job.per) == (1024, "gpu")
+    assert (job.least_mib, job.per) == (1024, "node")
 
 
 def test_without_a_script_the_options_are_as_given() -> None:

@@ -68,3 +68,13 @@ def test_the_table_is_what_json_tells(busy: SlurmCluster) -> None:
     before = slurm.reads
     assert all(one is other for one, other in zip(again, table.jobs(), strict=True))
     assert slurm.reads == before + 1, "one read per look"
+
+
+def test_a_part_of_a_heterogeneous_job_is_kept_from_the_nodes_that_are_its_own(
+    busy: SlurmCluster,
+) -> None:
+    slurm, script = client(busy), ["--output=/dev/null", "--wrap", "sleep 600"]
+    parts = ["--hold", "-n1", ":", "--hold", "-n1", "--exclude=n[2-3]"]
+    said = busy.run("sbatch", "--parsable", *script, *parts, user="backup").stdout.strip()
+    excluded = {job.id: job.exc_nodes for job in Table(slurm).jobs()}
+    assert (excluded[f"{said}+0"], excluded[f"{said}+1"]) == ((), ("n2", "n3"))

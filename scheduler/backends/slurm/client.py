@@ -130,7 +130,7 @@ class Slurm:
         """Of jobs that wait, or of this one, the nodes where they must not run, ``id|n[1-2]`` a
         line: no column of `table` tells before 24.11."""
         only = ("-j", word(job_id)) if job_id else ()
-        return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%F|%x")
+        return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%i|%x")
 
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""

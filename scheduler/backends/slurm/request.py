@@ -37,23 +37,7 @@ class _Parser(argparse.ArgumentParser):
         raise RequestError(message)
 
 
-class _LastOf(argparse.Action):
-    """Of options that say the same thing otherwise, the last counts."""
-
-    OPTIONS = "--mem", "--mem-per-cpu", "--mem-per-gpu"
-
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: object,
-        option_string: str | None = None,
-    ) -> None:
-        for option in self.OPTIONS:
-            setattr(namespace, option.lstrip("-").replace("-", "_"), "")
-        setattr(namespace, self.dest, values)
-
-
+_MEMORY = "--mem", "--mem-per-cpu", "--mem-per-gpu"  # of which sbatch takes one
 # short, long: as sbatch has them
 _NAMES = (
     ("-p", "--partition"), ("-N", "--nodes"), ("-n", "--ntasks"), ("-c", "--cpus-per-task"),
@@ -88,9 +72,10 @@ def _said(options: Sequence[str]) -> argparse.Namespace:
 
 def _parser() -> _Parser:
     parser = _Parser(prog="sbatch", add_help=False, allow_abbrev=False)
+    of_memory = parser.add_mutually_exclusive_group()
     for short, long in _NAMES:
-        action = _LastOf if long in _LastOf.OPTIONS else "store"
-        parser.add_argument(*filter(None, (short, long)), default="", action=action)
+        group = of_memory if long in _MEMORY else parser
+        group.add_argument(*filter(None, (short, long)), default="")
     for name in _PLACE_NOTHING:
         parser.add_argument(*name.split("/"), dest="ignored")
     for name in _BARE:

@@ -166,15 +166,15 @@ class Table:
 
     def _exclude(self, fresh: Iterable[list[SlurmJob]], every: Iterable[list[SlurmJob]]) -> None:
         """Put in where jobs must not run, which is asked once of each that waits."""
-        waiting = {_array(jobs[0]) for jobs in every if jobs[0].state == "PENDING"}
+        waiting = {_array(jobs[0].id) for jobs in every if jobs[0].state == "PENDING"}
         self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
         new = waiting - self._excluded.keys()
         said = [self._slurm.excluded()] if len(new) > FEW else [*map(self._without, new)]
         lines = (line.partition("|") for text in said for line in text.splitlines())
-        found = {job_id: parse.hosts(nodes) for job_id, _, nodes in lines if job_id in new}
+        found = {_array(job_id): parse.hosts(nodes) for job_id, _, nodes in lines}
         self._excluded |= {job_id: found.get(job_id, ()) for job_id in new}
         for jobs in fresh:
-            nodes = self._excluded.get(_array(jobs[0]))
+            nodes = self._excluded.get(_array(jobs[0].id))
             if nodes:
                 jobs[:] = [replace(job, exc_nodes=nodes) for job in jobs]
 
@@ -200,9 +200,9 @@ class Table:
             return ()
 
 
-def _array(job: SlurmJob) -> str:
-    """Its array's id, or its own."""
-    return job.id.partition("_")[0]
+def _array(job_id: str) -> str:
+    """The array's id of a task, or its own; a part of a heterogeneous job is itself (``12+1``)."""
+    return job_id.partition("_")[0]
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:

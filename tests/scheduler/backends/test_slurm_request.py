@@ -20,9 +20,10 @@ SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
         "-N -5", "-n -5", "-N 0", "-N 4-2", "-n 1.5", "-c 0", "-L a:nan", "-L a:-1",
         "--cpus-per-gpu -1", "--gres gpu:" + "9" * 400, "-G a100:100001", "--mem " + "9" * 400,
         "--nice " + "9" * 400, "-b now+" + "9" * 400, "-t " + "9" * 400,
+        "--mem=1G --mem-per-cpu=1G", "--mem-per-gpu=1G -G 1 --mem=1G",
     ],
 )  # fmt: skip
-def test_a_number_that_no_job_can_have_is_refused_in_a_line(options: str) -> None:
+def test_what_sbatch_refuses_is_refused_in_a_line(options: str) -> None:
     with pytest.raises(RequestError) as refused:
         request(options.split(), SITE, "alice", "1", 0.0)
     assert len(str(refused.value).splitlines()) == 1

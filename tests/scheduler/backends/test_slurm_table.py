@@ -60,10 +60,14 @@ class Printed(Slurm):
     def release(self) -> Release:
         return OLDEST
 
-    def excluded(self, job_id: str = "") -> str:
+    def read(self, *command: str) -> str:
+        job_id = command[command.index("-j") + 1] if "-j" in command else ""
         self.told.append(job_id)
+        assert command[-2:] == ("-o", "%i|%x"), "of a part of a heterogeneous job %F is no such id"
         return "\n".join(
-            f"{one}|{nodes}" for one, nodes in self.out.items() if not job_id or one == job_id
+            f"{one}|{nodes}"
+            for one, nodes in self.out.items()
+            if not job_id or one.partition("_")[0] == job_id
         )
 
     def detail(self, job_id: str) -> str:
@@ -290,13 +294,15 @@ def test_who_has_nodes_to_themselves_since_26_05_another_column_says() -> None:
 
 
 def test_where_a_job_must_not_run_is_asked_once_where_no_column_tells() -> None:
-    slurm = Printed((record(JobArrayID="7_[1-2]"), ""), (record(JobArrayID="8"), ""))
-    slurm.out = {"7": "n[1-2]", "8": ""}
+    ids = "7_[1-2]", "8", "9+0", "9+1"
+    slurm = Printed(*((record(JobArrayID=one), "") for one in ids))
+    slurm.out = {"7_[1-2]": "n[1-2]", "8": "", "9+1": "n3"}
     table, no = Table(slurm), ("n1", "n2")
-    assert [job.exc_nodes for job in table.jobs()] == [no, no, ()]
+    assert [job.exc_nodes for job in table.jobs()] == [no, no, (), (), ("n3",)]
+    slurm.told.clear()
     slurm.records = [(record(JobArrayID=f"{n}", PriorityLong="9"), "") for n in range(7, 8 + FEW)]
     assert [job.exc_nodes for job in table.jobs()] == [no, *[()] * FEW]
-    assert sorted(slurm.told) == ["10", "11", "12", "13", "14", "15", "7", "8", "9"][: FEW + 1]
+    assert sorted(slurm.told) == ["10", "11", "12", "13", "14", "15", "9"]
     slurm.records += [(record(JobArrayID=f"{n}"), "") for n in range(100, 101 + FEW)]
     slurm.out["104"] = "n3"
     assert [job.id for job in table.jobs() if job.exc_nodes == ("n3",)] == ["104"]
