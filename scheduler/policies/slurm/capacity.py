@@ -141,18 +141,24 @@ def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
 
 
 def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
-    """Of these nodes, or, where those with little were in the way, of some of them."""
-    found = _evaluate(ask, usable, site)
-    least = max(1, ask.nodes)
-    much = sorted({room.much for name, room in usable.items() if name not in ask.req_nodes})
-    for little in much[:-1] if found is None else ():
-        kept = {n: r for n, r in usable.items() if r.much > little or n in ask.req_nodes}
-        if len(kept) < least:
-            break
-        found = _evaluate(ask, kept, site)
-        if found is not None:
-            break
-    return found
+    """Of these nodes, or, where those with little were in the way, of some of them: a node that was
+    taken in vain counts as no more than what was taken of it."""
+    much = {name: room.much for name, room in usable.items() if name not in ask.req_nodes}
+    kept, little = dict(usable), 0
+    while len(kept) >= max(1, ask.nodes):
+        wanted = _evaluate(ask, kept, site)
+        if wanted.done and _enough(ask, wanted.shares, usable):
+            return tuple(wanted.shares)
+        for share in wanted.shares:
+            if share.node in much:
+                room = usable[share.node]
+                much[share.node] -= room.cpus - share.cpus
+        little = max(little + 1, min((much[n] for n in kept if n in much), default=0))
+        some = {n: room for n, room in kept.items() if much.get(n, little + 1) > little}
+        if len(some) == len(kept):
+            return None
+        kept = some
+    return None
 
 
 class _Wanted:
@@ -217,10 +223,11 @@ class _Wanted:
         return tuple(got.items())
 
 
-def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:
+def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
+    """What is still to be found when these nodes have been taken as far as they help."""
     wanted = _Wanted(ask)
     if wanted.most < wanted.nodes:
-        return None
+        return wanted
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])
     runs = _neighbours([n for n in usable if n not in ask.req_nodes], site)
@@ -233,7 +240,7 @@ def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, 
             if wanted.most == 1 and usable[name].cpus < wanted.cpus:
                 continue
             wanted.take(name, usable[name])
-    return tuple(wanted.shares) if wanted.done and _enough(ask, wanted.shares, usable) else None
+    return wanted
 
 
 def _enough(ask: Ask, shares: Iterable[Share], usable: Mapping[str, Room]) -> bool:

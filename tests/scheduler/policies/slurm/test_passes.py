@@ -79,6 +79,18 @@ def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
     }  # fmt: skip
 
 
+def test_all_gpus_of_one_node_are_found_behind_lighter_nodes_that_have_too_few() -> None:
+    has = (32, 2, 1), (8, 4, 5), (16, 2, 1)  # CPUs, GPUs, weight
+    nodes = {
+        f"n{i}": SiteNode(f"n{i}", cpus, 64_000, (("2080ti", gpus), ("a100", 2)), weight=weight)
+        for i, (cpus, gpus, weight) in enumerate(has)
+    }
+    site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
+    asked = job("four", partitions=("p",), gpus=(("2080ti", 4),), max_nodes=1)
+    assert on(look(site, asked)) == {"four": ("n1",)}
+    assert not on(look(site, replace(asked, gpus=(("2080ti", 5),))))
+
+
 def test_a_tier_goes_before_a_priority_and_keeps_its_nodes_from_lower_ones() -> None:
     full = job("full", gpus=(("2080ti", 8),), priority=9)
     passes = look(
