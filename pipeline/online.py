@@ -97,12 +97,12 @@ class OnlineEstimator(BundleEstimator):
                 self._refit(now)
         row = self.state.row(job, now)
         self._waiting[job.job_id] = now, row
-        return self._said(job, row, now)
+        return self._answer(job, row, now)
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return self._said(job, self.state.row(job, now), now)
+        return self._answer(job, self.state.row(job, now), now)
 
-    def _said(self, job: Job, row: list[Value], now: float) -> Estimate:
+    def _answer(self, job: Job, row: list[Value], now: float) -> Estimate:
         return self.scored(row) if self._trained else self.from_histories(job, now)
 
     def started(self, job_id: str, now: float) -> None:
@@ -159,7 +159,7 @@ class LightGbmEstimator(OnlineEstimator):
         self._weight = 0.0
         self._model: Callable[[pd.DataFrame], NDArray[np.float64]] | None = None
 
-    def _said(self, job: Job, row: list[Value], now: float) -> Estimate:
+    def _answer(self, job: Job, row: list[Value], now: float) -> Estimate:
         if self._model is None:
             return self.from_histories(job, now)
         from models.training.duration import LIKE

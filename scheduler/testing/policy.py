@@ -233,7 +233,7 @@ def check_every_job_ends_once(watched: Watched) -> None:
 def check_work_is_conserved(watched: Watched) -> None:
     """The rate integrated over a job's time on GPUs is its duration and its preemptions' cost.
 
-    Told from the recorded decisions and end times alone, not from the engine's own accounting.
+    Computed from the recorded decisions and end times alone, not from the engine's own accounting.
     """
     stints, profiled = _stints(watched)
     shared: dict[str, list[tuple[float, str]]] = defaultdict(list)
