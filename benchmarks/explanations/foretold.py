@@ -17,7 +17,7 @@ from benchmarks.forecast_scores import pinball
 
 HORIZONS = ("minutes", "hours", "days")  # of promised waits, and where they begin and end
 SOON_S = 600.0
-WAITS_S = (0.0, 3600.0, 86_400.0, float("inf"))
+WAITS_S = (float("-inf"), 3600.0, 86_400.0, float("inf"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,10 @@ class Foretold:
 
 
 def of_log(log: Log) -> Iterator[Foretold]:
-    """Of the jobs of a service that have started: what was recorded of each at its submission."""
+    """Of the jobs of a service that have started: what was recorded of each at its submission.
+
+    Of one that was given its GPUs before, and said to have been, nothing was foreseen.
+    """
     moment = log.until(log.head)
     for job_id, made in moment.forecasts.items():
         rows = moment.by_job.get(job_id, ())
@@ -59,6 +62,8 @@ def of_log(log: Log) -> Iterator[Foretold]:
         if given is None:
             continue
         asked, at = moment.asked[job_id], made["made_at"]
+        if given <= at and made.get("start_p90") == given:
+            continue
         p50, p90 = (
             None if made.get(name) is None else made[name] - at
             for name in ("start_p50", "start_p90")

@@ -181,7 +181,7 @@ def _waited(explained: Explanation) -> list[tuple[str, str]]:
             share = f" ({percent(wait.share)})" if wait.share < 0.995 else ""
             rows.append(("Waited", f"{duration(wait.seconds)}{share}: {wait.text}."))
     made = explained.promised
-    if rows and made is not None and made.start_p50 is not None:
+    if rows and made is not None and made.start_p50 is not None and made.start_p50 > made.made_at:
         foreseen = _starts(made, made.made_at)
         rows.append(("Foreseen", f"When it was submitted: {foreseen}."))
     return rows

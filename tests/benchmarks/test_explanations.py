@@ -276,6 +276,8 @@ def test_forecasts_of_a_service_are_those_of_its_log() -> None:
         "kept": (200.0, 250.0, None),
         "late": (100.0, 290.0, None),
         "rough": (9e3, 9e4, "crude"),
+        "known": (15.0, 15.0, None),  # it had started when it was looked at first
+        "false": (19.0, 19.0, None),  # it had not
     }
     for job, (p50, p90, how) in cases.items():
         events += [
@@ -285,14 +287,15 @@ def test_forecasts_of_a_service_are_those_of_its_log() -> None:
             ),
         ]  # fmt: skip
     events.append(event(len(events) + 1, 270.0, "decided", ""))
-    for job, at in (("kept", 190.0), ("late", 270.0)):
+    given = {"kept": 190.0, "late": 270.0, "known": 15.0, "false": 30.0}
+    for job, at in given.items():
         body = {"action": "start", "vc": "vc", "nodes": [0], "gpus": [1]}
         decisions.append({"event": len(events), "at": at, "job_id": job, "body": body})
     told = forecasts(list(of_log(Log(events, decisions))))
     (minutes,) = told["by_wait"]
-    assert (minutes["jobs"], minutes["p50"], minutes["p90"]) == (2, 0.5, 1.0)
-    assert told["under_ten_minutes"]["width_s"] == (50.0 + 190.0) / 2
-    assert (told["jobs"], told["jobs_crude"]) == (2, 0)  # "rough" has not started
+    assert (minutes["jobs"], minutes["p50"], minutes["p90"]) == (3, 0.3333, 0.6667)
+    assert told["under_ten_minutes"]["width_s"] == 50.0
+    assert (told["jobs"], told["jobs_crude"]) == (3, 0)  # "rough" has not started
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)

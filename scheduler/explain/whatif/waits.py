@@ -4,10 +4,10 @@ Every now and then the crude rule (work ahead over GPUs) is asked about a few of
 and what came of them is kept beside what it said. Of a job that waits now, the latest that stood
 like it (about as much work ahead, as long a prediction, as many GPUs) say by which factor the rule
 was off: a Kaplan-Meier estimate, since those still waiting have waited at least so long; the jobs
-one user sent within an hour weigh as one. Beyond what has been seen, what has lasted for t lasts
-for another t in half the cases. No model of the cluster is in it, so it also holds where futures
-are wrong about all jobs alike. Kaplan and Meier, JASA 53 (1958); conformal prediction of survival
-times: Candes, Lei and Ren, JRSS B 85 (2023).
+one user sent within as long as such a wait lasts, or an hour, weigh as one. Beyond what has been
+seen, what has lasted for t lasts for another t in half the cases. No model of the cluster is in it,
+so it also holds where futures are wrong about all jobs alike. Kaplan and Meier, JASA 53 (1958);
+conformal prediction of survival times: Candes, Lei and Ren, JRSS B 85 (2023).
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ ALIKE = 1000  # of them, those that are asked about a job
 # is more often far too short than far too long
 SPREAD = {False: 1.5, True: 2.5}
 PRIOR = tuple(z * SPREAD[z > 0] for z in (NormalDist().inv_cdf((i + 0.5) / 10) for i in range(10)))
+BATCH_S = 3600.0  # at most
 PRIOR_WEIGHT = 4.0  # batches that it is worth
 FUTURES = {
     0.1: 0.5,
@@ -52,13 +53,13 @@ class _Note:
     """What the crude rule said of a job, and what came of it.
 
     Attributes:
-        batch: who sent the job, and in which hour.
+        sent: by whom the job was, and when.
         over: when it started, or left without; None: it waits.
     """
 
     at: float
     log_crude: float
-    batch: tuple[str, int]
+    sent: tuple[str, float]
     over: float | None = None
     started: bool = False
 
@@ -103,7 +104,7 @@ class Waits:
 
     def _note(self, core: Core, job_id: str, crude_s: float, now: float) -> None:
         job = core.jobs[job_id].job
-        note = _Note(now, log(SOON_S + crude_s), (job.user, int(job.submit_time // 3600)))
+        note = _Note(now, log(SOON_S + crude_s), (job.user, job.submit_time))
         self._notes[self._next : self._next + 1] = [note]
         self._stands[self._next] = _stands(core, job_id, crude_s)
         self._next = (self._next + 1) % WINDOW
@@ -185,11 +186,13 @@ class Waits:
         nearest = np.argsort(apart, kind="stable")[:ALIKE]
         wide = max(float(np.median(apart[nearest])), 1e-6) if len(nearest) else 1.0
         alike = [notes[i] for i in nearest.tolist()]
-        of_batch = Counter(note.batch for note in alike)
+        waited = [max(0.0, (now if n.over is None else n.over) - n.at) for n in alike]
+        span_s = min(BATCH_S, max(1.0, fmean(waited))) if waited else BATCH_S
+        batches = [(user, at // span_s) for user, at in (note.sent for note in alike)]
+        of_batch = Counter(batches)
         weights = np.exp(-apart[nearest] / (2 * wide))
-        weights /= np.array([of_batch[note.batch] for note in alike], float)
-        waited = ((now if n.over is None else n.over) - n.at for n in alike)
-        off = [log(SOON_S + max(0.0, s)) - n.log_crude for s, n in zip(waited, alike, strict=True)]
+        weights /= np.array([of_batch[batch] for batch in batches], float)
+        off = [log(SOON_S + s) - n.log_crude for s, n in zip(waited, alike, strict=True)]
         ended = [note.started for note in alike] + [True] * len(PRIOR)
         weights = np.concatenate((weights, np.full(len(PRIOR), PRIOR_WEIGHT / len(PRIOR))))
         return tuple(exp(x) for x in kaplan_meier([*off, *PRIOR], ended, weights, LEVELS))

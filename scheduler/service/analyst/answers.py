@@ -113,12 +113,12 @@ class Answers:
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
-        """What would help a job."""
-        job_id, names = str(body["job_id"]), bool(body.get("names"))
+        """What would help a job; whose starts it moves is not looked into, so nobody is named."""
+        job_id = str(body["job_id"])
         outcomes = self._trying(self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
         )
-        shown = [told(one, job_id, owner, names=names) for one in outcomes]
+        shown = [told(one, job_id, owner) for one in outcomes]
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:

@@ -383,6 +383,20 @@ def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
     assert [p.job.job_id for p in service.analyst.memory.arrivals] == ["first", "second"]
 
 
+@pytest.mark.parametrize("names", [False, True])
+def test_what_would_help_is_the_same_whoever_asks(service: Service, names: bool) -> None:
+    service.submit("first", 600, gpus=2)
+    service.submit("others", 600, owner="bob")
+    service.submit("second", 600)
+    service.decide()
+    told = service.ask("suggest", job_id="second", names=names)
+    helps = [(one["words"], one["starts_now"], one["moved"]) for one in told["suggestions"]]
+    assert helps[0] == ("with 2 GPUs", True, [])
+    assert told == {
+        "suggestions": service.ask("why", job_id="second", helps=True, names=names)["suggestions"]
+    }
+
+
 def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> None:
     body = {"node": 0, "open": False, "reason": "fan broken"}
     service.store.append([Event(Kind.NODE_SET, 0.0, actor="olga", body=body)])

@@ -169,10 +169,12 @@ def test_a_job_that_is_over_tells_what_it_waited_for(service: Service, run: Run)
     assert wait["reason"] == waiting["reason"] == "GpusBusy"
     assert wait["text"].startswith(waiting["dominant"])
     wait["seconds"] = 600.0
-    told["promised"] = asdict(StartForecastRow(9e8, 9e8, None, None, None))
+    told["promised"] = asdict(StartForecastRow(9e8 - 600.0, 9e8, None, None, None))
     text = "\n".join(lines_of(decode(Explanation, told), 9e8))
     assert f"Waited        10 min: {wait['text']}." in text
     assert "Foreseen      When it was submitted: starts about" in text
+    told["promised"]["made_at"] = 9e8 + 1.0  # looked at first once it had started
+    assert "Foreseen" not in "\n".join(lines_of(decode(Explanation, told), 9e8))
     assert "bob.noyce" not in text
 
 
