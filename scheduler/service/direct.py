@@ -16,7 +16,7 @@ from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.snapshot import without_start
-from scheduler.backends.slurm.table import Table
+from scheduler.backends.slurm.table import Table, on_gpus
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
@@ -74,7 +74,8 @@ class Direct:
         planner.nodes, planner.site = nodes, read_site(slurm, nodes)
         self.site: Site = planner.site
         _check_known(release_in(self.site.config.get("SLURM_VERSION", "")))  # the controller's
-        jobs = Table(slurm, numbered=False).jobs()
+        # on which GPUs each job runs would be a question for each
+        jobs = on_gpus(Table(slurm, numbered=False).jobs(), nodes)
         planner.reshape(jobs)
         self.now = self._clock.now()
         mine = [job for job in jobs if planner.shape.vc_of(job.partition)]
@@ -88,7 +89,7 @@ class Direct:
         self._first = planner.first(self._snapshot)
         self.hidden = [*_hidden(self.site, slurm, user), *unread]
         self._alone = any(UNSEEN in line for line in self.hidden)
-        # on which GPUs jobs run would be a question for each: the own policy places by them
+        # which of several jobs has which GPUs is a guess, and the own policy places by them
         reasons = planner.reasons(self._snapshot, self._first, own=False)
         if self._alone:  # what it would take the whole queue to know
             reasons = {

@@ -137,7 +137,7 @@ class Slurm:
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def nodes(self) -> list[parse.Node]:
-        return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-o"))
+        return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 
     def read(self, *command: str) -> str:
         """What a command prints that changes nothing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from features.clock import LAST_S
@@ -399,6 +399,7 @@ class Node:
         memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
         reason: why it is as it is, in an administrator's words.
         fault: field and value that cannot be read, of a node that is closed for it.
+        used: indices of the GPUs that jobs have; of the moment, so no two nodes differ by it.
     """
 
     name: str
@@ -414,6 +415,7 @@ class Node:
     weight: int = 1
     reason: str = ""
     fault: str = ""
+    used: tuple[int, ...] = field(default=(), compare=False)
 
     @property
     def sound(self) -> bool:
@@ -468,6 +470,7 @@ def _whole_node(said: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
         tuple(name for name in said.get("ActiveFeatures", "").split(",") if name != "(null)"),
         _size(said, "Weight", 1),
         said.get("Reason", ""),
+        used=indices(said.get("GresUsed", "")),
     )
 
 

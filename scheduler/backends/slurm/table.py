@@ -19,7 +19,7 @@ import structlog
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.job_states import RUNNING
-from scheduler.backends.slurm.parse import ParseError, SlurmJob
+from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts, mib
 from scheduler.backends.slurm.versions import OLDEST, Release, more_columns, row_as_first
 
@@ -203,6 +203,37 @@ class Table:
 def _array(job_id: str) -> str:
     """The array's id of a task, or its own; a part of a heterogeneous job is itself (``12+1``)."""
     return job_id.partition("_")[0]
+
+
+def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
+    """Jobs with the GPUs that they have by what is in use on their nodes: which of several jobs has
+    which of them is a guess, that no others are in use is not. Who asked for types goes first; of
+    whom on several nodes it is not known how many are where: what is left there, if it is as many.
+    """
+    left = {node.name: list(node.used) for node in nodes}
+    kinds = {node.name: [kind for kind, n in node.types for _ in range(n)] for node in nodes}
+    found = {}
+    for job in sorted(jobs, key=lambda job: (_spread(job), not job.gpu_type)):
+        if not (job.gpus and job.nodes and job.state in RUNNING) or job.held_gpus:
+            continue
+        types = job.gpu_types or ((job.gpu_type, job.gpus),)
+        taken = []
+        for node in job.nodes:
+            free, mine = left.get(node, []), list[int]()
+            for kind, count in types:
+                own = [i for i in free if i not in mine and kind in ("", kinds[node][i])]
+                mine += own if _spread(job) else own[:count]
+            taken.append(tuple(sorted(mine)))
+        if sum(map(len, taken)) == job.gpus:
+            found[job.id] = tuple(taken)
+            for node, mine_there in zip(job.nodes, taken, strict=True):
+                left[node] = [i for i in left[node] if i not in mine_there]
+    return [replace(job, held_gpus=found.get(job.id, job.held_gpus)) for job in jobs]
+
+
+def _spread(job: SlurmJob) -> bool:
+    """How many GPUs it has on each of its nodes is not known."""
+    return len(job.nodes) > 1 and not job.gpus_per_node
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:

@@ -13,9 +13,10 @@ from structlog.testing import capture_logs
 from features.job import Job
 from scheduler.backends.slurm.client import Slurm, SlurmDown
 from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
+from scheduler.backends.slurm.parse import nodes as parse_nodes
 from scheduler.backends.slurm.site import asks_of
 from scheduler.backends.slurm.snapshot import Asking
-from scheduler.backends.slurm.table import COLUMNS, FEW, SINGLY, Table, held, read
+from scheduler.backends.slurm.table import COLUMNS, FEW, SINGLY, Table, held, on_gpus, read
 from scheduler.backends.slurm.versions import OLDEST, Release
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies.slurm.site import Site
@@ -322,3 +323,25 @@ def test_whatever_is_odd_of_one_job_others_are_read_as_without_it(name: str, odd
     said = {"JobArrayID": "9", name.replace("-", "_"): odd}
     table = Table(Printed(*whole, (record(**said), "(null)")))
     assert [job for job in table.jobs() if job.id != "9"] == Table(Printed(*whole)).jobs()
+
+
+def test_gpus_that_are_in_use_on_a_node_are_those_of_its_jobs() -> None:
+    """A kind of which some are free, or none, follows: a guess by order would have it otherwise."""
+    said = (
+        "NodeName=n1 State=MIXED CPUTot=8 RealMemory=9 Gres=gpu:v100:4,gpu:a100:2 "
+        "GresUsed=gpu:v100:1(IDX:3),gpu:a100:2(IDX:4-5)\n"
+        "NodeName=n2 State=MIXED CPUTot=8 RealMemory=9 Gres=gpu:v100:4 GresUsed=gpu:v100:2(IDX:0,2)"
+    )
+    n1, n2 = nodes = parse_nodes(said)
+    assert (n1.used, n2.used) == ((3, 4, 5), (0, 2))
+    assert n1 == replace(n1, used=())
+    plain = SlurmJob("1", "RUNNING", "ada", "a", "main", 0.0, nodes=("n1",), gpus=1)
+    typed = replace(plain, id="2", gpus=1, gpu_type="a100", gpu_types=(("a100", 1),))
+    apart = replace(plain, id="3", gpus=3, nodes=("n1", "n2"))
+    alike = replace(plain, id="4", gpus=2, nodes=("n1", "n2"), gpu_types=(("", 1),))
+    each = replace(alike, gpus_per_node=True)
+    waits = replace(plain, id="5", state="PENDING", nodes=())
+    found = {job.id: job.held_gpus for job in on_gpus([plain, apart, typed, waits], nodes)}
+    assert found == {"1": ((3,),), "2": ((4,),), "3": ((5,), (0, 2)), "5": ()}
+    assert [job.held_gpus for job in on_gpus([each, typed], nodes)] == [((3,), (0,)), ((4,),)]
+    assert on_gpus([alike], nodes)[0].held_gpus == (), "five are in use, and it has two"

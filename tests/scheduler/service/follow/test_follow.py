@@ -6,6 +6,7 @@ import json
 import zlib
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any, cast
 
@@ -693,10 +694,13 @@ def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
         assert line.endswith("is not known: no answer")
 
 
+@pytest.mark.parametrize("futures_rest", [False, True])
 def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have(
-    store: Store,
+    store: Store, futures_rest: bool
 ) -> None:
-    """Until it touches them no more: a forecast comes back when nobody runs who makes way."""
+    """Until it touches them no more: a forecast comes back when nobody runs who makes way, with rough
+    forecasts, which are made once, too.
+    """
     scene = Scene(store, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos"
@@ -717,6 +721,8 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
         found = [reads.forecast(str(n)) for n in (2, 3, 4, 5)]
         return [one.why_not if one.start_p50 is None else "" for one in found if one is not None]
 
+    if futures_rest:
+        scene.follower._foresee_at = inf
     scene.look(runs, *waiting)
     others = ["not modelled: QOS mins: GrpTRESMins=cpu=1", "not modelled: --contiguous"]
     assert why_not() == ["", "not modelled: it may preempt 1 running job", *others]
