@@ -698,8 +698,8 @@ def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
 def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have(
     store: Store, futures_rest: bool
 ) -> None:
-    """Until it touches them no more: a forecast comes back when nobody runs who makes way, with rough
-    forecasts, which are made once, too.
+    """Until it touches them no more: a forecast comes back when nobody runs who makes way, and so
+    does a rough one, which is made once.
     """
     scene = Scene(store, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
