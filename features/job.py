@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from features.amounts import Work
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -43,6 +45,7 @@ class Job:
         profile: may be profiled before it runs; False is the user's opt-out.
         after, after_any: ids of jobs, separated by commas, that have to end first: successfully,
             or in any way.
+        work: how much its command asks for; None when that is not known, or may not be read.
     """
 
     job_id: str
@@ -59,3 +62,4 @@ class Job:
     profile: bool = True
     after: str = ""
     after_any: str = ""
+    work: Work | None = None

@@ -20,6 +20,7 @@ from functools import partial
 from math import isfinite, nan
 
 from features import calendar, history, queue, survival
+from features.amounts import Work
 from features.history import KeyHistory
 from features.job import Job, Profile
 from features.queue import VcQueue
@@ -27,6 +28,7 @@ from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.survival import ABSENT, MEMORY, OF_VC, Hazard, Lives
 from features.templates import TemplateBook, has_template
+from features.throughput import KEPT, Ran
 
 # Part of the schema digest: raise it when a feature of the same name comes to mean otherwise.
 MEANING = 1
@@ -318,6 +320,8 @@ class FeatureState:
         self._everyone = Hazard(MEMORY[0])
         self._vc_gpus: dict[tuple[str, int], Hazard] = {}
         self._live: dict[str, _Submission] = {}
+        # of a user's script and its unit, the latest runs that completed
+        self._ran: dict[tuple[str, str, str], tuple[Ran, ...]] = {}
 
     # -- events ------------------------------------------------------------------------------
 
@@ -428,6 +432,14 @@ class FeatureState:
         if duration_s is not None:
             for key in submission.keys:
                 key.learn(now, state, duration_s)
+            job = submission.job
+            if job.work is not None and state is State.COMPLETED and duration_s >= 1.0:
+                ran = Ran(job.work, job.gpus, duration_s)
+                self._ran[_script(job, job.work)] = (*self.ran(job), ran)[-KEPT:]
+
+    def ran(self, job: Job) -> tuple[Ran, ...]:
+        """The latest completed runs of what a job's command runs, by its user; oldest first."""
+        return () if job.work is None else self._ran.get(_script(job, job.work), ())
 
     # -- rows --------------------------------------------------------------------------------
 
@@ -588,3 +600,7 @@ def _check_asked(job: Job) -> None:
 def _expired(ascending: list[float], now: float) -> int:
     """How many leading times have left the burst window."""
     return bisect_right(ascending, now - BURST_WINDOW_S)
+
+
+def _script(job: Job, work: Work) -> tuple[str, str, str]:
+    return job.user, work.script, work.unit

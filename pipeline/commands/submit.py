@@ -64,7 +64,7 @@ def submit(
 
     Then: pellucid why JOB
     """
-    from pipeline.job_file import read_job, written
+    from pipeline.job_file import amounts, read_job, written
 
     whole = {} if file is None else read_job(file)
     given = {
@@ -84,6 +84,8 @@ def submit(
     if show:
         typer.echo(written(words, whole, array), nl=False)
         return
+    if whole["progress"]:
+        whole["amounts"] = amounts(words, Path(whole["workdir"]))
     with service.client() as client:
         if array:
             job = client.submit_array(words, array, key=key, **whole)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from features.amounts import Work
 from features.job import Job
 from features.plain import Json
 from scheduler.core.request import OF_JOB, JobRequest
@@ -19,6 +20,7 @@ class Submission(JobRequest):
         owner: who submitted it (name of the token, or the local user).
         user: operating-system user it runs as; "" = the service's own.
         environment: added to the environment it runs in. Never shown.
+        work: how much the command asks for, where that may be read.
         sealed: `command` is only the program, and `environment` empty: they are kept apart.
     """
 
@@ -27,6 +29,7 @@ class Submission(JobRequest):
     submitted_at: float
     user: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    work: Work | None = None
     sealed: bool = False
 
     def sealing(self) -> Submission:
@@ -37,7 +40,10 @@ class Submission(JobRequest):
     def job(self) -> Job:
         """The job as the decision core knows it."""
         asked = {name: getattr(self, name) for name in OF_JOB}
-        return Job(job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, **asked)
+        return Job(
+            job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, work=self.work,
+            **asked,
+        )  # fmt: skip
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
         """What is asked for instead; `to` is the body of a CHANGED event."""
@@ -49,6 +55,9 @@ class Submission(JobRequest):
         found |= {"command": list(self.command), "environment": dict(self.environment)}
         if not self.sealed:
             del found["sealed"]  # earlier versions kept all of it in the log
+        found["work"] = self.work and asdict(self.work)
+        if self.work is None:
+            del found["work"]
         return found
 
     @classmethod
@@ -56,6 +65,8 @@ class Submission(JobRequest):
         """The inverse of `body`. What an earlier version did not know takes its default; what only
         an earlier one knew is left out."""
         known = {name: body[name] for name in NAMES if name in body}
+        if known.get("work"):
+            known["work"] = Work(**known["work"])
         return cls(**{**known, "command": tuple(body["command"])})
 
 

@@ -8,8 +8,8 @@ are estimators that were handed the truth: they exist for comparison and for not
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import expm1, log1p, sqrt
+from dataclasses import dataclass, replace
+from math import expm1, inf, log1p, sqrt
 from typing import Any, TypedDict
 
 from features.job import Job, Profile
@@ -18,12 +18,17 @@ from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.state import FAMILIES, FeatureState
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
+from features.throughput import Asked, asked
 from models.bundle import Bundle, BundleError
 from scheduler.core.decisions import Score
 from scheduler.core.durations import Stated
 
-# The last term of a score of a job that says itself how far it is.
+# The last term of a score of a job that says itself how far it is, or whose command says how much
+# it is to do.
 OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
+COMMAND = FeatureSpec("own_command", "nominal", "progress", "", "its command")
+ASKS = "asks for"  # as what a command says begins
+DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
 SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
@@ -190,7 +195,7 @@ class FeatureEstimator(Estimator):
             value += term
         inputs = (_text(error),)
         score = Score(value, intercept, tuple(terms), COLD_START, inputs)
-        return Estimate(max(0.0, expm1(value)), score)
+        return with_command(Estimate(max(0.0, expm1(value)), score), job, self.state)
 
 
 class HistoriesEstimator(FeatureEstimator):
@@ -229,7 +234,7 @@ class BundleEstimator(FeatureEstimator):
         self.bundles[bundle.digest] = bundle
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return self.scored(self.state.row(job, now))
+        return with_command(self.scored(self.state.row(job, now)), job, self.state)
 
     def scored(self, row: Sequence[Value]) -> Estimate:
         """The estimate of a feature row."""
@@ -265,17 +270,58 @@ class LiveEstimator(FeatureEstimator):
         if self.bundle is None:
             return self.from_histories(job, now)
         row = self.state.row(job, now)
-        return scored(self.bundle, [row[i] for i in self._picks])
+        estimate = scored(self.bundle, [row[i] for i in self._picks])
+        return with_command(estimate, job, self.state)
+
+
+def own_term(score: Score, names: int) -> FeatureSpec | None:
+    """What the last term of a score is about, where it has one more than its model has `names`."""
+    if len(score.terms) != names + 1:
+        return None
+    return COMMAND if _by_command(score) else OWN
+
+
+def _by_command(score: Score) -> bool:
+    return bool(score.inputs) and score.inputs[-1].startswith(ASKS)
+
+
+def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
+    """An estimate, and what the job's command and its earlier runs come to, by their errors."""
+    if job.work is None:
+        return estimate
+    found = asked(job.work, job.gpus, state.ran(job))
+    if found is None:
+        return estimate
+    most_s = job.time_limit_s or inf
+    return _with(estimate, replace(found, total_s=min(found.total_s, most_s)), most_s)
 
 
 def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
-    """An estimate, and what the job says itself, each weighed by its error; a term of the score."""
-    if progress is None or isinstance(estimate.seconds, Stated):
+    """An estimate, and what the job says itself, each weighed by its error; a term of the score.
+
+    It replaces what its command says, unless that is known better.
+    """
+    said, score = estimate.seconds, estimate.score
+    if progress is None:
         return estimate
-    weight = SPREAD**2 / (SPREAD**2 + progress.error**2)
+    if isinstance(said, Stated):
+        known_better = said.error <= progress.error and progress.error > DOUBTFUL
+        if score is None or not _by_command(score) or known_better:
+            return estimate
+        terms = score.terms[:-1]
+        score = Score(
+            sum(terms, score.intercept), score.intercept, terms, score.bundle, score.inputs[:-1]
+        )
+        estimate = Estimate(said.without_s, score)
+    return _with(estimate, progress)
+
+
+def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Estimate:
+    weight = SPREAD**2 / (SPREAD**2 + own.error**2)
     before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
-    moves = weight * (log1p(progress.total_s) - before)
-    mean = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * progress.error, estimate.seconds)
+    moves = weight * (log1p(own.total_s) - before)
+    moves = min(moves, log1p(most_s) - before)
+    mean = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * own.error, estimate.seconds)
     score = estimate.score
     if score is not None:
         score = Score(
@@ -283,7 +329,7 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
             score.intercept,
             (*score.terms, moves),
             score.bundle,
-            (*score.inputs, progress.text()),
+            (*score.inputs, own.text()),
         )
     return Estimate(mean, score)
 

@@ -37,6 +37,7 @@ def belief(
     alike: Sequence[float] = (),
     *,
     terms: str = "",
+    command: str = "",
     over: bool = False,
     stated_s: float | None = None,
 ) -> Belief | None:
@@ -46,6 +47,7 @@ def belief(
         decisions: about it, in order.
         alike: seconds that the latest jobs of its name and owner ran.
         terms: what the prediction is made of, in words.
+        command: what its command and its earlier runs say, as a sentence.
         over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
@@ -65,8 +67,10 @@ def belief(
     evidence = alike_words(alike)
     said = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
     said += [f"{evidence}."] if evidence else []
+    said += [command] if command else []
     if terms:
-        said.append(f"The model alone would say {duration(told.estimate_s)}: {terms}.")
+        who = "With the model that is" if command else "The model alone would say"
+        said.append(f"{who} {duration(told.estimate_s)}: {terms}.")
     return Belief(p50_s, p90_s, evidence, " ".join(said))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import OWN, Description
+from scheduler.core.estimates import COMMAND, OWN, Description, own_term
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
@@ -106,6 +106,12 @@ def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
     return f"{starts}; {listed(said)}" if said else ""
 
 
+def command_words(breakdown: Breakdown) -> str:
+    """What the job's command and its earlier runs say, as a sentence; "" where they say nothing."""
+    of = next((t.value for t in breakdown.terms if t.name == COMMAND.name), "")
+    return f"{COMMAND.text.capitalize()} {of}." if of else ""
+
+
 def factor_of(contribution: float) -> float:
     """exp, without overflow."""
     return math.exp(min(contribution, 700.0))
@@ -157,8 +163,9 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Brea
     gap = gap_of(score)
     described = bundles.get(score.bundle, Description())
     names, kept = list(described.get("terms", ())), list(described.get("inputs", ()))
-    if len(score.terms) == len(names) + 1:  # it said itself how long it runs
-        names, kept = [*names, OWN.name], [*kept, OWN.name]
+    own = own_term(score, len(names))
+    if own is not None:
+        names, kept = [*names, own.name], [*kept, own.name]
     known = len(names) == len(score.terms)
     if not known:
         names = [f"term {i}" for i in range(1, len(score.terms) + 1)]
@@ -190,7 +197,7 @@ def _term(
         if value is None:
             continue
         said.append(_said(value, units.get(feature, ""), feature))
-    texts = {OWN.name: OWN.text, **texts}
+    texts = {OWN.name: OWN.text, COMMAND.name: COMMAND.text, **texts}
     text = " and ".join(texts.get(feature) or feature for feature in features)
     return Term(name, text + _edited(name, described), " and ".join(said), contribution)
 

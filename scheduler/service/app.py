@@ -103,6 +103,7 @@ def create_app(
         missing=missing if settings.backend == "local" else lambda *_: "",
         follows=settings.follows,
         mails=bool(settings.mail_program),
+        reads_commands=settings.read_progress,
     )
     app.state.settings = settings
     app.state.limits = limits

@@ -54,8 +54,8 @@ class Settings(BaseSettings):
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of the profiles of commands on fake GPUs.
-        read_progress: the `local` backend reads in the output of jobs how far they are, unless
-            their owner declined.
+        read_progress: the `local` backend reads in the output of jobs how far they are, and the
+            service in commands how much they ask for, unless their owner declined.
         pace: seconds on the `simulated` backend's clock per real second.
         host, port: where the API listens.
         server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with

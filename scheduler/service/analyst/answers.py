@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from features.plain import Json
 from scheduler.backends.events import Event, Kind
-from scheduler.core.estimates import OWN
+from scheduler.core.estimates import own_term
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
 from scheduler.explain.answer import Odds, OrderTerm
@@ -143,7 +143,9 @@ class Answers:
         names: Sequence[str] = ()
         if queued.score is not None and self._of.state.bundle == queued.score.bundle:
             bundle = self._of.bundle_store.find({"digest": queued.score.bundle})
-            names = (*bundle.duration.term_names, OWN.name)[: len(queued.score.terms)]
+            names = tuple(bundle.duration.term_names)
+            own = own_term(queued.score, len(names))
+            names += (own.name,) if own else ()
         return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
 
     def _changed(self, futures: Futures, job_id: str) -> tuple[str, str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
+from features.amounts import Work
 from features.schema import State
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
@@ -58,6 +59,7 @@ class Changes:
         now: seconds since the epoch, as decisions count them.
         room: of the waiting jobs of one submitter.
         missing: why a command cannot be executed where it would run; "" = nothing is known.
+        reads_commands: commands are read for how much they ask for, where their owners let them.
         follows: the service only follows Slurm: every request is turned down (409).
         mails: the service sends messages.
     """
@@ -72,9 +74,10 @@ class Changes:
         missing: Missing = lambda *_: "",
         follows: bool = False,
         mails: bool = False,
+        reads_commands: bool = True,
     ):
         self._missing, self.mails = missing, mails
-        self._follows = follows
+        self._follows, self._reads_commands = follows, reads_commands
         self._store, self._writer, self.now = store, writer, now
         self._room = room or Room()
         self._shape: Shape = {}
@@ -92,7 +95,7 @@ class Changes:
         """Submit a job, or a task of an array by the array's id and its number; what came of it,
         once it is committed. Raises Problem (403, 409, 422, 429)."""
         self.in_charge("sbatch")
-        fields = asked.model_dump(exclude={"array"})
+        fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
         if task is not None:
             job_id = "_".join(map(str, task))
@@ -103,8 +106,11 @@ class Changes:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         self.check_dependencies(viewer, fields)
         self.check_messages(fields)
+        work = None
+        if fields["progress"] and self._reads_commands:
+            work = Work.of(asked.command, asked.amounts, asked.workdir)
         submission = Submission(
-            **{**fields, "command": tuple(asked.command), "vc": vc},
+            **{**fields, "command": tuple(asked.command), "vc": vc, "work": work},
             job_id=job_id,
             owner=viewer.name,
             user=runs_as(viewer),

@@ -20,7 +20,7 @@ from scheduler.explain.explanation import (
 from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
-from scheduler.explain.terms import factor_of, reasons
+from scheduler.explain.terms import command_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, still_waiting
 from scheduler.explain.words import overtaken_words
 from scheduler.service.api.stories import JobView, story_of, where_it_stands
@@ -84,6 +84,7 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
         job.time_limit_s,
         view.alike(job),
         terms=reasons(score) if score and score.terms_known else "",
+        command=command_words(score) if score else "",
         over=job.ended_at is not None,
         stated_s=job.estimate_s,
     )

@@ -97,6 +97,14 @@ class SubmitRequest(_Job):
         Field(min_length=1, max_length=1024, description="Argument vector; no shell reads it."),
     ]
     workdir: Annotated[str, Field(max_length=LONGEST_PATH), AfterValidator(_absolute)] = ""
+    amounts: Annotated[
+        dict[Annotated[str, Field(max_length=64)], float],
+        Field(
+            max_length=16,
+            description="What files named in the command say of how much there is to do, and of "
+            'the batch size: {"epochs": 90}. Not kept as it is.',
+        ),
+    ] = {}  # noqa: RUF012
     environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}  # noqa: RUF012
 
     @model_validator(mode="after")

@@ -36,11 +36,19 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 2
+VERSION = 3
 MIGRATIONS = {  # by the version they lead to
     2: Migration(new={"scheduler.backends.submission:Submission": {"notify": False}}),
+    3: Migration(
+        new={
+            "scheduler.backends.submission:Submission": {"work": None},
+            "features.job:Job": {"work": None},
+            "features.state:FeatureState": {"_ran": {}},
+        }
+    ),
 }
 FIELDS = {
+    "features.amounts:Work": "amount batch rest script unit words",
     "features.history:KeyHistory": (
         "_cancelled _ended _ewma _ewma_log _failed _last _past _ring _sorted hazard last_end "
         "last_submit queued running"
@@ -48,12 +56,13 @@ FIELDS = {
     "features.history:Running": "_base _starts _sum",
     "features.job:Job": (
         "after after_any cpus gpu_type gpus job_id memory_mib name profile share submit_time "
-        "time_limit_s user vc"
+        "time_limit_s user vc work"
     ),
     "features.job:Profile": "amp gpu_mem_mib gpu_mem_util_pct gpu_util_pct",
     "features.queue:VcQueue": "queued queued_gpus running running_gpus",
     "features.state:FeatureState": (  # which features there are is for the code to say
-        "_now _users _user_gpus _templates _vcs _queues _bursts _lives _everyone _vc_gpus _live"
+        "_now _users _user_gpus _templates _vcs _queues _bursts _lives _everyone _vc_gpus _live "
+        "_ran"
     ),
     "features.state:_Submission": (
         "burst calendar job keys phase profile queue since_submit survival"
@@ -66,7 +75,7 @@ FIELDS = {
     "scheduler.backends.submission:Submission": (
         "after after_any command comment cpus environment gpu_type gpus job_id memory_mib name "
         "notify owner priority profile progress sealed share submitted_at time_limit_s user vc "
-        "workdir"
+        "work workdir"
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
     "scheduler.service.log.ledger:Ledger": "keep records nodes holding _changed",
@@ -182,7 +191,9 @@ class StateCheckpoints:
         that can be read."""
         for version, code, recorded, _ in self._sound(connection, store, upto):
             try:
-                return Recorded(code, self._read(recorded, version)[1])
+                found = Recorded(code, self._read(recorded, version)[1])
+                if found.seen > 0:
+                    return found
             except Exception:  # likewise
                 continue
         return None

@@ -81,6 +81,20 @@ def test_a_job_file_asks_for_the_same(service: Service, run: Run, tmp_path: Path
     assert row["command"] == ["train", "100", "a b"]
 
 
+def test_a_file_that_the_command_names_says_how_much(
+    service: Service, run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "conf.yaml").write_text("trainer: {max_epochs: 90, lr: 0.1}\nbatch_size: 64\n")
+    (tmp_path / "odd.json").write_text("{")
+    where = ("submit", "--vc", "vision", "--workdir", str(tmp_path))
+    named = ("--", "train", "--config=conf.yaml", "odd.json", "none.json")
+    assert run("alice", *where, *named).exit_code == 0
+    assert run("alice", *where, "--no-progress", *named).exit_code == 0
+    one, other = (e.body for e in service.events() if e.kind is Kind.SUBMITTED)
+    assert (one["work"]["unit"], one["work"]["amount"], one["work"]["batch"]) == ("epoch", 90, 64)
+    assert "work" not in other
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -10,8 +10,10 @@ import pytest
 
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
+from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.problems import Problem
@@ -329,3 +331,30 @@ def test_nodes_lent_for_profiling_count_in_no_limit(store: Store) -> None:
     [load] = Reads(store.engine).seen_by(viewer).load()
     assert (load.nodes, load.gpus, load.free, load.profiling) == (2, 8, 8, 4)
     assert header.core().cluster.pools["vision"].gpus == load.gpus  # what `why` goes by
+
+
+@pytest.mark.parametrize(
+    ("more", "reads", "amount"),
+    [
+        ({}, True, 90.0),
+        ({"command": ["train.py", "c.yaml"], "amounts": {"epochs": 3}}, True, 3.0),
+        ({"progress": False}, True, None),
+        ({}, False, None),
+    ],
+)
+def test_a_command_is_read_for_how_much_it_asks_for_where_its_owner_and_the_site_let_it(
+    store: Store, more: dict[str, object], reads: bool, amount: float | None
+) -> None:
+    spec = CoreSpec.of(ClusterSpec({"vision": 1}, 8), "pellucid")
+    establish(store, LogHeader(spec, 1.7e9, backend="simulated"))
+    changes = Changes(store, Writer(store), lambda: 1.7e9, reads_commands=reads)
+    asked = SubmitRequest.model_validate(
+        {"command": ["train.py", "--epochs", "90"], "vc": "vision", **more}
+    )
+    viewer = Viewer("ann", Role.SUBMITTER, ("vision",), os_user=service_user())
+    changes.submit(viewer, asked).result()
+    [event] = [e for e in store.read(0) if e.kind is Kind.SUBMITTED]
+    work = Submission.from_body(event.body).work
+    assert (work and work.amount) == amount
+    assert ("work" in event.body) == (amount is not None)
+    assert "90" not in str(event.body["command"])

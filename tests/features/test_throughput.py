@@ -1,0 +1,148 @@
+"""How long a job lasts by its command and the earlier runs of its script."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import exp
+
+import pytest
+
+from features.amounts import Work, of_settings
+from features.job import Job
+from features.schema import State
+from features.state import FeatureState
+from features.throughput import Ran, asked, last_pace
+
+HOUR = 3600.0
+
+
+def work(command: str, **more: float) -> Work:
+    found = Work.of(command.split(), more)
+    assert found is not None
+    return found
+
+
+def ran(command: str, total_s: float, gpus: int = 1) -> Ran:
+    return Ran(work(command), gpus, total_s)
+
+
+@pytest.mark.parametrize(
+    ("command", "unit", "amount", "batch"),
+    [
+        ("python train.py --epochs 90 --batch-size 64", "epoch", 90, 64),
+        ("python train.py --epochs=90 -b 8", "epoch", 90, 8),
+        ("python train.py trainer.max_epochs=90 data.batch_size=16", "epoch", 90, 16),
+        ("python run.py --num_train_epochs 3 --per_device_train_batch_size 4", "epoch", 3, 4),
+        ("torchrun --nproc_per_node 2 train.py --max_steps 5000", "step", 5000, None),
+        ("python train.py --iters 5k", "step", 5000, None),
+    ],
+)
+def test_a_command_says_how_much(
+    command: str, unit: str, amount: float, batch: float | None
+) -> None:
+    found = work(command)
+    assert (found.unit, found.amount, found.batch) == (unit, amount, batch)
+
+
+@pytest.mark.parametrize("much", ["0", "-3", "1e15", "many", "9223372036854775807"])
+def test_nonsense_is_no_amount(much: str) -> None:
+    assert Work.of(["python", "train.py", "--epochs", much]) is None
+
+
+def test_a_file_beside_the_command_counts_where_the_command_says_nothing() -> None:
+    settings = of_settings({"trainer": {"max_epochs": 90, "seed": 1}, "batch_size": 64, "a": [1]})
+    assert settings == {"max_epochs": 90.0, "batch_size": 64.0}
+    assert work("python train.py --config c.yaml", **settings).amount == 90
+    assert work("python train.py --config c.yaml --epochs 3", **settings).amount == 3
+
+
+def test_amounts_batch_and_gpus_make_no_other_script_and_other_words_do() -> None:
+    one = work("torchrun --nproc_per_node 1 train.py --epochs 3 --batch-size 64 --lr 1e-3")
+    same = work("torchrun --nproc_per_node 8 train.py --epochs 90 --batch-size 8 --lr 1e-3")
+    assert replace(same, amount=3.0, batch=64.0) == one
+    slower = work("torchrun --nproc_per_node 1 train.py --epochs 3 --batch-size 64 --lr 1e-4")
+    assert (slower.script, slower.words) == (one.script, one.words)
+    assert slower.rest != one.rest
+    other = work("torchrun --nproc_per_node 1 train.py --epochs 3 --lr 1e-3 --model vit")
+    assert other.script == one.script
+    assert other.words != one.words
+    shell = Work.of(["bash", "-c", "python train.py --epochs 3"])
+    assert shell == work("python train.py --epochs 3")
+
+
+def test_how_much_times_how_fast() -> None:
+    runs = tuple(ran(f"train.py --epochs {n}", 480.0 * n) for n in (10, 30, 20))
+    found = asked(work("train.py --epochs 90"), 1, runs)
+    assert found is not None
+    assert found.total_s == pytest.approx(12 * HOUR, rel=0.03)
+    assert found.error < 0.2
+    assert found.text() == "asks for 90 epochs; its last 3 runs took 8.0 min an epoch"
+    assert asked(work("train.py --epochs 90"), 1, ()) is None
+
+
+def test_a_long_start_up_is_not_multiplied() -> None:
+    runs = tuple(ran(f"train.py --epochs {n}", 110.0 + 10.0 * n) for n in (2, 20, 3))
+    new = work("train.py --epochs 90")
+    found, rule = asked(new, 1, runs), last_pace(new, runs)
+    assert found is not None
+    assert rule is not None
+    assert found.total_s == pytest.approx(1010.0, rel=0.15)
+    assert rule > 3 * 1010.0
+
+
+def test_gpus_and_batch_size_are_learned_from_the_runs() -> None:
+    command = "train.py --epochs 10 --batch-size {}"
+
+    def takes(gpus: int, batch: int) -> float:
+        return 3600.0 * gpus**-0.5 * (batch / 64) ** -0.6
+
+    seen = [(1, 64), (2, 64), (4, 64), (1, 128), (1, 256)]
+    runs = tuple(ran(command.format(b), takes(g, b), g) for g, b in seen)
+    new = work(command.format(256))
+    first, learned = asked(new, 4, runs[:1]), asked(new, 4, runs)
+    assert first is not None
+    assert learned is not None
+    assert learned.total_s == pytest.approx(takes(4, 256), rel=0.1)
+    assert learned.error < 0.5 * first.error
+    assert "this one should take" in learned.text()
+
+
+def test_scatter_widens_it_and_what_is_absurd_is_dropped() -> None:
+    command = "train.py --epochs 30"
+    steady = asked(work(command), 1, (ran(command, 3600.0),) * 4)
+    scattered = asked(
+        work(command), 1, tuple(ran(command, s) for s in (600.0, 36_000.0, 1800.0, 9000.0))
+    )
+    assert steady is not None
+    assert scattered is None or scattered.error > 5 * steady.error
+    wild = tuple(ran(command, 600.0 * exp(3 * (-1) ** n)) for n in range(6))
+    assert asked(work(command), 1, wild) is None
+    assert asked(work("train.py --epochs 1e9"), 1, (ran(command, 3600.0),)) is None
+
+
+def test_other_arguments_count_by_how_much_they_have_mattered() -> None:
+    command = "train.py --epochs 10 --lr {}"
+    alike = tuple(ran(command.format(lr), 3600.0) for lr in ("1", "2", "3", "4"))
+    apart = tuple(
+        ran(command.format(lr), s)
+        for lr, s in (("1", 900.0), ("2", 3600.0), ("3", 1800.0), ("4", 7200.0))
+    )
+    new = work(command.format("5"))
+    sure, unsure = asked(new, 1, alike), asked(new, 1, apart)
+    assert sure is not None
+    assert sure.error < 0.2
+    assert unsure is None or unsure.error > 3 * sure.error
+
+
+def test_only_completed_runs_of_the_user_count() -> None:
+    state = FeatureState({"survival"})
+    asks = work("train.py --epochs 10")
+    for n, (user, how) in enumerate(
+        [("ann", State.COMPLETED), ("ann", State.FAILED), ("bob", State.COMPLETED)]
+    ):
+        job = Job(f"j{n}", float(n), 1, user, "vc", work=asks)
+        state.submit(job, float(n))
+        state.start(job.job_id, float(n))
+        state.end(job.job_id, float(n), how, 100.0 + n)
+    assert state.ran(Job("new", 9.0, 1, "ann", "vc", work=asks)) == (Ran(asks, 1, 100.0),)
+    assert state.ran(Job("new", 9.0, 1, "ann", "vc")) == ()
