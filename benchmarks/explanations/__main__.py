@@ -20,8 +20,9 @@ decides, in a forked process:
   outside, by API, command line and page, and judged by the log as it was then, which the judge
   reads by itself; `right`: of the kind that is right least;
 - `services`: questions answered, the age of answers, and ends told at even odds, kept;
-- `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one in
-  futures drawn anew. `other_than_fewer_gpus`: share of the waits asked about with such a one;
+- `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one
+  (`earlier_true`) by playing the very world on with the change. `other_than_fewer_gpus`:
+  share of the waits asked about with such a one;
 - `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
   to the next; `stable_single_terms`: how far the first three single terms do;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;

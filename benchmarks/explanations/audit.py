@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 from random import Random
+from statistics import fmean
 from typing import Any
 
 from benchmarks.explanations.foretold import Foretold
-from benchmarks.explanations.judge import Account, Judge, Verdict, starts_when
+from benchmarks.explanations.judge import Account, Judge, Verdict, aside, change, starts_when
 from benchmarks.explanations.predictions import Promises
 from benchmarks.explanations.reading import rendered
 from benchmarks.explanations.worlds import AuditWorld, Drains
-from scheduler.core.core import Core
-from scheduler.core.decisions import Decision
+from scheduler.core.decisions import Action, Decision
 from scheduler.explain import findings
 from scheduler.explain.whatif import counterfactuals
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
@@ -38,6 +40,8 @@ class Found:
         shown, true, other: suggestions; those that came true; waits with one of another kind than
             fewer GPUs; asked: waits for which suggestions were asked for.
         untrue: suggestions that did not come true, in words.
+        earlier: of what was said to give an earlier start: seconds from then to the start in this
+            very world with the change, and without it; inf: never.
         texts: the answers as they are read.
         cpu_s: processor seconds of each answer to "why"; spent_s: of the whole audit.
         foretold: forecasts and what came of them.
@@ -57,6 +61,7 @@ class Found:
     true: int = 0
     other: int = 0
     untrue: list[str] = field(default_factory=list)
+    earlier: list[tuple[float, float]] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     foretold: list[Foretold] = field(default_factory=list)
     agreed: list[tuple[float, float]] = field(default_factory=list)
@@ -105,6 +110,9 @@ class Audited(Engine):
         self._moments = 0
         self._judged = judged
         self._looked_at = 0
+        self._began: dict[str, list[float]] = {}
+        self._tried = ""  # the job that a copy of this world waits for
+        self._played: list[tuple[str, float, float]] = []  # jobs, when tried, and their starts then
 
     # --- what happens -----------------------------------------------------------------------
 
@@ -112,10 +120,19 @@ class Audited(Engine):
         self.account.decided(decisions, now)
         super()._carry_out(decisions, now)
         self.promises.decided(decisions, self.core, now)
+        for d in decisions:
+            if d.action in (Action.START, Action.PACK):
+                self._starts(d.job_id, now)
 
     def _end(self, run: Progress, now: float) -> None:
         self.account.left(run.job_id)
         super()._end(run, now)
+        self._starts(run.job_id, now)  # if it ended while it was profiled
+
+    def _starts(self, job_id: str, now: float) -> None:
+        self._began.setdefault(job_id, []).append(now)
+        if job_id == self._tried:
+            raise _Started
 
     def _decided(self, now: float) -> None:
         self.drains.passed(now)  # the next pass is told
@@ -166,35 +183,47 @@ class Audited(Engine):
         )
         outcomes = asking.suggestions(job_id, vcs[:2])
         found.asked += 1
-        found.shown += len(outcomes)
         found.other += any("gpus" not in one.change.to for one in outcomes)
         for one in outcomes:
-            why_not = untrue(core, self.memory, one, job_id, futures.now)
-            found.true += not why_not
-            if why_not:
-                found.untrue.append(f"{job_id} {one.change.words()}: {why_not}")
+            if not one.starts_now:
+                started = self.starts_with(one.change.body(), job_id, futures.now)
+                self._played.append((job_id, futures.now, started))
+                continue
+            found.shown += 1
+            came = starts_when(core, one.change.body(), job_id, futures.now)
+            found.true += came
+            found.untrue += [f"{job_id} {one.change.words()}: it does not start"] * (not came)
         return outcomes
 
+    def starts_with(self, changes: Mapping[str, Any], job_id: str, now: float) -> float:
+        """When a job that is changed starts as this very world goes on, played in a forked process;
+        inf: never.
 
-def untrue(core: Core, memory: Memory, shown: Outcome, job_id: str, now: float) -> str:
-    """What is not as a suggestion says when it is carried out; "" when it comes true.
+        Args:
+            changes: see `judge.starts_when`.
+        """
 
-    A start at once is decided by the core itself. An earlier one is sought in futures drawn anew,
-    each with and without the change.
-    """
-    if shown.starts_now:
-        return "" if starts_when(core, shown.change.body(), job_id, now) else "it does not start"
-    anew = Futures(core, memory, now, seed=1)
-    again = WhatIf(anew, lambda job: memory.predicted(job, now), 2 * FUTURES).ask(
-        job_id, shown.change
-    )
-    later = (
-        again.gain_s is not None and again.gain_s <= 0
-    )  # None: even odds lie beyond what is seen
-    if later or 2 * again.earlier <= again.futures:
-        gain = "" if again.gain_s is None else f"{again.gain_s:.0f} s "
-        return f"{gain}earlier, in {again.earlier} of {again.futures} futures"
-    return ""
+        def act() -> float:
+            self.wanted, self._tried = 0, job_id
+            with suppress(_Started):
+                change(self.core, changes, job_id, now)
+                self._carry_out(self.core.decide(now), now)
+                self._plan_wake(now)
+                self.run()
+            return self._next_start(job_id, now)
+
+        return aside(act)
+
+    def _next_start(self, job_id: str, at: float) -> float:
+        return next((start for start in self._began.get(job_id, ()) if start >= at), inf)
+
+    def played(self) -> list[tuple[float, float]]:
+        """What was said to give an earlier start, once this world is over: see `Found.earlier`."""
+        return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
+
+
+class _Started(Exception):
+    """The job that was waited for has started."""
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
@@ -204,7 +233,7 @@ def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool
     began = time.process_time()
     engine = Audited(world, data, seed, wanted, judged=judged)
     engine.run()
-    engine.found.foretold = engine.promises.scored()
+    engine.found.foretold, engine.found.earlier = engine.promises.scored(), engine.played()
     engine.found.agreed = list(getattr(engine.memory, "agreed", ()))
     engine.found.spent_s = time.process_time() - began
     return engine.found
@@ -220,7 +249,10 @@ def shares(found: Sequence[Found]) -> dict[str, Any]:
         return round(sum(values) / len(values), 4) if values else None
 
     shown, true = sum(one.shown for one in found), sum(one.true for one in found)
-    asked = sum(one.asked for one in found)
+    asked, earlier = (
+        sum(one.asked for one in found),
+        [pair for one in found for pair in one.earlier],
+    )
     return {
         "waits": len(verdicts),
         **{name: share(name) for name in ("named", "necessary", "minimal", "specific", "fresh")},
@@ -228,6 +260,8 @@ def shares(found: Sequence[Found]) -> dict[str, Any]:
             "asked": asked,
             "shown": shown,
             "true": round(true / shown, 4) if shown else None,
+            "earlier": len(earlier),
+            "earlier_true": round(fmean(w < o for w, o in earlier), 4) if earlier else None,
             "other_than_fewer_gpus": round(sum(o.other for o in found) / max(1, asked), 4),
         },
     }

@@ -130,6 +130,7 @@ def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
     """The bounds, on the figures by their names; one that was not measured is not held."""
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]
+    flat["earlier_true"] = found["counterfactuals"]["earlier_true"]
     flat["sentences_right"] = found["sentences"]["right"]
     flat |= {f"services_{name}": found["services"][name] for name in ("answered", "age_p99_s")}
     flat |= {name: found["readable"][name] for name in ("words_p50", "codes", "raw_names")}

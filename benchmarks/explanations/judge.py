@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from features.schema import State
 from scheduler.core.core import Core
@@ -22,6 +22,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
 LEFT = 2  # of several that are named, so many are left one by one
+T = TypeVar("T")
 Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
 
 
@@ -29,7 +30,7 @@ class TrialFailed(RuntimeError):
     """What was tried in a copy of this process ended there in an error."""
 
 
-def aside(act: Callable[[], bool]) -> bool:
+def aside(act: Callable[[], T]) -> T:
     """What comes of an act in a copy of this process, of which nothing else is left."""
     read, write = os.pipe()
     pid = os.fork()
@@ -48,7 +49,7 @@ def aside(act: Callable[[], bool]) -> bool:
     failed, found = pickle.loads(answer) if answer else ("the copy died", None)
     if failed is not None:
         raise TrialFailed(failed)
-    return bool(found)
+    return cast("T", found)
 
 
 @dataclass
@@ -117,13 +118,14 @@ def starts_when(core: Core, changes: Mapping[str, Any], job_id: str, now: float)
     """
 
     def act() -> bool:
-        _change(core, changes, job_id, now)
+        change(core, changes, job_id, now)
         return begins(core, job_id, now)
 
     return aside(act)
 
 
-def _change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> None:
+def change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> None:
+    """Change a job as its owner or an operator does; see `starts_when`."""
     queued = core.jobs[job_id]
     to: dict[str, Any] = {n: None if value == "" else value for n, value in changes.items()}
     first, held, priority = (to.pop(name, None) for name in ("first", "held", "priority"))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from benchmarks import explanations, orchestrator
 from benchmarks.explanations import live
 from benchmarks.explanations.__main__ import main
-from benchmarks.explanations.audit import Audited, audit, untrue
+from benchmarks.explanations.audit import Audited, audit
 from benchmarks.explanations.figures import BUDGET, figures, verdict
 from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
@@ -28,8 +29,8 @@ from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.findings import analysis, answer
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.whatif.counterfactuals import WhatIf
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.simulation.work import SimulatedContention
@@ -144,14 +145,36 @@ def test_sets_that_would_do_as_well_are_told_and_who_keeps_them_quiet_is_found()
 
 
 def test_a_suggestion_that_does_not_come_true_is_found() -> None:
-    judge, _, desk, memory = asked(2, 5, need=4)
+    judge, _, desk, _ = asked(2, 5, need=4)
     assert starts_when(desk.core, {"gpus": 1}, "next", NOW)
     assert not starts_when(desk.core, {"gpus": 3}, "next", NOW)
-    (shown, *_) = WhatIf(Futures(desk.core, memory, NOW), samples=9).suggestions("next")
-    assert untrue(desk.core, memory, shown, "next", NOW) == ""
-    lie = type(shown)(Change({"gpus": 3}), shown.now, shown.then, True, None, 0, 0)
-    assert untrue(desk.core, memory, lie, "next", NOW) == "it does not start"
     assert "next" in [queued.job.job_id for queued in judge.core.queues["vc"]]
+
+
+class _Suggesting(WhatIf):
+    """Says of two changes that they give an earlier start: of one that does, and of a lie."""
+
+    def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
+        now = StartForecast(self.futures.now)
+        return [
+            Outcome(change, now, now, False, 600.0, 9, 9)
+            for change in (Change(first=True), Change(held=True))
+        ]
+
+
+def test_an_earlier_start_is_played_in_the_very_world(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("benchmarks.explanations.audit.WhatIf", _Suggesting)
+    engine = Audited(AuditWorld("small", _small), Path(), 1, 24, ask_every=1)
+    engine.run()
+    first, held = engine.played()[::2], engine.played()[1::2]
+    assert all(0.0 <= start <= without < inf for start, without in first)
+    assert any(start < without for start, without in first)
+    assert {start for start, _ in held} == {inf}
+    engine.found.earlier = held
+    assert figures([engine.found])["counterfactuals"]["earlier_true"] == 0.0
+    again = Audited(AuditWorld("small", _small), Path(), 1, 24, ask_every=99)
+    again.run()  # a trial leaves nothing behind
+    assert again._began == engine._began
 
 
 def test_a_trial_leaves_nothing_behind_and_its_errors_are_told() -> None:
@@ -228,7 +251,7 @@ def test_every_bound_is_on_a_figure_and_one_that_was_not_measured_is_missed() ->
     rule = Rule(5.0, 30.0)
     engine.found.foretold = [Foretold("a", 10.0, 20.0, rule, 12.0, 15.0)]
     made = figures([engine.found])
-    made["counterfactuals"]["true"] = 1.0
+    made["counterfactuals"] |= {"true": 1.0, "earlier_true": 1.0}
     made["sentences"]["right"] = 1.0
     made["services"] |= {"answered": 1.0, "age_p99_s": 0.5}
     assert BUDGET.exists()
