@@ -57,7 +57,12 @@ def test_the_table_is_what_json_tells(busy: SlurmCluster) -> None:
 
     until(settled, "jobs to run")
     whole = told(slurm.jobs())
-    until(lambda: told(table.jobs()) == told(slurm.jobs()), "the same in both")
+
+    def alike() -> bool:
+        assert told(table.jobs()) == told(slurm.jobs())
+        return True
+
+    until(alike, "the same in both", not_yet=(AssertionError,))
     assert len(whole) == 8 + 30
     running = [job for job in table.jobs() if job.state == "RUNNING" and job.gpus]
     assert running

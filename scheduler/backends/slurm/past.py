@@ -11,10 +11,10 @@ _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,A
 
 
 def past(slurm: Slurm, user: str, days: int) -> list[SlurmJob]:
-    """What ran and ended in the last days, of what `sacct` shows of this user; a line that cannot
-    be read is left out. Raises SlurmDown, SlurmError."""
-    since = f"now-{days}days"
-    asked = ("sacct", "-n", "-P", "-X", "-u", user, "-S", since, "-o", _COLUMNS)
+    """What ran and ended in the last days, of what `sacct` shows of this user ("": of everybody);
+    a line that cannot be read is left out. Raises SlurmDown, SlurmError."""
+    since, who = f"now-{days}days", ("-u", user) if user else ("-a",)
+    asked = ("sacct", "-n", "-P", "-X", *who, "-S", since, "-o", _COLUMNS)
     found = (_job(line) for line in slurm.read(*asked).splitlines())
     return [job for job in found if job is not None]
 

@@ -38,12 +38,18 @@ from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
-from scheduler.service.follow.histories import Histories, Over
+from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.planner import Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
-from scheduler.service.follow.tables import ended_jobs, promises_of, write_jobs, write_nodes
+from scheduler.service.follow.tables import (
+    accounted,
+    ended_jobs,
+    promises_of,
+    write_jobs,
+    write_nodes,
+)
 from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
@@ -381,8 +387,17 @@ class Follower:
             past = ended_jobs(connection, self.clock.now())
             self._promises = promises_of(self.store, connection)
         self._numbered = 0 if found is None else found + 1
+        known = {one.job.job_id for one in past}
+        past += [one for one in self._accounted() if one.job.job_id not in known]
         self.log.info("follows", recalled=self._histories.recall(past))
         return True
+
+    def _accounted(self) -> list[Ended]:
+        try:
+            return accounted(self.slurm, self._histories.vc_of)
+        except (SlurmDown, SlurmError) as error:  # a cluster may have no accounting
+            self.log.info("ended_jobs_unread", why=str(error))
+            return []
 
     def run(
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float

@@ -89,19 +89,20 @@ class Histories:
             else:
                 self.memory.withdrawn(job.id, at)
 
-    def recall(self, past: Sequence[Ended]) -> int:
+    def recall(self, known: Sequence[Ended]) -> int:
         """Live through jobs that ended before this process began. Returns how many."""
         happened: list[tuple[float, int, Ended]] = []
-        for one in past:
+        for one in known:
             times = one.job.submit_time, one.started_at, one.ended_at
             happened += [(at, what, one) for what, at in enumerate(times, SUBMITTED)]
-        asks, self.memory.asks = self.memory.asks, False  # the table has what was predicted
+        asks = self.memory.asks
         for at, what, one in sorted(happened, key=lambda it: (it[0], it[1], it[2].job.job_id)):
             job_id, self.heard = one.job.job_id, max(self.heard, at)
             if what == SUBMITTED:
+                self.memory.asks = asks and one.predicted_s is None
                 self.memory.submitted(one.job, self.heard)
                 told = self.memory.of(job_id)
-                if told is not None:
+                if told is not None and one.predicted_s is not None:
                     told.predicted_s = one.predicted_s
             elif what == STARTED:
                 self.memory.started(job_id, self.heard)
@@ -110,7 +111,7 @@ class Histories:
                 self.memory.ended(job_id, one.state, ran_s, self.heard)
                 self._ended[job_id] = one.job.submit_time
         self.memory.asks = asks
-        return len(past)
+        return len(known)
 
 
 def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float, int, SlurmJob]]:
@@ -130,7 +131,10 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ran and ended, as the table has it. Times are seconds since the epoch."""
+    """A job that ran and ended. Times are seconds since the epoch.
+
+    `predicted_s`: what was predicted when it came; None: it was not, and is now.
+    """
 
     job: Job
     predicted_s: float | None

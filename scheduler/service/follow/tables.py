@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
 
 from features.schema import State
 from scheduler.backends.events import Kind
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.job_states import STATES
 from scheduler.backends.slurm.parse import Node as SlurmNode
+from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.shape import Shape
+from scheduler.backends.slurm.snapshot import job_of
 from scheduler.backends.submission import Submission
 from scheduler.service.analyst.records import RECALLED
 from scheduler.service.follow.histories import LEARNED, Ended
@@ -25,6 +29,7 @@ from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.tables import nodes as node_rows
 
 CHUNK = 500  # jobs named in one statement
+ACCOUNTED_DAYS = 7  # as many as `Memory` keeps
 
 
 def write_jobs(
@@ -87,6 +92,22 @@ def ended_jobs(connection: Connection, now: float) -> list[Ended]:
         )
         for found in connection.execute(query)
     ]
+
+
+def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
+    """The latest jobs that ended before anybody followed, of what `sacct` shows. Raises SlurmDown,
+    SlurmError."""
+    found = (
+        (one, vc, STATES[one.state])
+        for one in past(slurm, "", ACCOUNTED_DAYS)
+        if (vc := vc_of(one.partition)) and STATES[one.state] in LEARNED
+    )
+    made = [
+        Ended(job_of(one, vc), None, one.start, one.end, state)
+        for one, vc, state in found
+        if one.start is not None and one.end is not None and one.submit <= one.start < one.end
+    ]
+    return sorted(made, key=lambda one: one.job.submit_time)[-RECALLED:]
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:

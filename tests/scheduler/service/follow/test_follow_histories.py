@@ -17,7 +17,7 @@ from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.metrics import Metrics
 from scheduler.service.pages.queries import PageQueries
-from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
 from tests.scheduler.service.pages.conftest import scraped
 
 GPUS = "pellucid_gpus"
@@ -130,6 +130,29 @@ def test_what_was_learned_outlives_a_restart(store: Store) -> None:
         assert [tuple(one) for one in connection.execute(query)] == [("completed", 100.0)] * 6
         state = connection.execute(select(row.state).where(row.job_id == "77")).scalar()
         assert state == "cancelled"
+
+
+def test_jobs_that_ended_before_anybody_followed_are_learned_from_accounting(store: Store) -> None:
+    scene = Scene(store, order=False)
+    unlearned = scene.follower.memory.predicted(asked_job(scene), scene.now)
+    scene.slurm.says["-o"] = "\n".join(
+        f"{n}|u9|{part}|{int(NOW) - 640 + n}|{int(NOW) - 300}|{int(NOW) - 100}|{state}|60|8||a"
+        for n, part, state in [
+            *((n, "main", "COMPLETED") for n in range(200, 220)),
+            (300, "elsewhere", "COMPLETED"),
+            (301, "main", "NODE_FAIL"),
+        ]
+    )
+    scene.restart()
+    learned = scene.follower.memory.predicted(asked_job(scene), scene.now)
+    assert ran_s(scene) == [200.0] * 20
+    assert all(past.predicted_s is not None for past in scene.follower.memory.arrivals)
+    assert unlearned is not None
+    assert learned is not None
+    assert abs(learned - 200.0) < 60.0 < abs(unlearned - 200.0)
+    scene.slurm.says["-o"] = ""
+    scene.look(scene.job(1))
+    assert ran_s(scene) == [200.0] * 20
 
 
 def test_an_end_is_learned_once_though_slurm_still_shows_it_after_a_restart(store: Store) -> None:
