@@ -3,7 +3,7 @@
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
 dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
-sites: `--count` sites made up from `--seed` on, every answer judged (two minutes a site).
+sites: `--count` sites made up from `--seed` on, every answer judged (five minutes a site).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 

@@ -54,7 +54,7 @@ class Generated:
 
     Attributes:
         own: nodes and slurm.conf. accounting: words of sacctmgr. settings: of scontrol.
-        orders: what is submitted. lost_node: goes down on the way; "": none does.
+        orders: what is submitted. past: what ran before. lost_node: goes down on the way; "": none.
         enforced: `sbatch` refuses what its partition does not take.
     """
 
@@ -65,6 +65,7 @@ class Generated:
     orders: tuple[Order, ...]
     lost_node: str
     enforced: bool
+    past: tuple[Order, ...]
 
 
 class _Maker:
@@ -157,7 +158,9 @@ class _Maker:
             settings = ("update partitionname=scav qos=pscav", *settings)
         orders = self.orders(names, any("course" in one for one in settings))
         lost = f"n{chance.randint(1, len(self.nodes))}" if self.some(0.4) else ""
-        return Generated(self.seed, own, accounting, settings, orders, lost, enforced)
+        self.chance, self.jobs = random.Random(f"{self.seed}/past"), 2 * self.jobs
+        past = self.orders(names, False)
+        return Generated(self.seed, own, accounting, settings, orders, lost, enforced, past)
 
     def accounting(self, names: Sequence[str]) -> tuple[str, ...]:
         chance = self.chance

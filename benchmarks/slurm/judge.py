@@ -194,15 +194,21 @@ HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}  
 def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
     """First forecasts by how far off they say the start is: how many, what share began by p90, by
     p50, and within ten minutes of p50; how far p90 is behind p50 in the median, in minutes. `open`
-    ones, that could still have come true when the site was taken down, are left out."""
-    found = {}
+    ones, that could still have come true when the site was taken down, and `crude` ones, which have
+    no p90, are left out."""
+    every = list(every)
+    found: dict[str, dict[str, float]] = {}
     least = 0.0
     known = [one for one in every if one.p90 is not None]
+    if len(known) < len(every):
+        found["crude"] = {"jobs": len(every) - len(known)}
     for name, most in HORIZONS.items():
         some = [one for one in known if least <= max(0.0, one.p50 - one.at) < most]
         least = most
         over = [one for one in some if one.until >= (one.p90 or 0.0)]
         starts = [(one, inf if one.start is None else one.start) for one in over]
+        if some and not over:
+            found[name] = {"jobs": 0, "open": len(some)}
         if not over:
             continue
         found[name] = {

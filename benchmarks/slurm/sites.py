@@ -4,20 +4,21 @@ against what Slurm says (`judge`). A second stands for a minute."""
 from __future__ import annotations
 
 import os
+import pwd
 import random
 import re
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from benchmarks.slurm import judge
+from benchmarks.slurm import accounting, judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
@@ -41,6 +42,8 @@ PART = "PartitionName"
 LOOKS, LOOK_S = 8, 8.0
 SETTLED_S = 8.0  # after the first submissions, until slurmctld has looked at them
 REST = follower.REST / 60.0
+WATCHED_S = 150.0  # after the last look, until forecasts have come true or not
+PAST_S = 7200.0  # before the first look, in which jobs ran that accounting knows
 LOST_AT = 3  # the look after which a node is gone
 NOT_THERE = ("node configuration is not available", "not in partition", "excluded", "Invalid node")
 # what has no start, and is told so
@@ -102,7 +105,27 @@ def site(seed: int, found: Found, tell: Callable[[str], None]) -> None:
     follower.NODES_EVERY, follower.REST = 1, REST
     with SlurmCluster(accounting=True, own=made.own) as slurm:
         slurm.account(*made.accounting)
+        accounting.remember(slurm.folder, slurm.name, _past(made))
         _Run(slurm, made, found, tell).all()
+
+
+def _past(made: Generated) -> Iterator[dict[str, str | int]]:
+    """Rows of slurmdbd's table of jobs, as if what ran before had run one after the other."""
+    now = time.time()
+    for number, order in enumerate(made.past):
+        options = dict(one.partition("=")[::2] for one in order.options)
+        counts = (options[name].rpartition(":")[2] for name in WHERE if name in options)
+        gpus = int(next(counts, "0")) * int(options.get("--nodes", 1))
+        start = int(now - PAST_S + number * (PAST_S - 1800.0) / len(made.past))
+        yield {
+            "user": order.user, "job_name": "wrap", "id_job": 10**6 + number, "state": 3,
+            "id_user": pwd.getpwnam(order.user).pw_uid, "id_group": 0, "nodelist": "n1",
+            "partition": options.get("--partition", "main").partition(",")[0], "nodes_alloc": 1,
+            "cpus_req": 1, "priority": 1, "timelimit": options["--time"], "time_submit": start - 30,
+            "time_eligible": start - 30, "time_start": start,
+            "time_end": int(start + order.runs_s), "tres_alloc": f"1=1,4=1,1001={gpus}",
+            "tres_req": f"1=1,4=1,1001={gpus}",
+        }  # fmt: skip
 
 
 class OneLook(Slurm):
@@ -156,6 +179,7 @@ class _Run:
             if look == LOST_AT and self.made.lost_node:
                 self.slurm.kill_node(self.made.lost_node)
             self.look(look)
+        time.sleep(WATCHED_S)
         self.keep(self.facts())
 
     def keep(self, facts: Facts) -> None:
@@ -225,12 +249,19 @@ class _Run:
             del after.by_id[job_id]
         for job_id, row in after.by_id.items():
             was = before.by_id.get(job_id, {})
-            if row["JobState"] == "PENDING" and all(
-                was.get(name) == row[name] for name in ("JobState", "Reason")
-            ):
+            same = all(was.get(name) == row[name] for name in ("JobState", "Reason"))
+            if row["JobState"] == "PENDING" and same and self.settled(job_id, row["Reason"]):
                 self.judge(number, job_id, now, (before, after), direct)
         self.others(number, direct, after)
         self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {dict(self.found.counts)}")
+
+    def settled(self, job_id: str, reason: str) -> bool:
+        """Whether the look was told the reason that Slurm gave before and after it: some change
+        with its every pass, and back."""
+        read = [text for words, text in self.client.printed.items() if {"all", "-O"} <= set(words)]
+        lines = [line.replace(" ", "_") for text in read for line in text.splitlines()]
+        told = [line for line in lines if _whole(line.partition("|")[0]) == _whole(job_id)]
+        return not told or any(f"|{reason.partition(',')[0]}" in line for line in told)
 
     def judge(
         self, number: int, job_id: str, now: float, at: tuple[Facts, Facts], direct: Direct

@@ -177,7 +177,10 @@ def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
         start = None if started is None else NOW + started
         return Promise(NOW, NOW + wait, NOW + p90, start, NOW + until)
 
-    found = promised([made(5, 4), made(5, 40), made(5, None), made(20, 29), made(20, None, 60.0)])
+    crude = Promise(NOW, NOW + 5, None, NOW, NOW + 50)
+    far = made(70, None, 90.0)
+    near = made(5, 4), made(5, 40), made(5, None), made(20, 29), made(20, None, 60.0)
+    found = promised([*near, crude, far])
     assert found["to 10 min"] == {
         "jobs": 3, "open": 0, "by_p90": 1 / 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
         "width_min": 25.0,
@@ -187,4 +190,14 @@ def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
         1,
         1,
     )
-    assert set(found) == {"to 10 min", "to 1 h"}
+    assert found["to 6 h"] == {"jobs": 0, "open": 1}
+    assert found["crude"] == {"jobs": 1}
+    assert set(found) == {"to 10 min", "to 1 h", "to 6 h", "crude"}
+
+
+def test_what_ran_before_a_site_is_submitted_to_differs_from_what_is() -> None:
+    made = generate(5)
+    assert made.past == generate(5).past
+    assert len(made.past) == 2 * len(made.orders)
+    assert {one.user for one in made.past} == {one.user for one in made.orders}
+    assert made.past[:40] != made.orders[:40]
