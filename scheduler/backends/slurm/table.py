@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -207,33 +207,59 @@ def _array(job_id: str) -> str:
 
 def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
     """Jobs with the GPUs that they have by what is in use on their nodes: which of several jobs has
-    which of them is a guess, that no others are in use is not. Who asked for types goes first; of
-    whom on several nodes it is not known how many are where: what is left there, if it is as many.
+    which of them is a guess, that no others are in use is not.
+
+    Who asked for types goes first. How many GPUs a job on several nodes has of each is not known,
+    unless each is shared with no other such job, or all but one.
     """
-    left = {node.name: list(node.used) for node in nodes}
-    kinds = {node.name: [kind for kind, n in node.types for _ in range(n)] for node in nodes}
-    found = {}
-    for job in sorted(jobs, key=lambda job: (_spread(job), not job.gpu_type)):
-        if not (job.gpus and job.nodes and job.state in RUNNING) or job.held_gpus:
-            continue
-        types = job.gpu_types or ((job.gpu_type, job.gpus),)
-        taken = []
-        for node in job.nodes:
-            free, mine = left.get(node, []), list[int]()
-            for kind, count in types:
-                own = [i for i in free if i not in mine and kind in ("", kinds[node][i])]
-                mine += own if _spread(job) else own[:count]
-            taken.append(tuple(sorted(mine)))
-        if sum(map(len, taken)) == job.gpus:
-            found[job.id] = tuple(taken)
-            for node, mine_there in zip(job.nodes, taken, strict=True):
-                left[node] = [i for i in left[node] if i not in mine_there]
+    in_use = _InUse(nodes)
+    there = [
+        job
+        for job in sorted(jobs, key=lambda job: not job.gpu_type)
+        if job.gpus and job.nodes and job.state in RUNNING and not job.held_gpus
+    ]
+    spread = [job for job in there if len(job.nodes) > 1 and not job.gpus_per_node]
+    found = {job.id: in_use.take(job) for job in there if job not in spread}
+    for _ in range(len(spread)):
+        for job in spread:
+            others = {node for one in spread if one is not job for node in one.nodes}
+            if sum(node in others for node in job.nodes) < 2:
+                found[job.id] = in_use.take(job, others)
+        spread = [job for job in spread if job.id not in found]
     return [replace(job, held_gpus=found.get(job.id, job.held_gpus)) for job in jobs]
 
 
-def _spread(job: SlurmJob) -> bool:
-    """How many GPUs it has on each of its nodes is not known."""
-    return len(job.nodes) > 1 and not job.gpus_per_node
+class _InUse:
+    """GPUs in use on nodes that are no job's yet, and their types."""
+
+    def __init__(self, nodes: Iterable[Node]) -> None:
+        self._left, self._kinds = dict[str, list[int]](), dict[str, list[str]]()
+        for node in nodes:
+            self._left[node.name] = list(node.used)
+            self._kinds[node.name] = [kind for kind, n in node.types for _ in range(n)]
+
+    def take(self, job: SlurmJob, last: Collection[str] | None = None) -> Held:
+        """The GPUs of a job on each of its nodes; (): they are not as many as it has.
+
+        Args:
+            last: of whose nodes it has what it has not of the others, which are all its own; None:
+                it has as many as it asks for on every one.
+        """
+        taken: dict[str, tuple[int, ...]] = {}
+        short = job.gpus
+        for node in sorted(job.nodes, key=lambda node: node in (last or ())):
+            mine: list[int] = []
+            for kind, count in job.gpu_types or ((job.gpu_type, job.gpus),):
+                own = [i for i in self._left.get(node, ()) if i not in mine]
+                own = [i for i in own if kind in ("", self._kinds[node][i])]
+                most = count if last is None else short - len(mine) if node in last else None
+                mine += own[:most]
+            taken[node], short = tuple(sorted(mine)), short - len(mine)
+        if short:
+            return ()
+        for node, indices in taken.items():
+            self._left[node] = [i for i in self._left[node] if i not in indices]
+        return tuple(taken[node] for node in job.nodes)
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:

@@ -345,3 +345,10 @@ def test_gpus_that_are_in_use_on_a_node_are_those_of_its_jobs() -> None:
     assert found == {"1": ((3,),), "2": ((4,),), "3": ((5,), (0, 2)), "5": ()}
     assert [job.held_gpus for job in on_gpus([each, typed], nodes)] == [((3,), (0,)), ((4,),)]
     assert on_gpus([alike], nodes)[0].held_gpus == (), "five are in use, and it has two"
+    n3 = replace(n2, name="n3", used=(1,))
+    chain = [apart, replace(apart, id="6", gpus=2, nodes=("n3", "n2"))]
+    held_gpus = [job.held_gpus for job in on_gpus([plain, *chain, typed], [*nodes, n3])]
+    assert held_gpus == [((3,),), ((5,), (0, 2)), (), ((4,),)], "n2 has two, and is asked for three"
+    chain[0] = replace(apart, gpus=2)
+    held_gpus = [job.held_gpus for job in on_gpus([plain, *chain, typed], [*nodes, n3])]
+    assert held_gpus == [((3,),), ((5,), (0,)), ((1,), (2,)), ((4,),)]
