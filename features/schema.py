@@ -45,6 +45,7 @@ TRACE_SCHEMA = pa.schema(
         pa.field("gpu_share", pa.float32()),
         pa.field("gpu_type", LABEL),
         pa.field("nodes", pa.int32()),
+        pa.field("node_list", LABEL),  # their names, as Slurm lists them
         pa.field("cpus", pa.float32()),
         pa.field("memory_mib", pa.float64()),
         pa.field("qos", LABEL),

@@ -15,6 +15,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.backends.slurm.tres import gpu_types
 
+Floats = NDArray[np.float64]
 # A partition that ran less of a node's jobs than this does not share the node.
 LEAST_SHARE = 0.01
 # So many of the nodes that look alike have to have a size before one that never used as many is

@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from math import ceil
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.replay.inferred import Ran, expanded, gpus_of, nodes_of, peak_of
-from pipeline.replay.told import Told
+from pipeline.replay.inferred import Floats, Ran, expanded, nodes_of, peak_of
 from pipeline.worlds.cluster_file import read_cluster
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import Node, ParseError
@@ -23,6 +25,9 @@ from scheduler.core.cluster import ClusterSpec, NodeGroup
 
 Hide = Callable[[str], str]
 PER_NODE = 8  # where a dump tells neither nodes nor their number
+USUAL = {1, 2, 3, 4, 6, 8, 16}  # GPUs of a node
+LOAD = 0.9
+SHOWN = 8  # virtual clusters named in a sentence
 PLENTY = 1_000_000  # CPUs, and MiB, of a node that nobody described
 
 
@@ -226,68 +231,178 @@ def _pooled(homes: Iterable[Sequence[str]]) -> tuple[dict[str, str], list[str]]:
     return pools, notes
 
 
-def inferred(table: pa.Table, told: Told) -> Shape:
+@dataclass(frozen=True)
+class _Jobs:
+    """What the jobs of a trace are known to have had, a value each; NaN and "" are unknown."""
+
+    vc: list[str]
+    kind: list[str]
+    where: list[tuple[str, ...]]
+    gpus: Floats
+    nodes: Floats
+    start: Floats
+    end: Floats
+
+    @classmethod
+    def of(cls, table: pa.Table) -> _Jobs:
+        lists = [names or "" for names in _texts(table, "node_list")]
+        hosts = {names: expanded(names) for names in set(lists)}
+        start, end = (_floats(pc.cast(table[f"{n}_time"], pa.int64())) / 1000 for n in TIMES)
+        return cls(
+            [name or "" for name in _texts(table, "vc")],
+            [kind or "" for kind in _texts(table, "gpu_type")],
+            [hosts[names] for names in lists],
+            _floats(table["gpus"]),
+            _floats(table["nodes"]),
+            start,
+            end,
+        )
+
+    @property
+    def ran(self) -> NDArray[np.bool_]:
+        return np.asarray(np.isfinite(self.start + self.end) & (self.gpus > 0))
+
+    def on_nodes(self) -> list[Ran]:
+        """Those whose nodes are named."""
+        return [
+            Ran(
+                self.vc[i], self.where[i], float(self.start[i]), float(self.end[i]),
+                {"" if "|" in self.kind[i] else self.kind[i]: int(self.gpus[i])},
+            )
+            for i in np.flatnonzero(self.ran)
+            if self.where[i]
+        ]  # fmt: skip
+
+
+TIMES = ("start", "end")
+
+
+def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
     """The least cluster that carried the jobs.
 
-    The nodes the dump names (NodeList), each with the GPUs of each type (AllocTRES) that were in
-    use on it at once; per partition without named nodes, the GPUs in use at the busiest time.
+    The nodes the trace names, each with the GPUs of each type that were in use on it at once. A
+    partition without named nodes: the GPUs of each type in use at the busiest time; where starts
+    and ends are not recorded as many as leave a tenth of the GPU time idle while jobs were
+    submitted or the longest one ran, and never more than all its jobs at once would fill.
 
     Args:
-        table: the jobs, partitions already called as they shall be.
-        told: what the dump tells of them beside.
+        table: the jobs in TRACE_SCHEMA, partitions (`vc`) already called as they shall be.
+        instead: what would tell the nodes, for the note.
     """
-    ran = _ran(table, told)
-    seen = nodes_of([job for job in ran if job.nodes])
+    jobs = _Jobs.of(table)
+    recorded = bool(len(jobs.vc) and np.isfinite(jobs.start + jobs.end).mean() > 0.5)
+    seen = nodes_of(jobs.on_nodes()) if recorded else {}
     nodes = [_node(name, has.partitions, has.gpus) for name, has in seen.items() if has.gpus]
     named = {partition for node in nodes for partition in node.partitions}
-    unnamed = sorted({job.partition for job in ran} - named)
-    nodes += [node for partition in unnamed for node in _unnamed(table, partition)]
+    load = None if recorded else _load(table)
+    for partition in sorted(set(jobs.vc) - named):
+        nodes += _unnamed(jobs, partition, load)
     shape = _shape(nodes, "", "inferred")
-    kinds = Counter(g.gpus_per_node for p in shape.spec.vcs for g in _each(shape.spec, p))
-    listed = " and ".join(f"{count} of {gpus}" for gpus, count in sorted(kinds.items()))
-    how = "those it names" if seen else "as many as were ever in use at once"
-    said = f"inferred from the dump: {len(nodes)} nodes ({listed} GPUs), per partition {how}"
+    kinds = sorted(Counter(node.gpus for node in nodes).items())
+    listed = " and ".join(f"{count:,} of {gpus}" for gpus, count in kinds)
+    how = (
+        "per partition those it names"
+        if seen
+        else "per partition as many as were ever in use at once"
+        if recorded
+        else f"by a load of {LOAD:.0%}"
+    )
+    said = f"inferred from the dump: {len(nodes):,} nodes ({listed} GPUs), {how}"
     rest = (
-        ", and neither are GPUs that were never in use. Give --nodes or --site to be sure."
+        f", and neither are GPUs that were never in use. Give {instead} to be sure."
         if seen
         else ", and without node names (column NodeList) it is the least that could have "
-        "carried these jobs: waiting is overstated throughout. Give --nodes or --cluster."
+        f"carried these jobs: waiting is overstated throughout. Give {instead}."
     )
-    note = "The cluster's shape is inferred. Nodes that never ran a GPU job are not in it" + rest
-    return replace(shape, said=said, notes=[*shape.notes, note])
-
-
-def _each(spec: ClusterSpec, vc: str) -> Iterator[NodeGroup]:
-    return (group for group in spec.groups_of(vc) for _ in range(group.nodes))
-
-
-def _ran(table: pa.Table, told: Told) -> list[Ran]:
-    gpus = table.column("gpus").to_pylist()
-    names = [name or "" for name in table.column("vc").cast(pa.string()).to_pylist()]
-    start, end = (
-        (table.column(n).cast(pa.int64()).to_numpy() / 1000).tolist()
-        for n in ("start_time", "end_time")
-    )
-    lists = {text: expanded(text) for text in set(told.of("NodeList"))}
-    tres = {key: gpus_of(*key) for key in set(zip(told.of("AllocTRES"), gpus, strict=True))}
-    return [
-        Ran(names[i], lists[where], start[i], end[i], tres[alloc, gpus[i]])
-        for i, (where, alloc) in enumerate(
-            zip(told.of("NodeList"), told.of("AllocTRES"), strict=True)
+    notes = []
+    if recorded:
+        least = "The cluster's shape is inferred. Nodes that never ran a GPU job are not in it"
+        notes.append(least + rest)
+    odd = [f"{count:,} of {gpus} GPUs" for gpus, count in kinds if gpus not in USUAL]
+    if odd:
+        notes.append(
+            f"Nodes that can hardly be are inferred ({', '.join(odd)}): recorded times, or numbers "
+            f"of nodes, of some jobs are wrong. Give {instead}."
         )
+    return replace(shape, said=said, notes=[*shape.notes, *notes])
+
+
+def _load(table: pa.Table) -> Floats:
+    """GPUs that each job kept busy on average, and a tenth to spare."""
+    submit = _floats(pc.cast(table["submit_time"], pa.int64())) / 1000
+    took = np.nan_to_num(_floats(table["duration_s"]))
+    span = max(float(np.ptp(submit)) if len(submit) else 0.0, float(took.max(initial=0.0)), 1.0)
+    load: Floats = _floats(table["gpus"]) * took / span / LOAD
+    return load
+
+
+def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
+    """Nodes of a partition of which only the jobs are known: of each type of GPU they ask for."""
+    known = np.isfinite(jobs.nodes) & (jobs.nodes > 0)
+    most = np.ceil(jobs.gpus[known] / jobs.nodes[known]).max() if known.any() else PER_NODE
+    per_node = max(1, int(most))
+    mine = np.array([vc == partition for vc in jobs.vc])
+    kinds = np.array(jobs.kind, dtype=object)
+
+    def need(which: NDArray[np.bool_]) -> int:
+        had, gpus = which & jobs.ran, jobs.gpus[which]
+        at_once = (
+            peak_of(jobs.start[had], jobs.end[had], jobs.gpus[had])
+            if load is None
+            else min(load[which].sum(), gpus.sum())
+        )
+        most = max(float(at_once), float(gpus.max(initial=0.0)))
+        return max(1, ceil(most / per_node - 1e-9))
+
+    asked = {kind: need(mine & (kinds == kind)) for kind in sorted(set(kinds[mine]) - {""})}
+    if len(asked) < 2:
+        asked = {"": need(mine)}
+    else:  # those that ask for none go where most are
+        usual = max(asked, key=lambda kind: asked[kind])
+        asked[usual] = need(mine & ((kinds == usual) | (kinds == "")))
+    return [
+        _node(f"{partition}{kind}{i}", [partition], {kind: per_node})
+        for kind, count in asked.items()
+        for i in range(count)
     ]
 
 
-def _unnamed(table: pa.Table, partition: str) -> list[Node]:
-    """Nodes of a partition of which only the jobs are known."""
-    gpus = table.column("gpus").to_numpy()
-    counted = table.column("nodes").to_numpy(zero_copy_only=False).astype(float)
-    known = np.isfinite(counted) & (counted > 0)
-    each = np.ceil(gpus[known] / counted[known])
-    per_node = int(max(1, each.max())) if known.any() else PER_NODE
-    names = table.column("vc").cast(pa.string()).to_pylist()
-    mine = np.array([(name or "") == partition for name in names])
-    start, end = (table.column(n).cast(pa.int64()).to_numpy() for n in ("start_time", "end_time"))
-    most = max(peak_of(start[mine], end[mine], gpus[mine]), int(gpus[mine].max()), 1)
-    count = -(-most // per_node)
-    return [_node(f"{partition}{i}", [partition], {"": per_node}) for i in range(count)]
+def vcs_of(table: pa.Table, kinds: Kinds) -> list[str | None]:
+    """The virtual cluster each job is played in by policies that take GPUs as alike."""
+    jobs = _Jobs.of(table)
+    each = list(zip(jobs.vc, jobs.kind, jobs.where, strict=True))
+    known = {job: kinds.vc_of(job[0], {job[1]: 1}, job[2]) for job in set(each)}
+    return [known[job] for job in each]
+
+
+def in_vcs(table: pa.Table, kinds: Kinds) -> pa.Table:
+    """Each job in its virtual cluster."""
+    place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
+    return table.set_column(
+        place, kind, pa.array(vcs_of(table, kinds), pa.string()).cast(kind.type)
+    )
+
+
+def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, list[str]]:
+    """The cluster a trace ran on, where nobody says what it was.
+
+    Returns the jobs, each in its virtual cluster; the cluster; sentences on it.
+    """
+    shape = inferred(table, "--cluster")
+    kinds = by_kind(shape)
+    largest = sorted(kinds.spec.vcs.items(), key=lambda item: -item[1])
+    shown = ", ".join(f"{name or '(no name)'} {nodes}" for name, nodes in largest[:SHOWN])
+    more = f" and {len(largest) - SHOWN} more" if len(largest) > SHOWN else ""
+    said = f"No --cluster: {shape.said} (nodes by virtual cluster: {shown}{more})."
+    return in_vcs(table, kinds), kinds.spec, [said, *shape.notes]
+
+
+def _floats(column: pa.ChunkedArray) -> Floats:
+    """A column as numbers; null is NaN."""
+    values: Floats = pc.cast(column, pa.float64()).to_numpy(zero_copy_only=False)
+    return values
+
+
+def _texts(table: pa.Table, name: str) -> list[str | None]:
+    values: list[str | None] = pc.cast(table[name], pa.string()).to_pylist()
+    return values

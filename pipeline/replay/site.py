@@ -20,7 +20,6 @@ from features.schema import TRACE_SCHEMA
 from pipeline.errors import UserError
 from pipeline.replay.beside import Beside, arriving, beside_of
 from pipeline.replay.causes import CAPACITY, LIMIT
-from pipeline.replay.inferred import expanded, gpus_of
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.record import recorded_of, seconds, text
 from pipeline.replay.shape import (
@@ -31,8 +30,10 @@ from pipeline.replay.shape import (
     by_kind,
     from_cluster_file,
     from_nodes,
+    in_vcs,
     inferred,
     nodes_listed,
+    vcs_of,
 )
 from pipeline.replay.told import COLUMNS, Told, read_told
 from pipeline.replay.twin import Rows, Twin, twin_of
@@ -221,7 +222,7 @@ def read_site(
     bare = opened(bare, int(window["first"] * 1000))
     if options.cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
         bare = bare.slice(0, 0)
-    shape = _shape(table, told, options.cluster, options.nodes, given, hide)
+    shape = _shape(table, options.cluster, options.nodes, given, hide)
     kinds = by_kind(shape)
     table, told = _fitting(table, told, kinds, counts, notes)
     if not len(table):
@@ -237,7 +238,7 @@ def read_site(
             "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
         )
     name = "a site" if options.anonymise else dump.name
-    workload = workload_of(_pooled(table, told, kinds), kinds.spec, name)
+    workload = workload_of(_pooled(table, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
     mine = Rows(workload.jobs, recorded["vc"].tolist(), told)
     zone = zone_of(options.timezone or "UTC")
@@ -269,8 +270,8 @@ def read_site(
 
 # What a replay needs of a trace.
 _NEEDED = (
-    "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type", "nodes", "state",
-    "submit_time", "eligible_time", "start_time", "end_time", "duration_s", "time_limit_s",
+    "job_id", "user", "vc", "name", "gpus", "cpus", "memory_mib", "gpu_type", "nodes", "node_list",
+    "state", "submit_time", "eligible_time", "start_time", "end_time", "duration_s", "time_limit_s",
     "model", "dataset", "batch_size", "amp", "gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib",
     "source_line",
 )  # fmt: skip
@@ -354,7 +355,6 @@ def _read_notes(summary: IngestSummary) -> list[str]:
 
 def _shape(
     table: pa.Table,
-    told: Told,
     cluster: Path | None,
     nodes: Path | None,
     given: Printed,
@@ -367,20 +367,7 @@ def _shape(
         return from_nodes(nodes_listed(nodes), f"--nodes {nodes}", used, hide)
     if given.nodes:
         return from_nodes(given.nodes, "--site", used, hide)
-    return inferred(table, told)
-
-
-def _vcs(table: pa.Table, told: Told, kinds: Kinds) -> list[str | None]:
-    """The virtual cluster each job is played in by policies that take GPUs as alike."""
-    lists = {text: expanded(text) for text in set(told.of("NodeList"))}
-    gpus = table["gpus"].to_pylist()
-    jobs = list(
-        zip(text(table, "vc"), told.of("AllocTRES"), told.of("NodeList"), gpus, strict=True)
-    )
-    known = {
-        job: kinds.vc_of(job[0] or "", gpus_of(job[1], job[3]), lists[job[2]]) for job in set(jobs)
-    }
-    return [known[job] for job in jobs]
+    return inferred(table)
 
 
 def _partition(shape: Shape, pool: str) -> str:
@@ -412,7 +399,7 @@ def _fitting(
     fits = np.array(
         [
             vc is not None and gpus <= room[vc]
-            for gpus, vc in zip(table["gpus"].to_pylist(), _vcs(table, told, kinds), strict=True)
+            for gpus, vc in zip(table["gpus"].to_pylist(), vcs_of(table, kinds), strict=True)
         ],
         bool,
     )
@@ -425,12 +412,9 @@ def _fitting(
     return table.filter(pa.array(fits)), told.at(np.flatnonzero(fits))
 
 
-def _pooled(table: pa.Table, told: Told, kinds: Kinds) -> pa.Table:
+def _pooled(table: pa.Table, kinds: Kinds) -> pa.Table:
     """Each job in its virtual cluster; what types it had says which, and nothing more."""
-    place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
-    names = pa.array(_vcs(table, told, kinds), pa.string())
-    table = table.set_column(place, kind, names.cast(kind.type))
-    return with_column(table, "gpu_type", pa.nulls(len(table), pa.string()))
+    return with_column(in_vcs(table, kinds), "gpu_type", pa.nulls(len(table), pa.string()))
 
 
 def _kinds_note(kinds: Kinds) -> list[str]:

@@ -97,6 +97,7 @@ class Sacct(TableAdapter):
         Column("State", "state"),
         Column("ExitCode", "exit_code", required=False),
         Column("NNodes", "nodes", "number", required=False),
+        Column("NodeList", "node_list", required=False),
         Column("AllocTRES", "alloc_tres", required=False),
         Column("ReqTRES", "req_tres", required=False),
         Column("AllocGRES", "alloc_gres", required=False),

@@ -114,13 +114,13 @@ def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
 
     table = read_dataset(trace)
     if cluster is None:
-        from pipeline.worlds.inferred import cluster_of
+        from pipeline.replay.shape import cluster_of
         from scheduler.core.settings import ProfilingPartition
 
-        table, spec, note = cluster_of(table)
+        table, spec, notes = cluster_of(table)
         # no nodes are named that profile: what jobs are like is seen where they run
         world = plain.scenario(table, trace.name, spec, ProfilingPartition(), playing)
-        world.notes = (note, *world.notes)
+        world.notes = (*notes, *world.notes)
         return world
     file = read_cluster(cluster)
     world = plain.scenario(table, trace.name, file.cluster, file.profiling, playing)

@@ -27,9 +27,10 @@ from pipeline.replay.figures import Figures, misfit, over_seeds
 from pipeline.replay.inferred import expanded
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
-from pipeline.replay.shape import from_nodes, nodes_listed
+from pipeline.replay.shape import cluster_of, from_nodes, nodes_listed
 from pipeline.replay.site import DumpOptions, Site, read_site
 from pipeline.report.interactive import scripts
+from pipeline.traces import read_dataset
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.policies.easy import Easy
@@ -123,6 +124,9 @@ def test_the_shape_is_inferred_from_what_ran_at_once(told: Path, tmp_path: Path)
     assert site.workload.cluster.gpus_per_node == 4
     assert all(0 < n <= SHAPE.vcs[vc] for vc, n in site.workload.cluster.vcs.items())
     assert "inferred" in site.shape
+    _, simulated, said = cluster_of(read_dataset(tmp_path / "dataset"))
+    assert simulated == site.workload.cluster
+    assert said[0].startswith(f"No --cluster: {site.shape} (nodes by virtual cluster: ")
 
 
 def test_nodes_named_in_the_dump_are_counted(told: Path, tmp_path: Path) -> None:
@@ -136,6 +140,13 @@ def test_nodes_named_in_the_dump_are_counted(told: Path, tmp_path: Path) -> None
     )
     site = read_site(named, tmp_path / "d")
     assert site.workload.cluster.vcs == SHAPE.vcs
+    table, simulated, _ = cluster_of(read_dataset(tmp_path / "d/dataset"))
+    assert simulated == site.workload.cluster
+    assert Counter(table["vc"].to_pylist()) == Counter(job.vc for job in site.workload.jobs)
+    named.write_text(named.read_text().replace("l[1,3-4]-ib", "s[02-04]"))
+    site = read_site(named, tmp_path / "e")
+    assert list(site.workload.cluster.vcs) == ["long+short"]
+    assert cluster_of(read_dataset(tmp_path / "e/dataset"))[1] == site.workload.cluster
 
 
 @pytest.mark.parametrize(
