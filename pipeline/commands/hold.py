@@ -13,6 +13,7 @@ from pipeline.errors import UserError
 from pipeline.options import JOBS, PREVIEW, spread
 from pipeline.remote import Service, effect_lines, print_json
 from scheduler.service.api.shapes import JobChange
+from scheduler.service.log.record import Phase
 
 if TYPE_CHECKING:
     from features.plain import Json
@@ -55,7 +56,8 @@ def act(
     lines: Callable[[T, float], list[str]],
     ask: Callable[[Client, str], Json],
 ) -> None:
-    """Ask for each of some jobs, whatever becomes of the others, and print what came of it.
+    """Ask for each of some jobs, whatever becomes of the others, and print what came of it. The id
+    of an array stands for those of its tasks that wait.
 
     Args:
         kind: of an answer. lines: of one, and of the service's time.
@@ -68,10 +70,11 @@ def act(
     with service.client() as client:
         now = client.now()
         for job in jobs:
-            try:
-                answers.append(ask(client, job))
-            except ServiceError as error:
-                failed.append(f"{job}: {error}")
+            for one in _meant(client, job):
+                try:
+                    answers.append(ask(client, one))
+                except ServiceError as error:
+                    failed.append(f"{one}: {error}")
     if service.as_json:
         print_json(answers)
     for answer in () if service.as_json else answers:
@@ -79,6 +82,13 @@ def act(
             typer.echo(line)
     if failed:
         raise UserError("; ".join(failed))
+
+
+def _meant(client: Client, job: str) -> list[str]:
+    """Of an array the tasks that have not begun, by number; any other id as it is."""
+    tasks = [] if "_" in job else client.jobs(array=job, over=False)
+    begun = (Phase.STARTING, Phase.RUNNING)
+    return [one["job_id"] for one in tasks if one["phase"] not in begun][::-1] or [job]
 
 
 def effect(done: str, answer: JobChange, now: float) -> list[str]:

@@ -31,8 +31,8 @@ def submit(
         str | None,
         typer.Option(
             metavar="NUMBERS",
-            help="One job for each of 0-9, 1,3,7 or 0-10:2; it finds its number in "
-            "PELLUCID_ARRAY_TASK_ID and SLURM_ARRAY_TASK_ID.",
+            help="One job for each of 0-9, 1,3,7 or 0-10:2 (0-9%2: two at once); it finds its "
+            "number in PELLUCID_ARRAY_TASK_ID and SLURM_ARRAY_TASK_ID.",
         ),
     ] = None,
     file: Annotated[

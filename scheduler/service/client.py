@@ -167,7 +167,7 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id))
 
     def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[Json]:
-        """Your jobs, latest first, page by page; filters: phase, over, vc, owner."""
+        """Your jobs, latest first, page by page; filters: phase, over, vc, owner, array."""
         return self._pages("/jobs", limit, filters)
 
     def cancel(self, job_id: str) -> Json:

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from features.amounts import Work
 from features.schema import State
@@ -20,7 +20,7 @@ from scheduler.backends.submission import Submission
 from scheduler.core.dependencies import MOST, named
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.problems import Problem
-from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, task_numbers
+from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, tasks_of
 from scheduler.service.api.shapes import SubmittedArray
 from scheduler.service.api.writer import Once, Room, Writer, Written
 from scheduler.service.log.present import Present
@@ -50,6 +50,14 @@ class Wish:
     vc: str | None
     gpus: int
     gpu_type: str | None
+
+
+class Task(NamedTuple):
+    """A task of an array; `behind`: the number of the task whose end it waits for."""
+
+    array: str
+    number: int
+    behind: int | None = None
 
 
 class Changes:
@@ -90,16 +98,16 @@ class Changes:
         viewer: Viewer,
         asked: SubmitRequest,
         key: str | None = None,
-        task: tuple[str, int] | None = None,
+        task: Task | None = None,
     ) -> Future[Written]:
-        """Submit a job, or a task of an array by the array's id and its number; what came of it,
-        once it is committed. Raises Problem (403, 409, 422, 429)."""
+        """Submit a job, or a task of an array; what came of it, once it is committed. Raises
+        Problem (403, 409, 422, 429)."""
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
         if task is not None:
-            job_id = "_".join(map(str, task))
-            variables = {name: str(task[1]) for name in TASK_VARIABLES}
+            job_id = f"{task.array}_{task.number}"
+            variables = {name: str(task.number) for name in TASK_VARIABLES}
             fields["environment"] = {**fields["environment"], **variables}
         vc = self.vc_for(viewer, Wish(fields["vc"], fields["gpus"], fields["gpu_type"]))
         if fields["priority"] > 0 and viewer.role is not Role.OPERATOR:
@@ -109,6 +117,10 @@ class Changes:
         work = None
         if fields["progress"] and self._reads_commands:
             work = Work.of(asked.command, asked.amounts, asked.workdir)
+        depends = bool(fields["after"] or fields["after_any"])
+        if task is not None and task.behind is not None:
+            behind = f"{task.array}_{task.behind}"
+            fields["after_any"] = ",".join([*named(fields["after_any"]), behind])
         submission = Submission(
             **{**fields, "command": tuple(asked.command), "vc": vc, "work": work},
             job_id=job_id,
@@ -116,7 +128,7 @@ class Changes:
             user=runs_as(viewer),
             submitted_at=self.now(),
         )
-        if not (submission.after or submission.after_any):  # which may yet make the program
+        if not depends:  # on a job that may yet make the program
             words, where = submission.command, submission.workdir
             if why := self._missing(words, where, submission.environment, submission.user):
                 raise _unfit("command", why)
@@ -140,19 +152,20 @@ class Changes:
     ) -> SubmittedArray:
         """Submit the tasks of an array. Sent again under its key, only tasks that are missing are
         submitted. Raises Problem as `submit` does; tasks before it stay."""
-        numbers = task_numbers(asked.array)
+        numbers, at_once = tasks_of(asked.array)
+        behind = [None] * at_once + numbers if at_once else [None] * len(numbers)
         keys: list[str | None] = [None] * len(numbers)
         if key is not None:
             stem = hashlib.sha256(key.encode()).hexdigest()
             keys = [f"array-{stem}-{number}" for number in numbers]
         ids: list[str] = []
         try:
-            first = self.submit(viewer, asked, keys[0], (new_job_id(), numbers[0])).result()
+            first = self.submit(viewer, asked, keys[0], Task(new_job_id(), numbers[0])).result()
             ids.append(first.job_id)
             array_id = first.job_id.rpartition("_")[0]
             more = [
-                self.submit(viewer, asked, one, (array_id, number))
-                for one, number in zip(keys[1:], numbers[1:], strict=True)
+                self.submit(viewer, asked, keys[i], Task(array_id, numbers[i], behind[i]))
+                for i in range(1, len(numbers))
             ]
             ids += [done.result().job_id for done in more]
         except Problem as problem:

@@ -26,11 +26,11 @@ from scheduler.service.api.schemas import (
     PriorityRequest,
     SubmitRequest,
     WhatIfRequest,
-    task_numbers,
+    tasks_of,
 )
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, SubmittedArray
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import MAX_PAGE, JobRow, Line, Page, VisibleQueries
+from scheduler.service.log.store.reads import MAX_PAGE, Chosen, JobRow, Line, Page, VisibleQueries
 from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["jobs"])
@@ -78,8 +78,9 @@ def submit_array(
     asked: ArrayRequest, request: Request, view: Seen, key: Key = None
 ) -> SubmittedArray:
     """Submit jobs that differ in a number only: PELLUCID_ARRAY_TASK_ID, and SLURM_ARRAY_TASK_ID, in
-    the environment of each. Every task counts as a change."""
-    more = len(task_numbers(asked.array)) - 1
+    the environment of each. Every task counts as a change. Of 0-9%2 two run at once at most: each
+    waits for the end of the second before it."""
+    more = len(tasks_of(asked.array).numbers) - 1
     request.app.state.authenticator.spend(view.viewer, more)
     changes: Changes = request.app.state.changes
     return changes.submit_array(view.viewer, asked, key)
@@ -92,12 +93,13 @@ def list_jobs(
     over: Annotated[bool, Query(description="Also those that are over.")] = True,
     vc: Word = None,
     owner: Word = None,
+    array: Annotated[Word, Query(description="Tasks of this array.")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[JobRow]:
     """Your jobs; an operator's are everybody's."""
-    wanted = None if phase is None else phase.value
-    return view.jobs(phase=wanted, over=over, vc=vc, owner=owner, limit=limit, after=after)
+    chosen = Chosen(None if phase is None else phase.value, over, vc, owner, array)
+    return view.jobs(chosen, limit=limit, after=after)
 
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import MISSING
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
@@ -116,24 +116,36 @@ class SubmitRequest(_Job):
         return self
 
 
-def task_numbers(text: str) -> list[int]:
-    """The numbers of "0-9", "1,3,7" or "0-10:2", as of `sbatch --array`. Raises ValueError."""
+class Tasks(NamedTuple):
+    """The numbers of an array's tasks, and how many may run at once (0: all)."""
+
+    numbers: list[int]
+    at_once: int = 0
+
+
+def tasks_of(text: str) -> Tasks:
+    """The tasks of "0-9", "1,3,7", "0-10:2" or "0-9%2", as of `sbatch --array`. Raises
+    ValueError."""
     found: set[int] = set()
-    for part in text.split(","):
+    listed, percent, most = text.partition("%")
+    wrong = ValueError("give numbers as sbatch does: 0-9, 1,3,7, 0-10:2 or 0-9%2")
+    if percent and not re.fullmatch(r"[1-9][0-9]{0,5}", most.strip()):
+        raise wrong
+    for part in listed.split(","):
         one = re.fullmatch(r"([0-9]{1,6})(?:-([0-9]{1,6})(?::([0-9]{1,6}))?)?", part.strip())
         if one is None:
-            raise ValueError("give numbers as sbatch does, without %: 0-9, 1,3,7 or 0-10:2")
+            raise wrong
         last, step = int(one[2] or one[1]), int(one[3] or 1)
         if last < int(one[1]) or not step:
             raise ValueError(f"{part} holds no number")
         found.update(range(int(one[1]), last + 1, step))
         if len(found) > MOST_TASKS:
             raise ValueError(f"give at most {MOST_TASKS:,} tasks")
-    return sorted(found)
+    return Tasks(sorted(found), int(most or 0))
 
 
 def _array(text: str) -> str:
-    task_numbers(text)
+    tasks_of(text)
     return text
 
 
@@ -142,7 +154,7 @@ class ArrayRequest(SubmitRequest):
 
     array: Annotated[
         str,
-        Field(max_length=1024, description="0-9, 1,3,7 or 0-10:2", examples=["0-9"]),
+        Field(max_length=1024, description="0-9, 1,3,7, 0-10:2 or 0-9%2", examples=["0-9"]),
         AfterValidator(_array),
     ]
 

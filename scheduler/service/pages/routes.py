@@ -101,10 +101,11 @@ def _acts(request: Request, viewer: Viewer) -> bool:
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
-    """One job; with `codes`, reason codes beside the words."""
+    """One job, or of an array the first task that waits; with `codes`, reason codes beside the
+    words."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        found = page_of(queries, job_id)
+        found = page_of(queries, queries.task_of(job_id))
         return {
             "s": found,
             "codes": codes is not None,

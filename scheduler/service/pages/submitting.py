@@ -19,7 +19,7 @@ from scheduler.core.request import FIELDS
 from scheduler.service.api.auth import Asking, form
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, misfit
-from scheduler.service.api.schemas import SubmitRequest
+from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, tasks_of
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.asked import Input
 from scheduler.service.pages.queries import PageQueries
@@ -44,12 +44,18 @@ async def submit(request: Request, viewer: Asking) -> Response:
     given = {name: text.strip() for name, text in form(request).items()}
     try:
         changes: Changes = request.app.state.changes
-        written = await wrap_future(changes.submit(viewer, wanted(given), key_of(given)))
+        asked = wanted(given)
+        if isinstance(asked, ArrayRequest):
+            request.app.state.authenticator.spend(viewer, len(tasks_of(asked.array).numbers) - 1)
+            many = await run_in_threadpool(changes.submit_array, viewer, asked, key_of(given))
+            job_id = many.jobs[0]
+        else:
+            job_id = (await wrap_future(changes.submit(viewer, asked, key_of(given)))).job_id
     except Problem as problem:
         return await run_in_threadpool(
             _form, request, viewer, given, problem.sentence, problem.status
         )
-    return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{written.job_id}", 303)
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
 
 
 def key_of(given: Mapping[str, str]) -> str | None:
@@ -66,14 +72,17 @@ def wanted(given: Mapping[str, str]) -> SubmitRequest:
     sent = {name: one for name, one in INPUTS.items() if given.get(one.name)}
     values: dict[str, Any] = {name: one.read(given[one.name]) for name, one in sent.items()}
     try:
-        return SubmitRequest.model_validate(
-            {"command": command, "workdir": given.get("workdir", ""), **values}
-        )
+        asked = {"command": command, "workdir": given.get("workdir", ""), **values}
+        if array := given.get("array"):
+            return ArrayRequest.model_validate({**asked, "array": array})
+        return SubmitRequest.model_validate(asked)
     except ValidationError as error:
         first = error.errors()[0]
     where = str(first["loc"][0]) if first["loc"] else ""
     if one := sent.get(where):
         detail = f"{one.label} is {given[one.name]}; give {one.accepts}"
+    elif where == "array":
+        detail = f"Array is {given['array']}; give 0-9, 1,3,7, 0-10:2 or 0-9%2"
     elif where == "command" and not command:
         detail = "Command: say what is to run"
     else:

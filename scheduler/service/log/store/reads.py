@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -80,6 +80,7 @@ __all__ = [
     "MAX_PAGE",
     "BadCursor",
     "Calibration",
+    "Chosen",
     "Day",
     "Gpu",
     "GpusNow",
@@ -104,6 +105,19 @@ QUEUED = Phase.QUEUED.value
 
 class UnknownJob(LookupError):
     """No such job, or not one this viewer may see: the two are not distinguished."""
+
+
+class Chosen(NamedTuple):
+    """Which jobs are wanted; None: any. Unless `over`, without those that are over."""
+
+    phase: str | None = None
+    over: bool = True
+    vc: str | None = None
+    owner: str | None = None
+    array: str | None = None
+
+
+ALL = Chosen()
 
 
 def _tasks(array_id: str) -> ColumnElement[bool]:
@@ -185,21 +199,16 @@ class VisibleQueries(VisibleRows):
         return job_row(row, ())
 
     def jobs(
-        self,
-        *,
-        phase: str | None = None,
-        over: bool = True,
-        vc: str | None = None,
-        owner: str | None = None,
-        limit: int = 50,
-        after: str | None = None,
+        self, chosen: Chosen = ALL, *, limit: int = 50, after: str | None = None
     ) -> Page[JobRow]:
-        """Jobs of the viewer's, latest first; unless `over`, without those that are over."""
+        """Jobs of the viewer's, latest first."""
         query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
-        for column, wanted in ((jobs.c.phase, phase), (jobs.c.vc, vc), (jobs.c.owner, owner)):
-            if wanted is not None:
-                query = query.where(column == wanted)
-        if not over:
+        for name in ("phase", "vc", "owner"):
+            if (wanted := getattr(chosen, name)) is not None:
+                query = query.where(jobs.c[name] == wanted)
+        if chosen.array is not None:
+            query = query.where(_tasks(chosen.array))
+        if not chosen.over:
             query = query.where(live)
         if after is not None:
             (last,) = opened(after, int)

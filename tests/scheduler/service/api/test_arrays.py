@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.job_file import read_job
 from scheduler.backends.events import Kind
-from scheduler.service.api.schemas import task_numbers
+from scheduler.service.api.schemas import tasks_of
 from scheduler.service.log.store.payloads import payload_of
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_commands import Run, listening, run
@@ -25,12 +25,13 @@ def address(service: Service) -> Iterator[str]:
 
 
 def test_numbers_are_read_as_sbatch_reads_them() -> None:
-    assert task_numbers("0-9") == list(range(10))
-    assert task_numbers("1,3,7") == [1, 3, 7]
-    assert task_numbers("0-4:2,9") == [0, 2, 4, 9]
-    for wrong in ("", "a", "3-1", "0-9%2", "0-5000", "0-4:0", "-1"):
+    assert tasks_of("0-9").numbers == list(range(10))
+    assert tasks_of("1,3,7").numbers == [1, 3, 7]
+    assert tasks_of("0-4:2,9").numbers == [0, 2, 4, 9]
+    assert tasks_of("0-9%2") == (list(range(10)), 2)
+    for wrong in ("", "a", "3-1", "0-9%", "0-9%0", "0%2,4", "0-5000", "0-4:0", "-1"):
         with pytest.raises(ValueError, match=r"sbatch|holds no number|at most"):
-            task_numbers(wrong)
+            tasks_of(wrong)
 
 
 def test_each_task_has_its_number_and_the_array_answers_for_all(service: Service, run: Run) -> None:
@@ -50,6 +51,34 @@ def test_each_task_has_its_number_and_the_array_answers_for_all(service: Service
     service.turn(2)
     assert json.loads(run("alice", "ps", "--json").output) == []
     assert f"{array}_9" in run("alice", "why", array).output  # all are over: the last
+
+
+def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
+    service: Service, run: Run
+) -> None:
+    array = run("alice", "submit", "--vc", "vision", "--array", "0-5%2", "--",
+                "train", "100", "30").output.strip()  # fmt: skip
+
+    def phases() -> list[str]:
+        return [job["phase"] for job in json.loads(run("alice", "ps", "--json").output)][::-1]
+
+    service.turn(2)
+    assert phases() == ["running"] * 2 + ["submitted"] * 4
+    assert f"{array}_0" in run("alice", "why", f"{array}_2").output
+    held = run("alice", "hold", array).output.splitlines()
+    assert held == [f"{array}_{n} is held until it is released" for n in range(2, 6)]
+    service.turn(2)
+    assert phases()[2:] == ["held"] * 4
+    assert len(run("alice", "change", array, "--time-limit", "60").output.splitlines()) == 4
+    assert len(run("alice", "release", array).output.splitlines()) == 4
+    most = 0
+    for _ in range(40):
+        service.turn(1, 20.0)
+        most = max(most, phases().count("running"))
+    assert most == 2
+    assert phases() == []
+    gone = run("alice", "hold", array)
+    assert gone.exit_code != 0
 
 
 def test_sent_again_it_submits_only_what_is_missing(service: Service) -> None:

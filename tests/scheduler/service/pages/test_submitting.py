@@ -16,7 +16,7 @@ def test_the_form_has_every_declared_field_and_submits(lived: Lived) -> None:
     page = ada.get("/submit").text
     offered = set(re.findall(r'<(?:input|select)[^>]* name="(\w+)"', page))
     names = {f"{n[:-2]}_h" if one.ask.unit == "s" else n for n, one in FIELDS.items()}
-    assert offered == (names - {"priority"}) | {"csrf", "key", "command", "workdir"}
+    assert offered == (names - {"priority"}) | {"csrf", "key", "command", "workdir", "array"}
     lived.app.state.changes.mails = False
     assert 'name="notify"' not in ada.get("/submit").text, "nobody would send them"
     asks = {"gpus": "2", "time_limit_h": "1:30:00", "share": "no", "name": "from a page"}
@@ -39,6 +39,7 @@ def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(lived: Liv
         ({"command": "echo 'x"}, "Command: No closing quotation"),
         ({"gpus": "many"}, "GPUs is many; give a whole number from 1"),
         ({"vc": "speech"}, "speech"),
+        ({"array": "3-1"}, "Array is 3-1; give 0-9"),
         ({"workdir": "here"}, "give an absolute path"),
     ):
         sent = fields(page) | {"command": "true", "comment": '"><b>kept</b>', **wrong}
@@ -48,3 +49,16 @@ def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(lived: Liv
         assert 'value="&#34;&gt;&lt;b&gt;kept' in refused.text
     assert lived.store.last_seq() == before
     assert ada.post("/submit", data={"command": "true"}).status_code == 403, "without our word"
+
+
+def test_an_array_is_submitted_and_its_id_shows_a_task(lived: Lived) -> None:
+    ada = lived.browser("ada.byron")
+    sent = fields(ada.get("/submit").text) | {"command": "train", "array": "0-4%2"}
+    first = ada.post("/submit", data=sent).headers["location"].removeprefix("/jobs/")
+    array = first.removesuffix("_0")
+    assert [job.job_id for job in lived.see("ada.byron").tasks(array)] == [
+        f"{array}_{number}" for number in range(5)
+    ]
+    assert ada.post("/submit", data=sent).headers["location"] == f"/jobs/{first}"
+    assert f"{array}_" in ada.get(f"/jobs/{array}").text
+    assert ada.get(f"/jobs/{array}x").status_code == 404
