@@ -4,7 +4,8 @@ Each training of `benchmarks.progress.trainings` runs to its end in a process of
 several times over: as it is, within its first epoch when it is asked, and from a checkpoint. Its
 output is followed from outside. What is said after the profiling pass (`LOOK_S`; scaled as the
 trainings are) is held against how long it then ran. Last, a process that prints as fast as it can
-is followed, for what that costs. `--check` exits with 1 when a budget (`budget.json`) is broken.
+is followed, for what that costs. Then what a command says at submission is held against runs
+(`benchmarks.progress.submitted`). `--check` exits with 1 when a budget (`budget.json`) is broken.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.progress.submitted import submitted
 from benchmarks.progress.trainings import NEEDS, TRAININGS
 from features.amounts import of_command
 from features.progress import Progress
@@ -136,12 +138,14 @@ def run(names: list[str], jobs: int) -> dict[str, Any]:
 
 def _broken(found: dict[str, Any]) -> list[str]:
     budget = json.loads(BUDGET.read_text("utf-8"))
-    values = {**found, **{f"heavy.{k}": v for k, v in found["heavy"].items()}}
+    values = dict(found)
+    for part in ("heavy", "submission"):
+        values |= {f"{part}.{name}": value for name, value in found.get(part, {}).items()}
     return [
         f"{name} is {values[name]}, {word} {limit} is allowed"
         for word, sign in (("at most", 1), ("at least", -1))
         for name, limit in budget[word.replace(" ", "_")].items()
-        if sign * values[name] > sign * limit
+        if name in values and sign * values[name] > sign * limit
     ]
 
 
@@ -149,6 +153,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.progress", description=__doc__)
     parser.add_argument("--only", default="", help="formats, with commas between them")
     parser.add_argument("--jobs", type=int, default=8, help="trainings at a time")
+    parser.add_argument("--part", choices=("output", "submission"), help="the one only")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
@@ -156,14 +161,24 @@ def main() -> None:
     for name in names:
         if name not in TRAININGS:
             parser.error(f"--only {name!r}: accepted are {', '.join(TRAININGS)}")
-    found = run(names, options.jobs) | {"heavy": heavy()}
+    found: dict[str, Any] = {}
+    if options.part != "submission":
+        found = run(names, options.jobs) | {"heavy": heavy()}
+    if options.part != "output":
+        found["submission"] = submitted(options.jobs)
     if options.json:
         print(json.dumps(found, indent=1))
     else:
-        for r in found["each"]:
+        for r in found.get("each", ()):
             print(f"{r['format']:16} {r['kind']:12} {r['took_s']:7.1f} s  {r.get('text', '-')}"
                   f"  off {r['off']}")  # fmt: skip
-        print({key: value for key, value in found.items() if key != "each"})
+        for r in found.get("submission", {}).get("each", ()):
+            print(f"{r['training']:12} {r['script']:10} {r['kind']:24} {r['took_s']:7.1f} s"
+                  f"  off {r['off']}, by the simple rule {r['rule_off']}")  # fmt: skip
+        figures = {key: value for key, value in found.items() if key != "each"}
+        if "submission" in found:
+            figures["submission"] = {k: v for k, v in found["submission"].items() if k != "each"}
+        print(figures)
     broken = _broken(found)
     for line in broken:
         print(line, file=sys.stderr)

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from features.amounts import Work
+
 
 class Training:
     """A model, its data, and how long a step and the end of an epoch take."""
@@ -25,6 +27,8 @@ class Training:
         sizes = json.loads(os.environ["SIZES"])
         self.epochs, self.steps = int(sizes["epochs"]), int(sizes["steps"])
         self.step_s, self.validate_s = float(sizes["step_s"]), float(sizes["validate_s"])
+        if "rows" in sizes:
+            self._as_asked(sizes)
         self.first = int(sizes.get("first", 0))  # epochs done before: it goes on from a checkpoint
         self.every = int(sizes.get("every", 5))
         self.source = random.Random(sizes.get("seed", 0))
@@ -35,6 +39,16 @@ class Training:
         self.loss = 2.3
         self.done = 0
         time.sleep(sizes.get("startup_s", 0.5))  # its imports
+
+    def _as_asked(self, sizes: dict[str, float]) -> None:
+        """Its size by its command, and the GPUs it may see: each has a batch of its own."""
+        work = Work.of(sys.argv)
+        assert work is not None
+        assert work.batch is not None
+        gpus = len(os.environ["CUDA_VISIBLE_DEVICES"].split(","))
+        self.steps = round(sizes["rows"] / (work.batch * gpus))
+        self.step_s += work.batch * sizes["row_s"] + (gpus - 1) * sizes["sync_s"]
+        self.epochs = round(work.amount / (1 if work.unit == "epoch" else self.steps))
 
     def step(self) -> float:
         """One step of gradient descent on 64 rows."""
