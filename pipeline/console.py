@@ -151,7 +151,7 @@ def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") 
         out.add_column(heading, justify="right")
     for row, figures in zip(rows, zip(*cells.values(), strict=True), strict=True):
         out.add_row(str(row[of]), *([str(row["loop"])] if loops else []), *figures)
-    _print(out)
+    print_table(out)
 
 
 def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None:
@@ -165,10 +165,11 @@ def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None
         out.add_column(name, justify="right")
     for model, row in models.items():
         out.add_row(model, *(f"{row[name]:.4g}" for name in names))
-    _print(out)
+    print_table(out)
 
 
-def _print(out: Any) -> None:
+def print_table(out: Any) -> None:
+    """Print a table of rich's, as wide as it needs where there is no terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160).print(out)

@@ -124,14 +124,19 @@ def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
     Args:
         done: what is true of the node, or of the settings, once it is made.
     """
-    from features.codec import decode
-    from scheduler.service.api.shapes import ClusterChange
-
     with service.client() as client:
         answer = ask(client)
     if service.as_json:
         print_json(answer)
-        return
+    else:
+        print_change(answer, done)
+
+
+def print_change(answer: Json, done: str) -> None:
+    """What came of a change of nodes or settings, or of its preview."""
+    from features.codec import decode
+    from scheduler.service.api.shapes import ClusterChange
+
     made = decode(ClusterChange, answer)
     if made.effect is not None:
         _preview(made.effect)

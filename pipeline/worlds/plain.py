@@ -134,8 +134,15 @@ def scenario(
     playing: Playing = AS_IT_IS,
 ) -> Scenario:
     """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none."""
+    return of_workload(workload_of(table, cluster, name), profiling, playing)
+
+
+def of_workload(
+    recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
+) -> Scenario:
+    """As `scenario`, of jobs that are read already."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
-    whole = in_loop(workload_of(table, cluster, name), loop)
+    name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)
     start = -inf if since is None else since
     past = [job for job in whole.jobs if job.submit_time < start]

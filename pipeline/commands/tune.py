@@ -1,0 +1,284 @@
+"""`pellucid tune`: settings chosen on a site's own past."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from features.codec import decode
+from pipeline.cluster import WHERE_HELP, place
+from pipeline.console import bar, print_table, user_errors
+from pipeline.errors import UserError
+from pipeline.options import DATABASE, JSON_NO_TABLE, LOOP_HELP, PREVIEW_MOVES, WORKERS, spread
+from pipeline.pareto import POLICY
+from pipeline.remote import Address, print_change
+from pipeline.tuning import TAIL, History, assignments, candidates, evidence, replays
+from pipeline.tuning import tune as choose
+from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.policy_options import given
+from scheduler.core.settings import value_of, with_assignments
+from scheduler.service.log.store.rows import Setting
+
+if TYPE_CHECKING:
+    from pipeline.tuning import Row, Tuned, Values
+    from scheduler.assembly import CoreSpec
+    from scheduler.core.settings import ProfilingPartition
+    from scheduler.simulation.work import Workload
+
+MOST_JOBS = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Which past is replayed, and what is tried on it."""
+
+    database: DATABASE = None
+    trace: Annotated[
+        Path | None, typer.Option(help="Instead of a service's log, an ingested dataset.")
+    ] = None
+    sacct: Annotated[
+        Path | None, typer.Option(help="Instead, a dump of sacct (see pellucid replay --help).")
+    ] = None
+    site: Annotated[
+        list[Path] | None,
+        typer.Option(help="With --sacct: what Slurm prints of itself (docs/replay.md)."),
+    ] = None
+    cluster: Annotated[
+        Path | None,
+        typer.Option(
+            help="Cluster YAML; its settings of pellucid are those in force. Left out: as in the "
+            "service's log, or inferred."
+        ),
+    ] = None
+    timezone: Annotated[str | None, typer.Option(help="Of a dump's clock times; default UTC.")] = (
+        None
+    )
+    last_days: Annotated[
+        float, typer.Option(help="Replay jobs submitted in the last so many days.", min=1e-3)
+    ] = 56.0
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="'NAME=VALUE ...'", help="A further candidate: settings, by dotted names."
+        ),
+    ] = None
+    tail: Annotated[
+        float,
+        typer.Option(
+            help="Share by which the p99 wait may be longer; the last 0.1 only if it may be chance."
+        ),
+    ] = TAIL
+    seeds: Annotated[int, typer.Option(min=1, help="Jittered replays of each candidate.")] = 2
+    loop: Annotated[str, typer.Option(help=LOOP_HELP)] = "closed"
+    workers: WORKERS = 1
+    where: Annotated[str | None, typer.Option(help="Where replays are made: " + WHERE_HELP)] = None
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt",
+            help="Set what is better in the running service, with the evidence as the reason.",
+        ),
+    ] = False
+    preview: PREVIEW_MOVES = False
+    as_json: JSON_NO_TABLE = False
+
+
+class _Known(NamedTuple):
+    """A past that was read. `settings`: of `pellucid`, those in force; `said`: of the cluster."""
+
+    jobs: Workload
+    profiling: ProfilingPartition | None
+    settings: Values
+    said: Sequence[str] = ()
+
+
+@spread
+def tune(asked: Asked, address: Address) -> None:
+    """Try other settings on your own past; adopt what is better beyond chance.
+
+    The last weeks of the service's log (or of a trace or dump) are replayed under a few candidate
+    settings of the policy pellucid. The best on the first half of the jobs (mean JCT, with a p99
+    wait no worse) is replayed on the second half, and adopted only if its mean JCT is lower there,
+    too, by a 95 % interval. Otherwise the settings stay. `settings set` goes back.
+
+    Examples:
+
+      pellucid tune --database sqlite:///data/service/pellucid.db
+
+      pellucid tune --adopt --preview        # says who would start sooner; sets nothing
+
+      pellucid tune --adopt                  # every night, from cron
+
+      pellucid tune --sacct dump.txt --site site.txt --last-days 28 --workers 4
+
+      pellucid tune --trace data/site --cluster my.yaml --also 'max_wait_s=3e5 ageing=0.1'
+    """
+    with user_errors():
+        if asked.preview and not asked.adopt:
+            raise UserError("--preview is of --adopt: give both")
+        where = place(asked.where, asked.workers)
+        known = _known(asked)
+        past = History(
+            known.jobs, known.profiling, None if asked.sacct else asked.last_days, asked.loop
+        )
+        if (jobs := len(past.played)) > MOST_JOBS:
+            raise UserError(f"{jobs:,} jobs; at most {MOST_JOBS:,}: give fewer --last-days")
+        now = _in_force(address) if asked.adopt else known.settings
+        tried = candidates(now, known.jobs, dict(map(_also, asked.also or [])))
+        with bar("replaying", replays(tried, asked.seeds), asked.as_json) as step:
+            found = choose(
+                past, now, tried, asked.seeds, tail=asked.tail, where=where, progress=step
+            )
+    answer = _adopted(asked, address, found, jobs) if asked.adopt and found["adopt"] else None
+    if asked.as_json:
+        typer.echo(json.dumps({"jobs": jobs, **found, "change": answer}))
+        return
+    for line in known.said:
+        typer.echo(line)
+    _print(found, jobs)
+    if found["adopt"]:
+        _print_adoption(asked, found, answer)
+
+
+def _known(asked: Asked) -> _Known:
+    """The jobs, the cluster and the settings in force, wherever they are read."""
+    if asked.trace is not None and asked.sacct is not None:
+        raise UserError("--trace and --sacct: give one of them")
+    if asked.site and asked.sacct is None:
+        raise UserError("--site goes with --sacct")
+    if asked.sacct is not None:
+        return _of_dump(asked, asked.sacct)
+    if asked.trace is not None:
+        return _of_trace(asked, asked.trace)
+    if asked.cluster is not None:
+        raise UserError("--cluster goes with --trace or --sacct: a service's log has its own")
+    return _of_log(asked)
+
+
+def _of_dump(asked: Asked, dump: Path) -> _Known:
+    from pipeline.replay.runs import ALONE
+    from pipeline.replay.site import DumpOptions, read_site
+
+    if not dump.is_file():
+        raise UserError(f"--sacct {dump}: no such file")
+    options = DumpOptions(
+        cluster=asked.cluster,
+        printed=asked.site or (),
+        timezone=asked.timezone,
+        last_days=asked.last_days,
+        cpu_jobs=False,
+    )
+    with TemporaryDirectory() as scratch:
+        known = read_site(dump, Path(scratch), options)
+    settings = {} if asked.cluster is None else _settings(read_cluster(asked.cluster))
+    return _Known(known.arriving(ALONE), None, settings, [known.shape])
+
+
+def _of_trace(asked: Asked, trace: Path) -> _Known:
+    from pipeline.traces import read_dataset
+    from pipeline.worlds.inferred import cluster_of
+    from pipeline.worlds.plain import workload_of
+    from scheduler.core.settings import ProfilingPartition
+
+    if not trace.exists():
+        raise UserError(f"--trace {trace}: no such file or folder")
+    table = read_dataset(trace)
+    if asked.cluster is not None:
+        file = read_cluster(asked.cluster)
+        return _Known(workload_of(table, file.cluster, trace.name), file.profiling, _settings(file))
+    table, spec, said = cluster_of(table)
+    return _Known(workload_of(table, spec, trace.name), ProfilingPartition(), {}, [said])
+
+
+def _of_log(asked: Asked) -> _Known:
+    """A service's finished jobs, on its nodes and under its settings as they are now."""
+    from pipeline.worlds.plain import workload_of
+    from scheduler.service.log.export import finished
+    from scheduler.service.log.present import Present
+    from scheduler.service.log.store.schema import check
+    from scheduler.service.log.store.store import Store, must_exist
+    from scheduler.service.settings import read_settings
+
+    database = read_settings(database=asked.database).database
+    must_exist(database)
+    store = Store(database)
+    check(store)
+    with store.reading() as connection:
+        present = Present.read(store, connection)
+    if present is None:
+        raise UserError(f"database {database}: its log is empty")
+    jobs = workload_of(finished(store), present.nodes.spec(), "the service's log")
+    return _Known(jobs, present.spec.profiling, _settings(present.spec))
+
+
+def _settings(spec: CoreSpec) -> Values:
+    """Those in force, where the policy is the one that is tuned."""
+    if spec.policy != POLICY:
+        raise UserError(f"the policy is {spec.policy}; only {POLICY} is tuned")
+    return spec.settings.plain()
+
+
+def _in_force(address: Address) -> Values:
+    """The settings of the running service, which are to be changed."""
+    with address.client() as client:
+        found = decode(list[Setting], client.settings())
+    return with_assignments({}, assignments({one.name: one.value for one in found}))
+
+
+def _also(text: str) -> tuple[str, Values]:
+    """A candidate of the caller's own, and its name."""
+    given(POLICY, text.split())
+    pairs = (one.partition("=") for one in text.split())
+    return text, {name: value_of(value) for name, _, value in pairs}
+
+
+def _adopted(asked: Asked, address: Address, found: Tuned, jobs: int) -> Values:
+    """What the service answered: of the change, or of its preview."""
+    reason = evidence(found, jobs)
+    with address.client() as client:
+        return client.set_settings(found["settings"], reason=reason, preview=asked.preview)
+
+
+def _print(found: Tuned, jobs: int) -> None:
+    half = f"half of {jobs:,} jobs, {found['seeds']} replays each"
+    _table(f"Chosen on the first {half}", found["chosen_on"])
+    if found["tested_on"]:
+        _table(f"Tested on the second {half}", found["tested_on"])
+    typer.echo(found["verdict"])
+
+
+def _table(title: str, rows: Sequence[Row]) -> None:
+    from rich.table import Table
+
+    out = Table(title=title, title_justify="left")
+    out.add_column("settings")
+    for heading in ("mean JCT, s", "ratio, 95 %", "p99 wait, h", "more, 95 %", "longest, h"):
+        out.add_column(heading, justify="right")
+    for row in rows:
+        low, high = row["p99_more_low_s"] / 3600, row["p99_more_high_s"] / 3600
+        out.add_row(
+            row["name"],
+            f"{row['mean_jct_s']:,.0f}",
+            f"{row['jct_ratio']:.3f} [{row['jct_low']:.3f}, {row['jct_high']:.3f}]",
+            f"{row['p99_wait_s'] / 3600:,.1f}",
+            f"{row['p99_more_s'] / 3600:+,.1f} [{low:+,.1f}, {high:+,.1f}]",
+            f"{row['longest_wait_s'] / 3600:,.1f}",
+        )
+    print_table(out)
+
+
+def _print_adoption(asked: Asked, found: Tuned, answer: Values | None) -> None:
+    settings, before = (shlex.join(assignments(found[of])) for of in ("settings", "before"))
+    if answer is None:
+        typer.echo(f"To set it: pellucid settings set {settings} (or give --adopt)")
+        return
+    print_change(dict(answer), "is set")
+    if not asked.preview:
+        typer.echo(f"To go back: pellucid settings set {before}")

@@ -1,0 +1,349 @@
+"""Settings of `pellucid` chosen on a site's own past, and kept only if they are better there.
+
+Every candidate is replayed on the first half of the jobs. Of those with a lower mean JCT and a p99
+wait no worse than under the settings in force, the one with the lowest upper end of its interval is
+then replayed on the second half, which chose nothing. It is adopted only if it is better there
+beyond chance.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count, pairwise
+from math import sqrt
+from typing import Any, NamedTuple, TypedDict
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pipeline.cluster import HERE, mapped
+from pipeline.errors import UserError
+from pipeline.pareto import DAY_S, NO_BOUND_S, POLICY
+from pipeline.student import bound
+from pipeline.worlds.plain import of_workload
+from pipeline.worlds.playing import Playing
+from pipeline.worlds.scenario import Scenario
+from scheduler.assembly import settings_of
+from scheduler.core.settings import ProfilingPartition, flat, with_assignments
+from scheduler.simulation.work import Workload
+
+Values = Mapping[str, Any]  # of settings
+
+KEPT, DEFAULTS = "as it is", "the defaults"
+NEITHER = {"max_wait_s": NO_BOUND_S, "ageing": 0.0}
+LUCID = {**NEITHER, "gpu_exponent": 1.0, "predict_again_s": 0.0}
+CANDIDATES: dict[str, Values] = {
+    "bound 4 days": {"max_wait_s": 4 * DAY_S},
+    "bound 8 days": {"max_wait_s": 8 * DAY_S},
+    "no bound": {"max_wait_s": NO_BOUND_S},
+    "ageing 0.01": {"ageing": 0.01},
+    "no ageing": {"ageing": 0.0},
+    "neither": NEITHER,
+    "predicted once": {"predict_again_s": 0.0},
+    "Lucid's order": LUCID,
+}
+# more of them where jobs have profiles, so that some are packed
+PACKING: dict[str, Values] = {
+    "packing late": {"pack_first_above": None},
+    "Lucid's order, packing late": {**LUCID, "pack_first_above": None},
+}
+WINDOWS = 8  # of each half, for the intervals
+LEAST_JOBS = 20  # of a window
+CHANCE = 0.95
+DRAWS = 400
+TAIL = 0.1  # share by which the p99 wait may be longer, if that may be chance
+
+Times = NDArray[np.float64]  # JCT and wait (s) by seed and job: (seeds, 2, jobs); NaN: never ended
+Worlds = Callable[[int, int, Values], Scenario]
+
+
+class Row(TypedDict):
+    """A candidate in one half of the jobs, beside the settings in force.
+
+    Attributes:
+        settings: what it changes, by dotted names.
+        jct_ratio, jct_low, jct_high: mean JCT over theirs, and its 95 % interval.
+        p99_more_s, p99_more_low_s, p99_more_high_s: p99 wait less theirs, likewise.
+    """
+
+    name: str
+    settings: Values
+    mean_jct_s: float
+    jct_ratio: float
+    jct_low: float
+    jct_high: float
+    p99_wait_s: float
+    p99_more_s: float
+    p99_more_low_s: float
+    p99_more_high_s: float
+    longest_wait_s: float
+
+
+class Tuned(TypedDict):
+    """What came of it.
+
+    Attributes:
+        chosen_on: rows on the first half, all candidates; `tested_on`: on the second.
+        picked: the candidate tested, None where none was better on the first half.
+        adopt: it is better beyond chance.
+        settings: what is to be set, by dotted names; {} unless `adopt`.
+        before: the values that these have now.
+    """
+
+    seeds: int
+    windows: int
+    chosen_on: list[Row]
+    tested_on: list[Row]
+    picked: str | None
+    adopt: bool
+    settings: Values
+    before: Values
+    verdict: str
+
+
+@dataclass(frozen=True)
+class History:
+    """A site's jobs, to be replayed in halves.
+
+    Attributes:
+        workload: as recorded, in order of submission.
+        last_days: replay those submitted in the last so many days; what ended earlier is history.
+    """
+
+    workload: Workload
+    profiling: ProfilingPartition | None
+    last_days: float | None = None
+    loop: str = "closed"
+
+    def __post_init__(self) -> None:
+        least = 2 * WINDOWS * LEAST_JOBS
+        if (found := len(self.played)) < least:
+            raise UserError(
+                f"{found:,} jobs that ran in the time asked for; {least} are the least to choose by"
+            )
+
+    @property
+    def since(self) -> float:
+        """From when on jobs are replayed, seconds since the epoch."""
+        jobs = self.workload.jobs
+        if not jobs or self.last_days is None:
+            return -np.inf
+        return jobs[-1].submit_time - self.last_days * DAY_S
+
+    @property
+    def played(self) -> list[float]:
+        """When the jobs of both halves were submitted."""
+        return [t for job in self.workload.jobs if (t := job.submit_time) >= self.since]
+
+    def __call__(self, half: int, seed: int, settings: Values) -> Scenario:
+        """A half's world: 0 is the first; the second has the first as its history."""
+        when = self.played
+        middle, work = when[len(when) // 2], self.workload
+        if half == 0:
+            work = replace(work, jobs=[job for job in work.jobs if job.submit_time < middle])
+        since = middle if half else self.since
+        world = of_workload(work, self.profiling, Playing(seed=seed, since=since, loop=self.loop))
+        world.settings = {POLICY: settings}
+        return world
+
+
+class Cell(NamedTuple):
+    """One replay."""
+
+    half: int
+    seed: int
+    settings: Values
+
+
+def play(worlds: Worlds, cell: Cell) -> Times:
+    """JCT and wait of every job of a replay, in order of submission: (2, jobs)."""
+    world = worlds(*cell)
+    outcome, _ = world.simulate(POLICY)
+    ended = {
+        result.job.job_id: (result.jct_s, result.queue_s)
+        for result in outcome.jobs
+        if result.end_time is not None
+    }
+    never = (np.nan, np.nan)
+    return np.array([ended.get(job.job_id, never) for job in world.workload.jobs], float).T
+
+
+def beside(name: str, settings: Values, times: Times, kept: Times) -> Row:
+    """A candidate's figures, paired with those of the settings in force on the same jobs.
+
+    Windows are runs of as many jobs each. The mean is a ratio of sums over windows, with Student's
+    t; the p99 wait is drawn again from whole windows.
+    """
+    both = ~np.isnan(times + kept).any(axis=1, keepdims=True)
+    times, kept = (np.where(both, found, np.nan) for found in (times, kept))
+    edges = np.linspace(0, times.shape[2], WINDOWS + 1).astype(int)
+    windows = [slice(low, high) for low, high in pairwise(edges)]
+    mine, theirs = (
+        np.array([np.nansum(found[:, 0, window]) for window in windows]) for found in (times, kept)
+    )
+    ratio = float(mine.sum() / theirs.sum())
+    off = mine - ratio * theirs
+    error = sqrt(WINDOWS / (WINDOWS - 1) * float(off @ off)) / float(theirs.sum())
+    wide = bound(CHANCE, WINDOWS - 1) * error
+    rng = np.random.default_rng(0)
+    drawn = [
+        np.concatenate([np.arange(windows[k].start, windows[k].stop) for k in draw])
+        for draw in rng.integers(0, WINDOWS, (DRAWS, WINDOWS))
+    ]
+    more = [_p99(times[:, 1, jobs]) - _p99(kept[:, 1, jobs]) for jobs in drawn]
+    low, high = np.quantile(more, [(1 - CHANCE) / 2, (1 + CHANCE) / 2])
+    p99 = _p99(times[:, 1])
+    return {
+        "name": name,
+        "settings": settings,
+        "mean_jct_s": float(np.nanmean(times[:, 0])),
+        "jct_ratio": ratio,
+        "jct_low": ratio - wide,
+        "jct_high": ratio + wide,
+        "p99_wait_s": p99,
+        "p99_more_s": p99 - _p99(kept[:, 1]),
+        "p99_more_low_s": float(low),
+        "p99_more_high_s": float(high),
+        "longest_wait_s": float(np.nanmax(times[:, 1])),
+    }
+
+
+def _p99(waits: Times) -> float:
+    return float(np.nanquantile(waits, 0.99))
+
+
+def tail_holds(row: Row, tail: float = TAIL) -> bool:
+    """The p99 wait is longer by at most this share; a `TAIL` of it only where it may be chance."""
+    kept = row["p99_wait_s"] - row["p99_more_s"]
+    certain = row["p99_more_low_s"] <= max(0.0, tail - TAIL) * kept
+    return certain and row["p99_more_s"] <= tail * kept
+
+
+def candidates(now: Values, jobs: Workload, more: Mapping[str, Values]) -> dict[str, Values]:
+    """What is tried, by name: settings by dotted names that differ from those of now.
+
+    Args:
+        now: settings of `pellucid` as in a cluster file.
+        more: of the caller's own.
+    """
+    packs = any(work.profile is not None for work in jobs.work.values())
+    mine = flat(settings_of(POLICY, now))
+    defaults = {k: v for k, v in flat(settings_of(POLICY, {})).items() if k in mine}
+    every = {DEFAULTS: defaults, **CANDIDATES, **(PACKING if packs else {}), **more}
+    changed = {
+        name: {k: v for k, v in values.items() if mine.get(k) != v}
+        for name, values in every.items()
+    }
+    return {name: values for name, values in changed.items() if values}
+
+
+def tune(
+    worlds: Worlds,
+    now: Values,
+    tried: Mapping[str, Values],
+    seeds: int,
+    *,
+    tail: float = TAIL,
+    where: str = HERE,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Tuned:
+    """Choose on one half, test on the other.
+
+    Args:
+        worlds: makes the world of a half (0 or 1) and seed, given settings; picklable where the
+            replays are made elsewhere.
+        now: settings in force, as in a cluster file.
+        tried: of `candidates`.
+        seeds: jittered replays of each.
+        tail: see `tail_holds`.
+        where: see `pipeline.cluster.mapped`.
+        progress: called with the replays done, of at most `replays(tried, seeds)`.
+    """
+    done = count(1)
+
+    def rows(half: int, names: Sequence[str]) -> Iterator[Row]:
+        cells = [
+            Cell(half, seed, with_assignments(now, assignments(tried.get(name, {}))))
+            for name in (KEPT, *names)
+            for seed in range(seeds)
+        ]
+        found = []
+        with mapped(where) as spread:
+            for times in spread(partial(play, worlds), cells):
+                found.append(times)
+                progress(next(done))
+        by_name = [np.array(found[i : i + seeds]) for i in range(0, len(found), seeds)]
+        for name, times in zip((KEPT, *names), by_name, strict=True):
+            yield beside(name, tried.get(name, {}), times, by_name[0])
+
+    chosen_on = list(rows(0, list(tried)))
+    good = [row for row in chosen_on if row["jct_ratio"] < 1 and tail_holds(row, tail)]
+    best = min(good, key=lambda row: row["jct_high"], default=None)
+    picked = None if best is None else best["name"]
+    names = [name for name in tried if name in (picked, DEFAULTS)] if picked else []
+    tested_on = list(rows(1, names)) if picked else []
+    row = next((row for row in tested_on if row["name"] == picked), None)
+    adopt = row is not None and row["jct_high"] < 1 and tail_holds(row, tail)
+    settings = dict(tried[picked]) if adopt and picked else {}
+    mine = flat(settings_of(POLICY, now))
+    return {
+        "seeds": seeds,
+        "windows": WINDOWS,
+        "chosen_on": chosen_on,
+        "tested_on": tested_on,
+        "picked": picked,
+        "adopt": adopt,
+        "settings": settings,
+        "before": {name: mine.get(name) for name in settings},
+        "verdict": _verdict(row, adopt=adopt),
+    }
+
+
+def replays(tried: Mapping[str, Any], seeds: int) -> int:
+    """How many replays `tune` makes at most."""
+    return seeds * (len(tried) + 1 + 2 + (DEFAULTS in tried))
+
+
+def _verdict(row: Row | None, *, adopt: bool) -> str:
+    if row is None:
+        return (
+            "Keep the settings: on the first half no candidate has a lower mean JCT without a "
+            "longer p99 wait."
+        )
+    figures = f"mean JCT {words(row)}, p99 wait {row['p99_more_s'] / 3600:+,.1f} h"
+    if adopt:
+        return f"Adopt {row['name']}: on the half that did not choose it, {figures}."
+    if row["jct_ratio"] >= 1:
+        why = "it is no better there"
+    else:
+        why = "that may be chance" if row["jct_high"] >= 1 else "the p99 wait is longer"
+    return (
+        f"Keep the settings: {row['name']}, chosen on the first half, has on the second "
+        f"{figures}: {why}."
+    )
+
+
+def words(row: Row) -> str:
+    """The ratio of mean JCTs with its interval."""
+    return f"{row['jct_ratio']:.3f} times [{row['jct_low']:.3f}, {row['jct_high']:.3f}]"
+
+
+def evidence(found: Tuned, jobs: int) -> str:
+    """Why settings were set, in the words of the log: at most 256 characters."""
+    row = next(row for row in found["tested_on"] if row["name"] == found["picked"])
+    before = " ".join(assignments(found["before"]))
+    said = (
+        f"tune {time.strftime('%F', time.gmtime())}: {row['name']}: mean JCT {words(row)}, "
+        f"p99 wait {row['p99_more_s'] / 3600:+.1f} h on the last half of {jobs:,} jobs; before: "
+    )
+    return (said + before)[:256]
+
+
+def assignments(values: Values) -> list[str]:
+    """Settings as `pellucid settings set` takes them."""
+
+    return [f"{name}={json.dumps(value)}" for name, value in values.items()]

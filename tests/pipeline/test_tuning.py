@@ -1,0 +1,183 @@
+"""`pellucid tune`: chosen on one half of a site's past, adopted only if better on the other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from benchmarks.worlds.small import deep
+from pipeline import tuning
+from pipeline.app import app
+from pipeline.errors import UserError
+from pipeline.traces.synthetic.generate import default_config, write
+from pipeline.tuning import KEPT, History, beside, candidates, evidence, play, tail_holds, tune
+from pipeline.worlds.venus import jitter
+from scheduler.core.settings import InvalidSettings
+from scheduler.simulation.work import Workload
+from tests.pipeline.test_replay import dump
+
+RIGID = {"max_wait_s": 60.0, "price": 1e9, "overload": 100.0, "backfill": 0.0}  # as FIFO
+HOURS = 3600.0
+
+
+@pytest.fixture(scope="module")
+def past() -> History:
+    return History(busy(), None)
+
+
+def busy() -> Workload:
+    """400 jobs that first come, first served serves badly."""
+    return jitter(deep(2, 400, seed=3), 0, compress=1.4, permute=False)
+
+
+def test_what_is_better_beyond_chance_is_adopted_and_says_the_way_back(past: History) -> None:
+    tried = {"free": {"max_wait_s": 48 * HOURS, "price": 0.1, "backfill": 1.0}}
+    done: list[int] = []
+    found = tune(past, RIGID, tried, 2, tail=2.0, progress=done.append)
+    assert found["adopt"], found["verdict"]
+    assert found["settings"] == tried["free"]
+    assert found["before"] == {"max_wait_s": 60.0, "price": 1e9, "backfill": 0.0}
+    assert [row["name"] for row in found["tested_on"]] == [KEPT, "free"]
+    assert found["tested_on"][1]["jct_high"] < 1
+    assert done == list(range(1, tuning.replays(tried, 2) + 1))
+    held = tune(past, RIGID, tried, 1)  # a fifth less mean JCT, and a longer tail
+    assert not held["adopt"]
+    reason = evidence(found, 400)
+    assert len(reason) <= 256
+    assert "mean JCT 0." in reason
+    assert reason.endswith("before: max_wait_s=60.0 price=1000000000.0 backfill=0.0")
+
+
+def test_what_is_worse_or_the_same_is_not(past: History) -> None:
+    tried = {"rigid": RIGID, "alike": {"partner_searches": 15}}
+    found = tune(past, {}, tried, 1)
+    assert (found["adopt"], found["picked"], found["settings"]) == (False, None, {})
+    assert found["verdict"].startswith("Keep the settings: on the first half no candidate")
+    rows = {row["name"]: row for row in found["chosen_on"]}
+    assert rows["rigid"]["jct_ratio"] > 1.1
+    assert rows["alike"]["jct_ratio"] == rows["alike"]["jct_high"] == 1
+
+
+def test_the_halves_share_no_job_and_the_first_is_the_history_of_the_second(past: History) -> None:
+    first, second = (past(half, 0, {}) for half in (0, 1))
+    ids = [[job.job_id for job in world.workload.jobs] for world in (first, second)]
+    assert ids[0] + ids[1] == [job.job_id for job in past.workload.jobs]
+    job = second.workload.jobs[0]
+    policy = second.policy("pellucid")
+    knows, learns = (w.estimators(policy).estimate(job, job.submit_time) for w in (second, first))
+    assert knows != learns
+
+
+def test_a_few_jobs_choose_nothing() -> None:
+    with pytest.raises(UserError, match=r"319 jobs .*; 320 are the least"):
+        History(deep(2, 319, seed=3), None)
+    with pytest.raises(UserError, match="the least"):
+        History(deep(2, 360, seed=3), None, last_days=0.01)
+
+
+def _times(*by_job: np.ndarray) -> np.ndarray:
+    return np.array([by_job])
+
+
+def test_a_gain_of_one_window_may_be_chance() -> None:
+    """All the gain in one of eight windows is no evidence; an eighth of it in each is."""
+    wait = np.full(800, 100.0)
+    kept = _times(wait + 50, wait)
+    lucky, steady = wait.copy(), wait - 5
+    lucky[:100] -= 40
+    once, always = (beside("x", {}, _times(w + 50, w), kept) for w in (lucky, steady))
+    assert once["jct_ratio"] == pytest.approx(always["jct_ratio"])
+    assert once["jct_high"] > 1
+    assert always["jct_high"] < 1
+
+
+def test_jobs_that_never_ended_under_one_setting_count_under_none() -> None:
+    wait = np.arange(800.0)
+    kept, other = _times(wait + 1, wait), _times(wait + 1, wait)
+    other[0, :, -10:] = np.nan
+    row = beside("x", {}, other, kept)
+    assert (row["jct_ratio"], row["p99_more_s"]) == (1, 0)
+    assert row["longest_wait_s"] == 789
+
+
+def test_a_longer_tail_is_refused_where_chance_does_not_explain_it() -> None:
+    rng = np.random.default_rng(1)
+    wait = rng.exponential(1000.0, 800)
+    kept = _times(wait + 50, wait)
+    assert tail_holds(beside("x", {}, kept, kept))
+    longer = np.where(wait > 3000, wait * 1.08, wait * 0.5)
+    assert not tail_holds(beside("x", {}, _times(longer + 50, longer), kept))
+
+
+def test_candidates_are_what_differs_from_the_settings_in_force(past: History) -> None:
+    mine = candidates({}, past.workload, {"mine": {"ageing": 0.3}})
+    assert "the defaults" not in mine
+    assert "packing late" not in mine  # no job has a profile
+    assert mine["mine"] == {"ageing": 0.3}
+    other = candidates({"max_wait_s": 1e12, "sharing": {"memory_margin_mib": 9}}, past.workload, {})
+    assert "no bound" not in other
+    assert other["neither"] == {"ageing": 0.0}
+    assert other["the defaults"]["max_wait_s"] == 48 * HOURS
+    assert "sharing.memory_margin_mib" in other["the defaults"]
+
+
+def test_settings_that_cannot_be_are_refused(past: History) -> None:
+    with pytest.raises(InvalidSettings):
+        play(past, tuning.Cell(0, 0, {"ageing": -1}))
+
+
+@pytest.fixture(scope="module")
+def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("trace") / "small"
+    write(default_config("small"), path)
+    return path
+
+
+class TestCommand:
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        kept = {"predicted once": tuning.CANDIDATES["predicted once"]}
+        monkeypatch.setattr(tuning, "CANDIDATES", kept)
+        monkeypatch.setattr(tuning, "PACKING", {})
+        monkeypatch.setattr(tuning, "LEAST_JOBS", 2)
+
+    def test_an_ingested_trace(self, small_trace: Path) -> None:
+        words = ["tune", "--trace", str(small_trace), "--last-days", "2"]
+        words += ["--seeds", "1", "--also", "ageing=0 price=1"]
+        done = CliRunner().invoke(app, [*words, "--json"])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.output)
+        names = [row["name"] for row in found["chosen_on"]]
+        assert names == [KEPT, "predicted once", "ageing=0 price=1"]
+        assert found["jobs"] > 32
+        assert found["change"] is None
+        shown = CliRunner().invoke(app, words).output
+        assert found["verdict"] in " ".join(shown.split())
+        assert "inferred from the trace" in shown
+
+    def test_a_dump_of_sacct(self, tmp_path: Path) -> None:
+        words = ["--sacct", str(dump(tmp_path / "dump.txt", jobs=120)), "--seeds", "1", "--json"]
+        done = CliRunner().invoke(app, ["tune", *words])
+        assert done.exit_code == 0, done.output
+        found = json.loads(done.output)
+        assert found["jobs"] == 120
+        assert len(found["chosen_on"]) == 2
+
+    def test_wrong_options_are_named(self, small_trace: Path) -> None:
+        for words, why in (
+            (["--trace", "nowhere"], "no such file"),
+            (["--sacct", "nowhere"], "no such file"),
+            (["--trace", "a", "--sacct", "b"], "give one of them"),
+            (["--site", "a"], "--site goes with --sacct"),
+            (["--cluster", "a"], "goes with"),
+            (["--trace", str(small_trace), "--preview"], "give both"),
+            (["--trace", str(small_trace), "--also", "agein=0"], "agein"),
+            (["--database", "sqlite:////nowhere.db"], "no such file"),
+        ):
+            done = CliRunner().invoke(app, ["tune", *words])
+            assert isinstance(done.exception, UserError), (words, done.output)
+            assert why in str(done.exception)
