@@ -31,6 +31,11 @@ class Point(TypedDict):
     avg_jct_se_s: float | None
 
 
+FIGURES = {
+    "avg_jct_s": "mean JCT",
+    "p99_queue_s": "p99 wait",
+    "max_queue_large_s": "longest wait of more than 8 GPUs",
+}
 LATE = 0.02  # share of starts past the bound, above which its cost is worth a run without it
 
 
@@ -53,20 +58,39 @@ def cost_of_bound(
         if row is None or (row["late_share_mean"] or 0.0) <= LATE:
             continue
         free = runs.compare(world, [POLICY], seeds, where=where)["policies"][0]
-        named = {
-            "mean JCT": "avg_jct_s",
-            "p99 wait": "p99_queue_s",
-            "longest wait of more than 8 GPUs": "max_queue_large_s",
-        }
-        parts = [
-            f"{name} {row[f'{key}_mean']:,.0f} s with it, {free[f'{key}_mean']:,.0f} s without"
-            for name, key in named.items()
-            if row[f"{key}_mean"] is not None and free[f"{key}_mean"] is not None
-        ]
         result["notes"].append(
-            f"{POLICY}, {result['loop']} loop: {row['late_share_mean']:.1%} of the jobs waited for "
-            f"longer than the bound on waiting. What it costs: {'; '.join(parts)}."
+            cost(f"{result['loop']} loop", row["late_share_mean"], _means(row), _means(free))
         )
+
+
+def _means(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: row[f"{key}_mean"] for key in FIGURES}
+
+
+def cost(
+    where: str,
+    late: float,
+    bound: Mapping[str, Any],
+    free: Mapping[str, Any],
+    named: Mapping[str, str] = FIGURES,
+) -> str:
+    """What the bound on waiting costs, a sentence.
+
+    Args:
+        where: what was replayed.
+        late: share of the jobs that waited for longer.
+        bound, free: figures with it and without (s).
+        named: what they are called, by key.
+    """
+    parts = [
+        f"{name} {bound[key]:,.0f} s with it, {free[key]:,.0f} s without"
+        for key, name in named.items()
+        if bound[key] is not None and free[key] is not None
+    ]
+    return (
+        f"{POLICY}, {where}: {late:.1%} of the jobs waited for longer than the bound on waiting. "
+        f"What it costs: {'; '.join(parts)}."
+    )
 
 
 def curve(

@@ -1,13 +1,14 @@
 """Every policy on worlds that nobody tuned it on.
 
     python -m benchmarks.worlds --json [--half chosen|reported] [--only NAME ...] [--policies ...]
-        [--seeds 4] [--durations own] [--where local:2] [--keep FOLDER]
+        [--seeds 4] [--first-seed 0] [--durations own] [--tuned] [--where local:2] [--keep FOLDER]
 
 The worlds and what they are for stand in `benchmarks/worlds.yaml`: defaults may be chosen on one
 half of them, the other is run to report. Each world is played in a few replicates (block bootstraps
 of submissions, or other seeds of a generator), the same for every policy; errors are standard
 errors over those. With `--keep` finished replicates are taken up again for as long as the code is
-the same. Everything takes about 70 CPU-minutes.
+the same. Everything takes about 70 CPU-minutes. With `--tuned` the policy is played once more,
+under what `pipeline.tuning` adopts on two other replicates of the world (one chooses, one tests).
 
 What is asked of `pellucid`, in the half that is reported: a mean JCT of at most 1.03 times that of
 the best policy that neither stops jobs nor knows durations, in every world, and below it in three
@@ -21,7 +22,8 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from math import sqrt
 from pathlib import Path
 from statistics import mean, stdev
@@ -30,10 +32,15 @@ from typing import Any
 from benchmarks.ablation import code_digest
 from benchmarks.worlds.make import HALVES, WORLDS, draw_of, offered_load, read_worlds, scenario
 from pipeline.cluster import HERE, Keep, mapped, question_of
+from pipeline.tuning import assignments, candidates, tune
+from pipeline.worlds.policy_options import over
+from pipeline.worlds.scenario import Scenario
+from scheduler.core.settings import with_assignments
 from scheduler.policies import POLICIES
 from scheduler.simulation.results import summarise
 
-OWN, LUCID = "pellucid", "lucid"
+OWN, LUCID, TUNED = "pellucid", "lucid", "tuned"
+ELSEWHERE = 1_000  # the replicates that tuning is given
 PEERS = ("fifo-skip", "easy", "qssf", "lucid", "horus")
 AT_MOST = 1.03  # of the best peer's mean JCT
 BELOW = 0.75  # of the worlds
@@ -70,6 +77,7 @@ class Played:
     worlds: Path
     policies: tuple[str, ...]
     durations: str | None
+    tuned: bool = False
 
     def __call__(self, wanted: Replicate) -> Row:
         world = read_worlds(self.worlds)[wanted.half][wanted.world]
@@ -82,8 +90,13 @@ class Played:
             "policies": {},
         }
         cpu = time.process_time()
-        for policy in self.policies:
-            outcome, _ = made.simulate(policy)
+        for policy in (*self.policies, *([TUNED] if self.tuned else [])):
+            if policy == TUNED:
+                found["set"] = settings = _tuned(
+                    replace(self, policies=()), wanted.half, wanted.world
+                )
+                made.settings = {OWN: with_assignments(made.settings.get(OWN, {}), settings)}
+            outcome, _ = made.simulate(OWN if policy == TUNED else policy)
             figures: Mapping[str, Any] = summarise(outcome, made.cluster_gpus())
             if figures["ended"] < figures["jobs"]:
                 raise RuntimeError(f"{wanted}: {policy} left jobs that never ended")
@@ -91,11 +104,35 @@ class Played:
         return {**found, "cpu_s": round(time.process_time() - cpu, 1)}
 
 
+@dataclass(frozen=True)
+class Elsewhere:
+    """The two replicates that tuning is given, as halves of a past."""
+
+    played: Played
+    half: str
+    world: str
+
+    def __call__(self, half: int, seed: int, settings: Mapping[str, Any]) -> Scenario:
+        world = read_worlds(self.played.worlds)[self.half][self.world]
+        draw = draw_of(self.world, ELSEWHERE + 2 * seed + half)
+        made = scenario(self.world, world, self.played.data, draw, self.played.durations)
+        made.settings = {OWN: over(made.settings.get(OWN, {}), settings)}
+        return made
+
+
+@cache
+def _tuned(played: Played, half: str, world: str) -> list[str]:
+    """What tuning sets in a world; empty where it keeps the settings."""
+    worlds = Elsewhere(played, half, world)
+    tried = candidates({}, worlds(0, 0, {}).workload, {})
+    return assignments(tune(worlds, {}, tried, 1)["settings"])
+
+
 def measure(
     played: Played,
     halves: Sequence[str],
     only: Sequence[str],
-    seeds: int,
+    seeds: range,
     *,
     where: str = HERE,
     keep: Path | None = None,
@@ -106,7 +143,7 @@ def measure(
         for half in halves
         for name in read_worlds(played.worlds)[half]
         if not only or name in only
-        for seed in range(seeds)
+        for seed in seeds
     ]
     kept = None
     if keep is not None:
@@ -115,7 +152,7 @@ def measure(
         rows: list[Row] = []
         for replicate, row in zip(wanted, over(played, wanted), strict=True):
             rows.append(row)
-            if len(rows) == seeds:
+            if len(rows) == len(seeds):
                 yield table(replicate, rows)
                 rows = []
 
@@ -135,6 +172,7 @@ def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
             for policy, of in figures.items()
         ],
         "against": against(figures),
+        **({"set": rows[0]["set"], "tuned": against(figures, TUNED)} if TUNED in figures else {}),
         "cpu_s": round(sum(row["cpu_s"] for row in rows), 1),
     }
 
@@ -150,20 +188,20 @@ def _se(values: Sequence[float]) -> float | None:
     return stdev(values) / sqrt(len(values)) if len(values) > 1 else None
 
 
-def against(figures: Figures) -> Row | None:
+def against(figures: Figures, own: str = OWN) -> Row | None:
     """The policy beside the best peer (mean JCT) and beside Lucid (waits), as ratios of means.
 
     None where a policy that this asks for was not played.
     """
     peers = [name for name in PEERS if name in figures]
-    if OWN not in figures or LUCID not in peers:
+    if own not in figures or LUCID not in peers:
         return None
     best = min(peers, key=lambda name: mean(row["mean_jct_s"] for row in figures[name]))
     return {
         "best_peer": best,
-        "mean_jct": _ratio(figures[OWN], figures[best], "mean_jct_s"),
-        "p99_wait": _ratio(figures[OWN], figures[LUCID], "p99_wait_s"),
-        "longest_wide_wait": _ratio(figures[OWN], figures[LUCID], "longest_wide_wait_s"),
+        "mean_jct": _ratio(figures[own], figures[best], "mean_jct_s"),
+        "p99_wait": _ratio(figures[own], figures[LUCID], "p99_wait_s"),
+        "longest_wide_wait": _ratio(figures[own], figures[LUCID], "longest_wide_wait_s"),
     }
 
 
@@ -230,6 +268,8 @@ def show(row: Row) -> str:
     if row["against"]:
         ratio = row["against"]["mean_jct"]
         lines.append(f"  {ratio['ratio']:.3f} of {row['against']['best_peer']}'s mean JCT")
+    if "set" in row:
+        lines.append(f"  tuned on other replicates: {' '.join(row['set']) or 'nothing is set'}")
     return "\n".join(lines)
 
 
@@ -249,6 +289,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], help="worlds by name")
     parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
     parser.add_argument("--seeds", type=int, default=4, help="replicates of each world")
+    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
+    parser.add_argument("--tuned", action="store_true", help="play it tuned elsewhere, too")
     parser.add_argument("--durations", help="see pellucid compare --help")
     parser.add_argument("--where", default=HERE, help="see pellucid compare --help")
     parser.add_argument("--keep", type=Path, help="take up finished replicates from this folder")
@@ -263,12 +305,13 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     options = _options()
     began = time.monotonic()
-    played = Played(options.data, options.worlds, tuple(options.policies), options.durations)
+    played = Played(
+        options.data, options.worlds, tuple(options.policies), options.durations, options.tuned
+    )
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
     halves = [options.half] if options.half else HALVES
     rows = []
-    for row in measure(
-        played, halves, options.only, options.seeds, where=options.where, keep=options.keep
-    ):
+    for row in measure(played, halves, options.only, seeds, where=options.where, keep=options.keep):
         rows.append(row)
         print("." if options.json else show(row), file=sys.stderr if options.json else sys.stdout,
               end="" if options.json else "\n\n", flush=True)  # fmt: skip

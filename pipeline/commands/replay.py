@@ -154,6 +154,8 @@ def replay(asked: Asked) -> None:
         times = seeds_for(known, asked.seeds)
         with bar("replaying", 1 + len(variants) * times, asked.hush) as done:
             found = play(known, times, variants=variants, where=at, keep=kept, progress=done)
+        if found["bound"]:
+            known = replace(known, notes=[*known.notes, found["bound"]])
         write_whole(asked.out, render(known, found))
     if asked.as_json:
         typer.echo(json.dumps(_plain(asked.out, known, found)))
@@ -275,6 +277,8 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
     for variant in found["variants"]:
         yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}"
     yield f"As recorded: {duration(found['recorded']['avg_wait_s'])}."
+    if found["bound"]:
+        yield found["bound"]
 
 
 def _ranked(test: Mapping[str, Any]) -> str:

@@ -46,6 +46,7 @@ def simulate(
     """
     with user_errors():
         from pipeline import runs
+        from pipeline.pareto import LATE, NO_BOUND_S, POLICY, cost
         from pipeline.worlds import open_scenario
         from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
         from pipeline.worlds.policy_options import given
@@ -61,6 +62,13 @@ def simulate(
         }
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=written)
+        late = figures["late_share"] or 0.0
+        if policy == POLICY and late > LATE:
+            free = {policy: {**values, "max_wait_s": NO_BOUND_S}}
+            with bar("without the bound on waiting", len(scenario.workload.jobs), as_json) as step:
+                unbound = open_scenario(trace, **{**asked, "settings": free})
+                other = runs.run(unbound, policy, progress=step)
+            figures["notes"].append(cost(f"{scenario.loop} loop", late, figures, other))
     if as_json:
         typer.echo(json.dumps(figures))
         return

@@ -6,7 +6,7 @@ import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,6 +17,7 @@ import pandas as pd
 from features.job import Profile
 from pipeline.cluster import HERE, Keep, mapped
 from pipeline.online import TRAINS
+from pipeline.pareto import LATE, NO_BOUND_S, POLICY, cost
 from pipeline.replay.causes import CAPACITY
 from pipeline.replay.figures import (
     Figures,
@@ -35,9 +36,10 @@ from pipeline.worlds.pairs import SIMULATED, simulated
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import jitter
+from scheduler.assembly import settings_of
 from scheduler.core.estimates import Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
-from scheduler.core.settings import ProfilingPartition
+from scheduler.core.settings import ProfilingPartition, flat
 from scheduler.policies import POLICIES
 from scheduler.simulation.work import SimulatedContention, Workload
 
@@ -246,9 +248,10 @@ def replay(
         progress: called with the cells done, of ``1 + seeds * len(variants)``.
 
     Returns ``{backtest, backtests, misfit, recorded, counted, apart, against, variants: [figures
-    with standard errors], by_user, by_vc, by_job, duration_model}``. `misfit` is why savings are
-    not to be stated; `against` the variant that they are counted against, `counted` the back-test
-    of its very replay, where `backtest` is of another that models more.
+    with standard errors], bound, by_user, by_vc, by_job, duration_model}``. `misfit` is why savings
+    are not to be stated; `against` the variant that they are counted against, `counted` the
+    back-test of its very replay, where `backtest` is of another that models more; `bound` what
+    Pellucid's bound on waiting costs, where many jobs waited for longer, else "".
     """
     cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
     known: Figures | None = None
@@ -261,6 +264,7 @@ def replay(
                 found[made.variant.key].append(figures)
             if progress is not None:
                 progress(done)
+        bound = _bound(site, variants, found, partial(over, task), seeds)
     record = site.judged
     base = next((key for key in BASES if key in found), None)
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
@@ -291,11 +295,35 @@ def replay(
             }
             for variant in variants
         ],
+        "bound": bound,
         "by_user": by_name(found, record, "user"),
         "by_vc": by_name(found, record, "vc"),
         "by_job": {key: cells[0]["by_job"] for key, cells in found.items()},
         "duration_model": known,
     }
+
+
+def _bound(
+    site: Site,
+    variants: Sequence[Variant],
+    found: Mapping[str, Sequence[Figures]],
+    over_cells: Callable[[Sequence[Cell]], Iterator[Figures]],
+    seeds: int,
+) -> str:
+    """What the bound of Pellucid costs, by replays without it; "" where few waited for longer."""
+    variant = next((variant for variant in variants if variant.key == POLICY), None)
+    if variant is None:
+        return ""
+    bound_s = flat(settings_of(POLICY, variant.values))["max_wait_s"]
+    waits = [wait for wait in found[POLICY][0]["by_job"]["wait_s"] if wait is not None]
+    late = sum(wait > bound_s for wait in waits) / max(1, len(waits))
+    if late <= LATE:
+        return ""
+    free = replace(variant, key="unbound", values={**variant.values, "max_wait_s": NO_BOUND_S})
+    cells = [list(over_cells([Cell(free, seed) for seed in range(seeds)])), found[POLICY]]
+    named = {"avg_jct_s": "mean JCT", "p99_wait_s": "p99 wait", "longest_wait_s": "longest wait"}
+    without, with_it = ({key: np.mean([c[key] for c in of]) for key in named} for of in cells)
+    return cost("replayed", late, with_it, without, named)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.worlds.__main__ import against, verdict
-from benchmarks.worlds.make import HALVES, bootstrap, offered_load, read_worlds, scenario
+from benchmarks.worlds.__main__ import Elsewhere, Played, Replicate, against, verdict
+from benchmarks.worlds.make import HALVES, bootstrap, draw_of, offered_load, read_worlds, scenario
 from scheduler.core.cluster import ClusterSpec
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import a_job
@@ -121,3 +121,28 @@ def test_every_world_can_be_made_and_is_as_it_says(shared_data: Path, half: str)
         has = {bool(job.user) for job in jobs}, {job.time_limit_s is not None for job in jobs}
         assert world.users or has[0] == {False}
         assert has[1] == {world.limits}
+
+
+def test_a_world_is_played_as_tuned_on_other_replicates_of_it(
+    tmp_path: Path, shared_data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Settings that are better nowhere are not set, and then both are the same run."""
+    monkeypatch.setattr("pipeline.tuning.CANDIDATES", {"rigid": {"max_wait_s": 1.0, "price": 1e9}})
+    (tmp_path / "w.yaml").write_text(
+        "chosen: {small: {trace: deep, nodes: 2, jobs: 200, profiles: false}}\nreported: {}"
+    )
+    played = Played(shared_data, tmp_path / "w.yaml", ("pellucid",), None, tuned=True)
+    row = played(Replicate("chosen", "small", 0))
+    assert row["set"] == []
+    assert row["policies"]["tuned"] == row["policies"]["pellucid"]
+    elsewhere = Elsewhere(played, "chosen", "small")
+    times = {tuple(j.submit_time for j in elsewhere(half, 0, {}).workload.jobs) for half in (0, 1)}
+    here = read_worlds(tmp_path / "w.yaml")["chosen"]["small"]
+    drawn = scenario("small", here, shared_data, draw_of("small", 0)).workload.jobs
+    assert len(times | {tuple(j.submit_time for j in drawn)}) == 3
+    set_ = ["max_wait_s=1.0"]
+    monkeypatch.setattr("benchmarks.worlds.__main__._tuned", lambda *_: set_)
+    other = played(Replicate("chosen", "small", 0))
+    assert other["set"] == set_
+    assert other["policies"]["tuned"] != row["policies"]["tuned"]
+    assert other["policies"]["pellucid"] == row["policies"]["pellucid"]

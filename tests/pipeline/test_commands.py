@@ -127,6 +127,8 @@ def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(trace:
     assert f"{row['late_share_mean']:.1%} of the jobs waited for longer" in note
     assert f"mean JCT {row['avg_jct_s_mean']:,.0f} s with it, " in note
     assert "What it costs" not in str(rarely["notes"])
+    one = ("simulate", "--trace", trace, "--cluster", CLUSTER, "--set", "max_wait_s=60")
+    assert note in " ".join(pellucid(*one).stdout.split()), "simulate says the same"
 
 
 def test_compare_shows_the_knob_from_mean_to_tail(trace: Path) -> None:

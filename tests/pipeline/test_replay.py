@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -84,6 +85,20 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
     path.write_text("\n".join(blocks))
     return path
+
+
+def test_a_replay_says_what_the_bound_on_waiting_cost_where_many_were_late(
+    told: Path, nodes: Path, tmp_path: Path
+) -> None:
+    site = read_site(told, tmp_path, DumpOptions(nodes=nodes))
+    mine = next(v for v in VARIANTS if v.key == "pellucid")
+    late = replace(mine, values={"max_wait_s": 60.0})
+    found = replay(site, 2, variants=[late])
+    assert "of the jobs waited for longer than the bound on waiting" in found["bound"]
+    free = replay(site, 2, variants=[replace(mine, values={"max_wait_s": 1e12})])
+    assert free["bound"] == ""
+    means = [f"{row['variants'][0]['avg_jct_s']:,.0f} s" for row in (found, free)]
+    assert f"mean JCT {means[0]} with it, {means[1]} without" in found["bound"]
 
 
 def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
