@@ -183,7 +183,7 @@ def _of_dump(asked: Asked, dump: Path) -> _Known:
 
 def _of_trace(asked: Asked, trace: Path) -> _Known:
     from pipeline.traces import read_dataset
-    from pipeline.worlds.inferred import cluster_of
+    from pipeline.replay.shape import cluster_of
     from pipeline.worlds.plain import workload_of
     from scheduler.core.settings import ProfilingPartition
 
@@ -193,8 +193,8 @@ def _of_trace(asked: Asked, trace: Path) -> _Known:
     if asked.cluster is not None:
         file = read_cluster(asked.cluster)
         return _Known(workload_of(table, file.cluster, trace.name), file.profiling, _settings(file))
-    table, spec, said = cluster_of(table)
-    return _Known(workload_of(table, spec, trace.name), ProfilingPartition(), {}, [said])
+    table, spec, notes = cluster_of(table)
+    return _Known(workload_of(table, spec, trace.name), ProfilingPartition(), {}, list(notes))
 
 
 def _of_log(asked: Asked) -> _Known:
