@@ -11,6 +11,7 @@ import typer
 
 from features.codec import decode
 from features.plain import Json
+from pipeline.commands.hold import tasks_named
 from pipeline.commands.ps import NAMED, STATES, chosen
 from pipeline.errors import UserError
 from pipeline.options import PREVIEW, spread
@@ -44,7 +45,7 @@ def cancel(
     preview: PREVIEW = False,
 ) -> None:
     """Cancel jobs: those that wait leave the queue, those that run are stopped. The id of an array
-    stands for all its tasks.
+    stands for all its tasks, ARRAY_[0-4] for some.
 
     A job that is over stays as it is. Of several, those that can be are cancelled whatever
     becomes of the others, and exit status 2 says that not all were. Jobs that are chosen by name,
@@ -61,6 +62,7 @@ def cancel(
     picked = name is not None or state is not None or owner is not None or all_mine
     if state is not None and state not in STATES:
         raise UserError(f"--state {state}: choose among {', '.join(STATES)}")
+    jobs = tasks_named(jobs or [])
     if bool(jobs) is picked:
         raise UserError("give the ids of jobs, or one of --name, --state, --owner, --all-mine")
     with service.client() as client:

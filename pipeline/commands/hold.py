@@ -69,7 +69,7 @@ def act(
     answers, failed = [], []
     with service.client() as client:
         now = client.now()
-        for job in jobs:
+        for job in tasks_named(jobs):
             for one in _meant(client, job):
                 try:
                     answers.append(ask(client, one))
@@ -82,6 +82,16 @@ def act(
             typer.echo(line)
     if failed:
         raise UserError("; ".join(failed))
+
+
+def tasks_named(jobs: list[str]) -> list[str]:
+    """Each task of ARRAY_[0-4]. Raises UserError."""
+    from scheduler.service.api.schemas import each_task
+
+    try:
+        return each_task(jobs)
+    except ValueError as error:
+        raise UserError(f"{' '.join(jobs)}: {error}") from None
 
 
 def _meant(client: Client, job: str) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import MISSING
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -142,6 +143,15 @@ def tasks_of(text: str) -> Tasks:
         if len(found) > MOST_TASKS:
             raise ValueError(f"give at most {MOST_TASKS:,} tasks")
     return Tasks(sorted(found), int(most or 0))
+
+
+def each_task(jobs: Iterable[str]) -> list[str]:
+    """Ids of jobs, with those of tasks for "ARRAY_[0-4,9]", as of scancel. Raises ValueError."""
+    found: list[str] = []
+    for job in jobs:
+        named = re.fullmatch(r"([^\[\]]+_)\[([0-9,:-]+)\]", job)
+        found += [f"{named[1]}{n}" for n in tasks_of(named[2]).numbers] if named else [job]
+    return found
 
 
 def _array(text: str) -> str:

@@ -69,8 +69,12 @@ def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
     assert held == [f"{array}_{n} is held until it is released" for n in range(2, 6)]
     service.turn(2)
     assert phases()[2:] == ["held"] * 4
-    assert len(run("alice", "change", array, "--time-limit", "60").output.splitlines()) == 4
-    assert len(run("alice", "release", array).output.splitlines()) == 4
+    half = run("alice", "cancel", f"{array}_[4-5]").output.splitlines()
+    assert half == [f"{array}_{n} is cancelled" for n in (4, 5)]
+    assert "3-1 holds no number" in str(run("alice", "hold", f"{array}_[3-1]").exception)
+    service.turn(1)
+    assert len(run("alice", "change", array, "--time-limit", "60").output.splitlines()) == 2
+    assert len(run("alice", "release", array).output.splitlines()) == 2
     most = 0
     for _ in range(40):
         service.turn(1, 20.0)
