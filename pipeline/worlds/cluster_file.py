@@ -59,7 +59,8 @@ class ClusterFile(_Strict):
     Attributes:
         profiling: fields of `ProfilingPartition`; `nodes` may be a number of nodes, lent in turn by
             the virtual clusters of `lend_from`, or else by the largest.
-        policy: `name`, and beside it the settings of that policy that are not its defaults.
+        policy: `name`, and beside it the settings of that policy that are not its defaults; or the
+            name alone.
     """
 
     name: Annotated[Line, Field(max_length=128)] = "cluster"
@@ -70,7 +71,9 @@ class ClusterFile(_Strict):
         Field(min_length=1)
     )
     profiling: Json = {}
-    policy: Json = {}
+    policy: Annotated[
+        Json, BeforeValidator(lambda has: {"name": has} if isinstance(has, str) else has)
+    ] = {}
 
     @model_validator(mode="after")
     def _names_differ(self) -> ClusterFile:
