@@ -29,7 +29,15 @@ def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
     parts = {part.name: part for part in given.partitions}
     nodes = {node.name: site_node(node) for node in given.nodes}
     licences = given.licences or {}
-    site = Site(nodes, parts, (), licences, given.qos, given.assocs, given.config)
+    site = Site(
+        nodes,
+        parts,
+        licences=licences,
+        qos=given.qos,
+        assocs=given.assocs,
+        config=given.config,
+        accounts=given.accounts,
+    )
     shape = Shape.followed(given.nodes)
     planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
     planner.nodes, planner.site = given.nodes, site

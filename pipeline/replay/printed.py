@@ -25,8 +25,8 @@ from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos, Reser
 
 ACCEPTED = (
     "the output of scontrol show nodes, partition, config, licenses and reservation, and of "
-    "sacctmgr -P show assoc, qos and reservation (with their headers), or slurm.conf and the file "
-    "of sacctmgr dump"
+    "sacctmgr -P show assoc, user, qos and reservation (with their headers), or slurm.conf and the "
+    "file of sacctmgr dump"
 )
 _RECORD = re.compile(r"^(NodeName|PartitionName|ReservationName|LicenseName)=")
 _SETTING = re.compile(r"^\S+\s+= ")
@@ -61,7 +61,8 @@ class Window:
 class Printed:
     """What was found. Empty where a site did not give it; None where empty says something.
 
-    `reservations`: the nodes, flags and times of each, the times as printed.
+    `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: of users
+    that name none.
     """
 
     nodes: list[Node] = field(default_factory=list)
@@ -69,6 +70,7 @@ class Printed:
     config: dict[str, str] = field(default_factory=dict)
     qos: dict[str, Qos] = field(default_factory=dict)
     assocs: dict[AssocKey, Assoc] = field(default_factory=dict)
+    accounts: dict[str, str] = field(default_factory=dict)
     licences: dict[str, int] | None = None
     reservations: list[Window] | None = None
 
@@ -99,7 +101,7 @@ def read_printed(paths: Iterable[Path]) -> Printed:
 def _size(found: Printed) -> int:
     many = len(found.nodes) + len(found.partitions) + len(found.config)
     more = len(found.licences or ()) + (found.reservations is not None)
-    return many + len(found.qos) + len(found.assocs) + more
+    return many + len(found.qos) + len(found.assocs) + len(found.accounts) + more
 
 
 def _read(text: str, found: Printed) -> None:
@@ -116,11 +118,19 @@ def _read(text: str, found: Printed) -> None:
             said = parse.fields(one)
             _reserved(found, {name.lower(): value for name, value in said.items()})
     found.config |= config_of("\n".join(line for line in lines if _SETTING.match(line)))
+    _managed(lines, found)
+
+
+def _managed(lines: Sequence[str], found: Printed) -> None:
+    """What `sacctmgr` prints."""
     for names, rows in _tables(lines):
         if {"account", "user"} <= set(names):
             found.assocs |= assocs_of(_as_asked(names, rows, ASSOC), "")
         elif {"name", "grptres"} <= set(names):
             found.qos |= qos_of(_as_asked(names, rows, QOS))
+        elif "defacct" in names:
+            user, account = names.index("user"), names.index("defacct")
+            found.accounts |= {row[user]: row[account] for row in rows}
         else:
             found.reservations = found.reservations or []
             for row in rows:
@@ -143,7 +153,12 @@ def _reserved(found: Printed, said: Mapping[str, str]) -> None:
 
 
 def _is_table(names: Sequence[str]) -> bool:
-    asked = ({"account", "user"}, {"name", "grptres"}, {"name", "nodename", "start", "end"})
+    asked = (
+        {"account", "user"},
+        {"name", "grptres"},
+        {"name", "nodename", "start", "end"},
+        {"user", "defacct"},
+    )
     return any(columns <= set(names) for columns in asked)
 
 

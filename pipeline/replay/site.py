@@ -43,6 +43,7 @@ from pipeline.traces.base import zone_of
 from pipeline.traces.dataset import read_months
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.plain import workload_of
+from scheduler.core.plural import count
 from scheduler.simulation.work import Workload
 
 # More jobs than this are replayed fewer times and learned from more rarely.
@@ -206,7 +207,10 @@ def read_site(
     (table, ran, waited), bare, kept_bare = _ran(scratch / "dataset")
     counts = _counts(summary, table.num_rows, kept_bare)
     if not table.num_rows:
-        raise UserError(f"{dump}: no GPU job with a start and an end in it; nothing to replay")
+        without = len(bare) + summary.quarantined.get("no_gpu", 0)
+        beside = f"; its {count(without, 'job')} without GPUs are only played beside such"
+        why = "no job with GPUs, a start and an end in it, whose waiting is judged"
+        raise UserError(f"{dump}: {why}{beside if without else ''}")
     hide: Hide = _Hidden() if options.anonymise else str
     if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)

@@ -153,8 +153,10 @@ _COLUMNS = {"Share": "Fairshare", "MaxTRES": "MaxTRESPerJob", "MaxWall": "MaxWal
 
 
 def _accounts(lines: Sequence[str]) -> Iterator[str]:
-    """Its associations as `sacctmgr show assoc`, where users have what their accounts have."""
+    """Its associations as `sacctmgr show assoc`, where users have what their accounts have, and
+    the users' own accounts as `sacctmgr show user`."""
     yield "|".join(ASSOC)
+    first: dict[str, str] = {}
     parent, above = "root", dict[str, Record]()
     for line in lines:
         kind, _, rest = line.partition(" - ")
@@ -170,7 +172,10 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
             above[name] = _passed_on(above.get(parent, {})) | said
             yield _row(name, "", above[name], {"ParentName": parent})
         elif kind == "User":
+            first[name] = said.get("DefaultAccount", parent)
             yield _row(parent, name, _passed_on(above.get(parent, {})) | said, {})
+    yield "User|Def Acct"
+    yield from (f"{user}|{account}" for user, account in first.items())
 
 
 def _passed_on(said: Record) -> Record:

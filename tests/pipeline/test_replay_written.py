@@ -115,6 +115,18 @@ def test_a_site_of_files_is_replayed_with_its_jobs_without_gpus(tmp_path: Path) 
     assert found[0] < 30 < 150 < found[1]  # seeds move durations
 
 
+@pytest.mark.parametrize("cpu_jobs", [None, True])
+def test_a_dump_without_gpus_is_refused_with_what_is_in_it(
+    tmp_path: Path, cpu_jobs: bool | None
+) -> None:
+    given(tmp_path, conf=CONF)
+    dump = tmp_path / "sacct.txt"
+    dump.write_text(f"{HEADER}\n{ran('1', 0, 0, 300, 'cpu=4,mem=1G', partition='main')}\n")
+    options = DumpOptions(printed=[tmp_path / "conf"], cpu_jobs=cpu_jobs)
+    with pytest.raises(UserError, match=r"no job with GPUs.* its 1 job without GPUs"):
+        read_site(dump, tmp_path / "scratch", options)
+
+
 def test_eta_of_a_site_of_files_says_which_partitions_take_a_job(tmp_path: Path) -> None:
     given(tmp_path, conf=CONF, dump=DUMP)
     files = [word for name in ("conf", "dump") for word in ("--site", str(tmp_path / name))]
@@ -132,5 +144,9 @@ def test_eta_of_a_site_of_files_says_which_partitions_take_a_job(tmp_path: Path)
         "Not in zzroot: it takes jobs of root only.",
         "Not in chemp: it has no nodes that suit, were they empty.",
     ]
+    dump = DUMP.replace("'news':DefaultAccount='chem'", "'news':DefaultAccount='lab'")
+    given(tmp_path, dump=f"{dump}User - 'news':DefaultAccount='lab':Fairshare=1\n")
+    assert "Not in chemp: it does not take account lab." in told("--gpus=1", "--mem=1")
+    assert not any("take account" in line for line in told("--gpus=1", "--account=chem"))
     with pytest.raises(UserError, match="nobody has no account"):
         eta_of([tmp_path / "conf", tmp_path / "dump"], ["--gpus=1"], "nobody")
