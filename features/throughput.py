@@ -36,7 +36,7 @@ _GRID = [(n, w, s) for (n, w), s in product(product(_NOISE, _WORDS), _START)]
 _PRIOR = np.array([_NOISE[n] * _WORDS[w] * (1 - s) ** 2 for n, w, s in _GRID])
 _LEVEL_S, _LEVEL = 60.0, 4.0  # seconds a unit of a script nobody ran, and the error of that
 # slopes of ln(seconds a unit) over ln(GPUs) and ln(batch size), and the error of each
-_SLOPES = {"epoch": ((-0.8, 0.3), (-0.3, 0.3)), "step": ((-0.1, 0.3), (0.6, 0.3))}
+_SLOPES = {"epoch": ((-0.8, 0.4), (-0.2, 0.35)), "step": ((0.1, 0.4), (0.8, 0.35))}
 
 
 class Ran(NamedTuple):

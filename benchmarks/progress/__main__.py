@@ -54,16 +54,17 @@ def follow(name: str, kind: str, seed: int) -> dict[str, Any]:
         }  # fmt: skip
         tail = Tail(output, of_command(command), own)
         looked: Progress | None = None
+        over = False  # the profiling pass
         with output.open("wb") as file:
             began = time.monotonic()
             process = subprocess.Popen(command, stdout=file, stderr=file, env=env)
             while process.poll() is None:
                 time.sleep(EVERY_S)
                 at = time.monotonic() - began
-                if looked is None and at <= LOOK_S + EVERY_S:
+                if not over:
                     tail.look(at)
-                    if at >= LOOK_S:
-                        looked = tail.progress(at)
+                    over = at >= LOOK_S  # on a busy machine perhaps by much
+                    looked = tail.progress(at) if over else None
             took_s = time.monotonic() - began
         if process.returncode:
             raise RuntimeError(f"{name}: {output.read_text('utf-8', 'replace')[-500:]}")
