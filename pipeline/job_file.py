@@ -22,13 +22,13 @@ BESIDE = ("command", "workdir", "env", "array")
 def amounts(command: Sequence[str], workdir: Path) -> dict[str, float]:
     """How much is to be done, by the YAML and JSON files that a command names, and that the person
     who submits it may read; the last counts."""
-    import yaml
-
     found: dict[str, float] = {}
-    for word in command:
-        path = workdir / word.rpartition("=")[2].lstrip("@")
+    files = [workdir / word.rpartition("=")[2].lstrip("@") for word in command]
+    for path in files:
         if path.suffix not in (".yaml", ".yml", ".json"):
             continue
+        import yaml  # takes its time
+
         try:
             if path.stat().st_size <= MOST_BYTES:
                 found |= of_settings(yaml.safe_load(path.read_bytes()))

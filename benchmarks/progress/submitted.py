@@ -129,8 +129,12 @@ def _believed(client: Client, job: str) -> dict[str, Any] | None:
 
 def submitted(jobs: int) -> dict[str, Any]:
     """All scripts in all ways; shares within 15 % and medians, by kind."""
-    ways = [(s, t, way) for s in SCRIPTS for t in (*BY_EPOCHS, *BY_STEPS) for way in SECOND]
-    ways = [way for n, way in enumerate(ways) if n % 3 == n // 15 % 3]  # a third: each with each
+    seconds = list(SECOND)
+    ways = [
+        (script, training, seconds[(i + k) % 3])
+        for i, script in enumerate(SCRIPTS)
+        for k, training in enumerate((*BY_EPOCHS, *BY_STEPS))
+    ]
     with (
         TemporaryDirectory() as folder,
         service() as client,
