@@ -22,7 +22,7 @@ from scheduler.backends.slurm.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
 READ_PATIENCE_S = 30.0  # a long queue takes its time
-MOST_SAID = 1024**2  # bytes, against one command
+MOST_PRINTED = 1024**2  # bytes, against one command
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
 # What Slurm (22.05: slurm_errno.c, auth/munge, the database's client) says when it is not reached:
 # whole phrases, in its own case, since a refusal repeats names that users chose.
@@ -147,7 +147,7 @@ class Slurm:
     # --- changing -----------------------------------------------------------------------------
 
     def write(self, lines: Sequence[str]) -> list[str]:
-        """Commands of `scontrol`, in order; what was said against each, "" when nothing was.
+        """Commands of `scontrol`, in order; the error that each printed, "" for none.
 
         Raises SlurmDown: some may have been carried out, in order.
         """
@@ -160,10 +160,10 @@ class Slurm:
         try:
             self._pen = self._pen or _Pen(self._environment)
             for line in lines:
-                said = self._pen.write(line)
-                if unreachable(said):
-                    raise SlurmDown(said)
-                found.append(said)
+                error = self._pen.write(line)
+                if unreachable(error):
+                    raise SlurmDown(error)
+                found.append(error)
         except SlurmDown as down:
             self._put_down()
             self._turns.failed(str(down))
@@ -243,7 +243,7 @@ class _Pen:
         return getattr(self._process, name)
 
     def write(self, line: str) -> str:
-        """Carry out one command; what was said against it. Raises SlurmDown."""
+        """Carry out one command; the error it printed. Raises SlurmDown."""
         if "\n" in line or "\0" in line:
             raise SlurmError("a command of scontrol is one line")
         self._written += 1
@@ -255,18 +255,18 @@ class _Pen:
         return self._until(f"invalid keyword: {mark}\n".encode())
 
     def _until(self, end: bytes) -> str:
-        said, until = bytearray(), time.monotonic() + PATIENCE_S
+        printed, until = bytearray(), time.monotonic() + PATIENCE_S
         sought = 0  # no `end` begins before
-        while said.find(end, sought) < 0:
+        while printed.find(end, sought) < 0:
             left_s = until - time.monotonic()
-            if left_s <= 0 or len(said) > MOST_SAID or not self._selector.select(left_s):
+            if left_s <= 0 or len(printed) > MOST_PRINTED or not self._selector.select(left_s):
                 raise SlurmDown("scontrol: no answer")
-            sought = max(0, len(said) - len(end) + 1)
+            sought = max(0, len(printed) - len(end) + 1)
             part = os.read(self._pipe("stderr").fileno(), 65536)
             if not part:
                 raise SlurmDown("scontrol is gone")
-            said += part
-        return " ".join(said.replace(end, b"").decode("utf-8", "replace").split())
+            printed += part
+        return " ".join(printed.replace(end, b"").decode("utf-8", "replace").split())
 
     def close(self) -> None:
         self._selector.close()
@@ -295,9 +295,9 @@ def to_stdout(line: str) -> None:
     sys.stdout.flush()
 
 
-def unreachable(said: str) -> bool:
+def unreachable(printed: str) -> bool:
     """Whether that is what a Slurm says that cannot be reached."""
-    return _UNREACHABLE.search(said) is not None
+    return _UNREACHABLE.search(printed) is not None
 
 
 def _steers(name: str) -> bool:

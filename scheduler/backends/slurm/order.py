@@ -1,6 +1,6 @@
 """Priorities that make Slurm take jobs in a given order, without lifting any above the others'.
 
-Slurm takes the highest first. The priorities that the jobs have are dealt anew among them, so that
+Slurm takes the highest first. The priorities that the jobs have are dealt again among them, so that
 no job outside is passed by one that Slurm had behind it.
 """
 

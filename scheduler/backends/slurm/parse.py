@@ -132,8 +132,8 @@ class SlurmJob:
 def jobs(text: str) -> list[SlurmJob]:
     """`squeue --json` of any release; tasks of arrays one by one."""
     try:
-        told = json.loads(text)
-        release, entries = release_of(told), told["jobs"]
+        whole = json.loads(text)
+        release, entries = release_of(whole), whole["jobs"]
     except RecursionError:
         raise ParseError("squeue --json: too many brackets within brackets") from None
     except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
@@ -154,8 +154,8 @@ def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
     """Of a job that cannot be read, which it is; none where that cannot, either."""
     if isinstance(entry, dict) and str(entry.get("job_id", "")).isdecimal():
         state, user, partition = (
-            str(said[0] if isinstance(said, list) and said else said or "")
-            for said in map(entry.get, ("job_state", "user_name", "partition"))
+            str(value[0] if isinstance(value, list) and value else value or "")
+            for value in map(entry.get, ("job_state", "user_name", "partition"))
         )
         yield SlurmJob(str(entry["job_id"]), state, user, "", partition, 0.0, fault=fault)
 
@@ -253,8 +253,8 @@ _TEXTS = [
 
 def odd(deadline: bool, contiguous: bool, switches: int) -> tuple[str, ...]:
     """Options of a job that the policy `slurm` does not know, as sbatch has them."""
-    said = ("--deadline", deadline), ("--contiguous", contiguous), ("--switches", switches)
-    return tuple(name for name, is_set in said if is_set)
+    options = ("--deadline", deadline), ("--contiguous", contiguous), ("--switches", switches)
+    return tuple(name for name, is_set in options if is_set)
 
 
 class Times(TypedDict):
@@ -434,56 +434,56 @@ def nodes(text: str) -> list[Node]:
     Raises ParseError: none is named.
     """
     lines = [fields(line) for line in text.splitlines() if line.strip()]
-    named = [said for said in lines if said.get("NodeName")]
+    named = [row for row in lines if row.get("NodeName")]
     if lines and not named:
         raise ParseError(f"scontrol show nodes printed fields {sorted(lines[0])[:5]}")
-    return [_node(said) for said in named]
+    return [_node(row) for row in named]
 
 
-def _node(said: Mapping[str, str]) -> Node:
-    partitions = tuple(name for name in said.get("Partitions", "").split(",") if name)
+def _node(row: Mapping[str, str]) -> Node:
+    partitions = tuple(name for name in row.get("Partitions", "").split(",") if name)
     try:
-        return _whole_node(said, partitions)
+        return _whole_node(row, partitions)
     except (ValueError, OverflowError, KeyError) as error:
         fault = f"{error}"[:120]
-        return Node(said["NodeName"], 0, "", partitions, False, "UNKNOWN", fault=fault)
+        return Node(row["NodeName"], 0, "", partitions, False, "UNKNOWN", fault=fault)
 
 
-def _whole_node(said: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
-    gres = re.sub(r"\([^)]*\)", "", said.get("Gres", ""))
+def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
+    gres = re.sub(r"\([^)]*\)", "", row.get("Gres", ""))
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
     if gpus[0] > MOST_GPUS:
         raise ParseError(f"Gres {gres[:40]!r}")
-    flags = _flags(said["State"])
-    memory = _size(said, "RealMemory") - _size(said, "MemSpecLimit")
+    flags = _flags(row["State"])
+    memory = _size(row, "RealMemory") - _size(row, "MemSpecLimit")
     return Node(
-        said["NodeName"],
+        row["NodeName"],
         gpus[0],
         gpus[1],
         partitions,
-        not flags & (_CLOSING | _SET_APART) and not said["State"].endswith("*"),
-        said["State"],
+        not flags & (_CLOSING | _SET_APART) and not row["State"].endswith("*"),
+        row["State"],
         tuple(types.items()),
-        _size(said, "CPUEfctv") or _size(said, "CPUTot"),
+        _size(row, "CPUEfctv") or _size(row, "CPUTot"),
         float(memory),
-        tuple(name for name in said.get("ActiveFeatures", "").split(",") if name != "(null)"),
-        _size(said, "Weight", 1),
-        said.get("Reason", ""),
-        used=indices(said.get("GresUsed", "")),
+        tuple(name for name in row.get("ActiveFeatures", "").split(",") if name != "(null)"),
+        _size(row, "Weight", 1),
+        row.get("Reason", ""),
+        used=indices(row.get("GresUsed", "")),
     )
 
 
-def _size(said: Mapping[str, str], name: str, default: int = 0) -> int:
+def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
     """A whole number of a node. ParseError."""
-    found = said.get(name) or str(default)
+    found = row.get(name) or str(default)
     if not re.fullmatch("[0-9]{1,15}", found):
         raise ParseError(f"{name} {found[:40]!r}")
     return int(found)
 
 
 def fields(line: str) -> dict[str, str]:
-    """``Key=value Key=value`` of one line; of a key said twice, the first (not for jobs)."""
+    """``Key=value Key=value`` of one line; of a key given twice, the first (not for jobs)."""
     parts = re.split(r"(?:^|\s)([A-Z][\w:/]*)=", line)
     found: dict[str, str] = {}
     for key, value in zip(parts[1::2], parts[2::2], strict=True):

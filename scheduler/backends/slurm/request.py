@@ -65,7 +65,7 @@ _BARE = (
 _OPTIONAL = "--no-kill", "--get-user-env", "--propagate"  # a value follows "=", or there is none
 
 
-def _said(options: Sequence[str]) -> argparse.Namespace:
+def _parsed(options: Sequence[str]) -> argparse.Namespace:
     words = ((one.partition("=")[0], one) for one in options)
     return _parser().parse_args([name if name in _OPTIONAL else one for name, one in words])
 
@@ -96,7 +96,7 @@ def script_of(options: Sequence[str]) -> list[str]:
     Raises:
         RequestError: as `request`.
     """
-    return list(_said(options).script)
+    return list(_parsed(options).script)
 
 
 def script_options(lines: Iterable[str]) -> list[str]:
@@ -154,12 +154,12 @@ def request(
     Raises:
         RequestError: sbatch would not take them, or they are not known here.
     """
-    said = _said(options)
-    if said.script[:1] == [":"]:
+    args = _parsed(options)
+    if args.script[:1] == [":"]:
         raise RequestError("a heterogeneous job (:) is one of several; give the options of each")
-    said.partition = partition or said.partition
+    args.partition = partition or args.partition
     try:
-        return _job(said, site, user, job_id, now, account)
+        return _job(args, site, user, job_id, now, account)
     except (ValueError, OverflowError) as error:
         raise RequestError(str(error)) from None
 
@@ -171,46 +171,46 @@ def refusal(options: Sequence[str], site: Site, user: str) -> str:
     Raises:
         RequestError: as `request`.
     """
-    said, known = _said(options), site.assocs
+    args, known = _parsed(options), site.assocs
     if not site.enforced & {"associations", "limits", "safe", "qos"} or ("root", "") not in known:
         return ""
     mine = [key for key in known if key[1].partition("|")[0] == user]
-    account = said.account.lower()
+    account = args.account.lower()
     asked = [key for key in mine if account in ("", key[0])]
     if account and not asked:
-        return f"there is no account {said.account[:64]} that {user} may use"
+        return f"there is no account {args.account[:64]} that {user} may use"
     if not mine:
         return f"{user} has no account"
-    if not said.qos or "qos" not in site.enforced:
+    if not args.qos or "qos" not in site.enforced:
         return ""
     allowed = {qos.lower() for key in asked for qos in known[key].qos}
-    wrong = [name for name in said.qos.split(",") if name.lower() not in allowed]
+    wrong = [name for name in args.qos.split(",") if name.lower() not in allowed]
     return f"there is no QOS {wrong[0][:64]} that {user} may use" if wrong and allowed else ""
 
 
 def _job(
-    said: argparse.Namespace, site: Site, user: str, job_id: str, now: float, account: str
+    args: argparse.Namespace, site: Site, user: str, job_id: str, now: float, account: str
 ) -> SlurmJob:
-    parts = said.partition or next((p.name for p in site.partitions.values() if p.default), "")
+    parts = args.partition or next((p.name for p in site.partitions.values() if p.default), "")
     unknown = [name for name in parts.split(",") if name not in site.partitions]
     if unknown:
         raise RequestError(f"there is no partition {unknown[0] or '(none is the default)'}")
     named = site.partitions[parts.partition(",")[0]]
     defaults = {**defaults_of(site.config), **named.defaults}
-    size = _size(said, int(defaults.get("DefCpuPerGPU", 0)))
-    least, per = _memory(said, defaults, size)
+    size = _size(args, int(defaults.get("DefCpuPerGPU", 0)))
+    least, per = _memory(args, defaults, size)
     cpus = size.cpus
     each = {"node": size.nodes, "cpu": cpus, "gpu": size.gpus_in_all}[per]
     memory = least * each
     if memory > MOST_MIB:
         raise RequestError("more memory than any cluster has")
-    account = said.account.lower() or account or site.default_account(user)
-    begin = _begin(said.begin, now) if said.begin else now
+    account = args.account.lower() or account or site.default_account(user)
+    begin = _begin(args.begin, now) if args.begin else now
     return SlurmJob(
         id=job_id,
         state="PENDING",
         user=user,
-        name=said.job_name or "wrap",
+        name=args.job_name or "wrap",
         partition=parts,
         submit=now,
         eligible=begin,
@@ -221,73 +221,73 @@ def _job(
         max_nodes=size.max_nodes,
         cpus=cpus,
         memory_mib=memory or None,
-        time_limit_s=_time(said.time),
-        reservation=said.reservation,
-        dependency=said.dependency,
+        time_limit_s=_time(args.time),
+        reservation=args.reservation,
+        dependency=args.dependency,
         account=account,
-        qos=said.qos or site.default_qos(account, user, named.name),
-        features=said.constraint,
-        licences=said.licenses,
-        nice=_whole("--nice", said.nice or "0", -MOST_NICE, MOST_NICE),
-        req_nodes=parse.hosts(said.nodelist),
+        qos=args.qos or site.default_qos(account, user, named.name),
+        features=args.constraint,
+        licences=args.licenses,
+        nice=_whole("--nice", args.nice or "0", -MOST_NICE, MOST_NICE),
+        req_nodes=parse.hosts(args.nodelist),
         min_cpus=size.min_cpus,
         least_mib=least,
         per=per,
-        exclusive=said.exclusive,
+        exclusive=args.exclusive,
         gpu_types=size.gpus,
         gpus_per_node=size.gpus_per_node,
         accrue=begin,
-        array_limit=_array_limit(said.array),
-        tres=_tres(size, memory, said.licenses, site),
-        exc_nodes=parse.hosts(said.exclude),
-        odd=tuple(f"--{name}" for name in _ODD if getattr(said, name.replace("-", "_"))),
+        array_limit=_array_limit(args.array),
+        tres=_tres(size, memory, args.licenses, site),
+        exc_nodes=parse.hosts(args.exclude),
+        odd=tuple(f"--{name}" for name in _ODD if getattr(args, name.replace("-", "_"))),
     )
 
 
 _ODD = "deadline", "contiguous", "switches", "hint", "gres-flags"
 
 
-def _size(said: argparse.Namespace, default: int) -> Size:
+def _size(args: argparse.Namespace, default: int) -> Size:
     """`default`: CPUs of each GPU, of a job that does not say."""
-    low, dash, high = said.nodes.partition("-")
-    nodes = _whole("--nodes", low) if said.nodes else 1
-    max_nodes = (_whole("--nodes", high) if dash else nodes) if said.nodes else 1_000_000
+    low, dash, high = args.nodes.partition("-")
+    nodes = _whole("--nodes", low) if args.nodes else 1
+    max_nodes = (_whole("--nodes", high) if dash else nodes) if args.nodes else 1_000_000
     if max_nodes < nodes:
-        raise RequestError(f"--nodes {said.nodes[:20]}: the first number is the larger one")
-    per_task = _whole("--cpus-per-task", said.cpus_per_task or "1")
-    per_node = _whole("--ntasks-per-node", said.ntasks_per_node) if said.ntasks_per_node else 0
-    tasks = _whole("--ntasks", said.ntasks) if said.ntasks else nodes * max(1, per_node)
-    own = said.cpus_per_gpu or (str(default) if default and not said.cpus_per_task else "")
+        raise RequestError(f"--nodes {args.nodes[:20]}: the first number is the larger one")
+    per_task = _whole("--cpus-per-task", args.cpus_per_task or "1")
+    per_node = _whole("--ntasks-per-node", args.ntasks_per_node) if args.ntasks_per_node else 0
+    tasks = _whole("--ntasks", args.ntasks) if args.ntasks else nodes * max(1, per_node)
+    own = args.cpus_per_gpu or (str(default) if default and not args.cpus_per_task else "")
     per_gpu = _whole("--cpus-per-gpu", own) if own else 0
-    if per_node and not said.nodes:
+    if per_node and not args.nodes:
         nodes = ceil(tasks / per_node)
-    by_node = said.gpus_per_node or said.gres
+    by_node = args.gpus_per_node or args.gres
     gpus: dict[str, int] = {}
-    if said.gpus:
-        gpus = gpu_types(_named(said.gpus)) or {}
+    if args.gpus:
+        gpus = gpu_types(_named(args.gpus)) or {}
     elif by_node:
-        gpus = gpu_types(by_node if said.gres and not said.gpus_per_node else _named(by_node)) or {}
-    elif said.gpus_per_task:
+        gpus = gpu_types(by_node if args.gres and not args.gpus_per_node else _named(by_node)) or {}
+    elif args.gpus_per_task:
         gpus = {
-            kind: n * tasks for kind, n in (gpu_types(_named(said.gpus_per_task)) or {}).items()
+            kind: n * tasks for kind, n in (gpu_types(_named(args.gpus_per_task)) or {}).items()
         }
     if any(n > MOST for n in gpus.values()):
         raise RequestError(f"more than {MOST:,} GPUs")
-    on_nodes = bool(by_node) and not said.gpus
+    on_nodes = bool(by_node) and not args.gpus
     count = sum(gpus.values()) * (nodes if on_nodes else 1)
     cpus = max(tasks * per_task, count * per_gpu, nodes)
     least = max(1, per_node) * per_task if per_node else per_task
     most = min(max_nodes, max(nodes, tasks))
-    if said.gpus and count > 1 and not (said.nodes or said.ntasks or per_node):
+    if args.gpus and count > 1 and not (args.nodes or args.ntasks or per_node):
         most = 0  # on any number of nodes
     return Size(nodes, most, cpus, least, tuple(gpus.items()), on_nodes)
 
 
-def _whole(option: str, said: str, least: int = 1, most: int = MOST) -> int:
+def _whole(option: str, text: str, least: int = 1, most: int = MOST) -> int:
     """The number of an option. Raises RequestError."""
-    if re.fullmatch(r"-?[0-9]{1,10}", said) and least <= int(said) <= most:
-        return int(said)
-    raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {said[:20]!r}")
+    if re.fullmatch(r"-?[0-9]{1,10}", text) and least <= int(text) <= most:
+        return int(text)
+    raise RequestError(f"{option} takes a whole number from {least} to {most:,}, not {text[:20]!r}")
 
 
 def _named(gpus: str) -> str:
@@ -296,27 +296,27 @@ def _named(gpus: str) -> str:
 
 
 def _memory(
-    said: argparse.Namespace, defaults: Mapping[str, float], size: Size
+    args: argparse.Namespace, defaults: Mapping[str, float], size: Size
 ) -> tuple[float, str]:
     """MiB, and what of."""
-    if said.mem:
-        return mib(said.mem), "node"
-    if said.mem_per_gpu:
-        return mib(said.mem_per_gpu), "gpu"
-    if said.mem_per_cpu:
-        return mib(said.mem_per_cpu), "cpu"
+    if args.mem:
+        return mib(args.mem), "node"
+    if args.mem_per_gpu:
+        return mib(args.mem_per_gpu), "gpu"
+    if args.mem_per_cpu:
+        return mib(args.mem_per_cpu), "cpu"
     for name, per in (("DefMemPerGPU", "gpu"), ("DefMemPerCPU", "cpu"), ("DefMemPerNode", "node")):
         if name in defaults and (per != "gpu" or size.gpus):
             return defaults[name], per
     return 0.0, "node"
 
 
-def _time(said: str) -> float | None:
-    if not said:
+def _time(text: str) -> float | None:
+    if not text:
         return None
-    found = duration_s(said)
+    found = duration_s(text)
     if found is None:
-        raise RequestError(f"a time limit {said!r}")
+        raise RequestError(f"a time limit {text!r}")
     return ceil(found / 60) * 60.0  # Slurm's have whole minutes
 
 
@@ -324,19 +324,19 @@ _IN = re.compile(r"now(?:\+([0-9]{1,10})(seconds?|minutes?|hours?|days?|weeks?)?
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def _begin(said: str, now: float) -> float:
+def _begin(text: str, now: float) -> float:
     """``now+1hour``, or a time as sbatch has it with a date."""
-    match = _IN.fullmatch(said)
+    match = _IN.fullmatch(text)
     if match is not None:
         return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], LAST_S)
     try:
-        return time.mktime(time.strptime(said[:16], "%Y-%m-%dT%H:%M"))
+        return time.mktime(time.strptime(text[:16], "%Y-%m-%dT%H:%M"))
     except ValueError:
-        raise RequestError(f"a begin time {said!r}: give now+... or YYYY-MM-DDTHH:MM") from None
+        raise RequestError(f"a begin time {text!r}: give now+... or YYYY-MM-DDTHH:MM") from None
 
 
-def _array_limit(said: str) -> int:
-    limit = said.rpartition("%")[2] if "%" in said else ""
+def _array_limit(text: str) -> int:
+    limit = text.rpartition("%")[2] if "%" in text else ""
     return int(limit) if limit.isdecimal() else 0
 
 

@@ -85,10 +85,10 @@ def _own_accounts(slurm: Slurm, config: Mapping[str, str]) -> dict[str, str]:
     if "slurmdbd" not in config.get("AccountingStorageType", ""):
         return {}
     try:
-        said = slurm.read("sacctmgr", "-n", "-P", "show", "user", "format=User,DefaultAccount")
+        text = slurm.read("sacctmgr", "-n", "-P", "show", "user", "format=User,DefaultAccount")
     except SlurmError:
         return {}
-    pairs = (line.partition("|") for line in said.splitlines())
+    pairs = (line.partition("|") for line in text.splitlines())
     return {user: account for user, _, account in pairs if account}
 
 
@@ -175,39 +175,39 @@ def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]
     return _each("partition", _records(text, "PartitionName="), _partition, faults)
 
 
-def _partition(said: Mapping[str, str]) -> Partition:
-    said = partition_as_first(said)
+def _partition(row: Mapping[str, str]) -> Partition:
+    row = partition_as_first(row)
     return Partition(
-        said["PartitionName"],
-        frozenset(parse.hosts(said.get("Nodes", ""))),
-        int(said.get("PriorityTier", 1)),
-        int(said.get("PriorityJobFactor", 1)),
-        duration_s(said.get("MaxTime", "")),
-        duration_s(said.get("DefaultTime", "")),
-        _limit(said.get("MaxNodes", "")),
-        said.get("State", "UP") in ("UP", "DRAIN"),
-        said.get("OverSubscribe", "") == "EXCLUSIVE",
-        said.get("Default", "") == "YES",
-        "" if said.get("QoS", "N/A") == "N/A" else said["QoS"],
-        _allowed(said.get("AllowAccounts", "ALL")),
-        _allowed(said.get("AllowQos", "ALL")),
-        counts(said.get("TRES", "")),
-        _allowed(said.get("AllowGroups", "ALL")),
-        _allowed(said.get("DenyAccounts", "")) or frozenset(),
-        _allowed(said.get("DenyQos", "")) or frozenset(),
-        root_only=said.get("RootOnly") == "YES",
-        hidden=said.get("Hidden") == "YES",
-        in_reservations=said.get("ReqResv") == "YES",
-        preempted="" if said.get("PreemptMode", "OFF") == "OFF" else said["PreemptMode"],
-        defaults=defaults_of(said),
+        row["PartitionName"],
+        frozenset(parse.hosts(row.get("Nodes", ""))),
+        int(row.get("PriorityTier", 1)),
+        int(row.get("PriorityJobFactor", 1)),
+        duration_s(row.get("MaxTime", "")),
+        duration_s(row.get("DefaultTime", "")),
+        _limit(row.get("MaxNodes", "")),
+        row.get("State", "UP") in ("UP", "DRAIN"),
+        row.get("OverSubscribe", "") == "EXCLUSIVE",
+        row.get("Default", "") == "YES",
+        "" if row.get("QoS", "N/A") == "N/A" else row["QoS"],
+        _allowed(row.get("AllowAccounts", "ALL")),
+        _allowed(row.get("AllowQos", "ALL")),
+        counts(row.get("TRES", "")),
+        _allowed(row.get("AllowGroups", "ALL")),
+        _allowed(row.get("DenyAccounts", "")) or frozenset(),
+        _allowed(row.get("DenyQos", "")) or frozenset(),
+        root_only=row.get("RootOnly") == "YES",
+        hidden=row.get("Hidden") == "YES",
+        in_reservations=row.get("ReqResv") == "YES",
+        preempted="" if row.get("PreemptMode", "OFF") == "OFF" else row["PreemptMode"],
+        defaults=defaults_of(row),
     )
 
 
-def defaults_of(said: Mapping[str, str]) -> dict[str, float]:
+def defaults_of(row: Mapping[str, str]) -> dict[str, float]:
     """Memory (MiB) and CPUs of jobs that do not say, and the most they may have, as a partition or
     `scontrol show config` has them."""
-    more = (one.partition("=") for one in said.get("JobDefaults", "").split(","))
-    given = {**said, **{name: value for name, _, value in more}}
+    more = (one.partition("=") for one in row.get("JobDefaults", "").split(","))
+    given = {**row, **{name: value for name, _, value in more}}
     return {name: float(given[name]) for name in _DEFAULTS if given.get(name, "").isdecimal()}
 
 
@@ -223,8 +223,8 @@ def takes(user: str, groups: Collection[str] | None) -> bool:
         return True
 
 
-def _allowed(said: str) -> frozenset[str] | None:
-    return None if said in ("ALL", "(null)", "") else frozenset(said.split(","))
+def _allowed(text: str) -> frozenset[str] | None:
+    return None if text in ("ALL", "(null)", "") else frozenset(text.split(","))
 
 
 def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservation]:
@@ -233,31 +233,31 @@ def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservat
     return _each("reservation", _records(text, "ReservationName="), _reservation, faults)
 
 
-def _reservation(said: Mapping[str, str]) -> Reservation:
+def _reservation(row: Mapping[str, str]) -> Reservation:
     return Reservation(
-        said["ReservationName"],
-        frozenset(parse.hosts(said.get("Nodes", ""))),
-        _moment(said["StartTime"]),
-        _moment(said["EndTime"]),
-        _names(said.get("Users", "")),
-        _names(said.get("Accounts", "")),
-        _names(said.get("Flags", "")),
+        row["ReservationName"],
+        frozenset(parse.hosts(row.get("Nodes", ""))),
+        _moment(row["StartTime"]),
+        _moment(row["EndTime"]),
+        _names(row.get("Users", "")),
+        _names(row.get("Accounts", "")),
+        _names(row.get("Flags", "")),
     )
 
 
-def _moment(said: str) -> float:
-    return float(said) if said.isdecimal() else datetime.fromisoformat(said).timestamp()
+def _moment(text: str) -> float:
+    return float(text) if text.isdecimal() else datetime.fromisoformat(text).timestamp()
 
 
-def _names(said: str) -> frozenset[str]:
-    return frozenset() if said == "(null)" else frozenset(filter(None, said.split(",")))
+def _names(text: str) -> frozenset[str]:
+    return frozenset() if text == "(null)" else frozenset(filter(None, text.split(",")))
 
 
 def licences_of(text: str, faults: list[str] | None = None) -> dict[str, int]:
     """`scontrol show licenses`: how many there are of each that jobs may have."""
 
-    def one(said: Mapping[str, str]) -> tuple[str, int]:
-        return said["LicenseName"], int(said.get("Total", 0)) - int(said.get("Reserved", 0))
+    def one(row: Mapping[str, str]) -> tuple[str, int]:
+        return row["LicenseName"], int(row.get("Total", 0)) - int(row.get("Reserved", 0))
 
     return dict(_each("licence", _records(text, "LicenseName="), one, faults))
 
@@ -272,26 +272,26 @@ def qos_of(text: str, faults: list[str] | None = None) -> dict[str, Qos]:
     return {one.name: one for one in _each("QOS", _table(text, QOS, faults), _qos, faults)}
 
 
-def _qos(said: Mapping[str, str]) -> Qos:
+def _qos(row: Mapping[str, str]) -> Qos:
     limits = Limits(
-        grp_tres=counts(said["GrpTRES"]),
-        grp_jobs=_limit(said["GrpJobs"]),
-        max_tres=counts(said["MaxTRES"]),
-        max_wall_s=duration_s(said["MaxWall"]),
-        max_tres_pu=counts(said["MaxTRESPU"]),
-        max_jobs_pu=_limit(said["MaxJobsPU"]),
-        max_tres_pa=counts(said["MaxTRESPA"]),
-        max_jobs_pa=_limit(said["MaxJobsPA"]),
+        grp_tres=counts(row["GrpTRES"]),
+        grp_jobs=_limit(row["GrpJobs"]),
+        max_tres=counts(row["MaxTRES"]),
+        max_wall_s=duration_s(row["MaxWall"]),
+        max_tres_pu=counts(row["MaxTRESPU"]),
+        max_jobs_pu=_limit(row["MaxJobsPU"]),
+        max_tres_pa=counts(row["MaxTRESPA"]),
+        max_jobs_pa=_limit(row["MaxJobsPA"]),
     )
-    flags = _names(said["Flags"])
-    odd = {**said, "Flags": ",".join(sorted(flags - _FLAGS))}
+    flags = _names(row["Flags"])
+    odd = {**row, "Flags": ",".join(sorted(flags - _FLAGS))}
     return Qos(
-        said["Name"],
-        int(said["Priority"] or 0),
+        row["Name"],
+        int(row["Priority"] or 0),
         limits,
         _unknown(odd),
-        float(said["UsageFactor"] or 1),
-        _names(said["Preempt"]),
+        float(row["UsageFactor"] or 1),
+        _names(row["Preempt"]),
         "OverPartQOS" in flags,
     )
 
@@ -302,7 +302,7 @@ def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[As
     lines = usage.splitlines()
     used = dict(_each("usage", (dict(enumerate([line])) for line in lines), _used, faults))
     rows = _table(text, ASSOC, faults)
-    made = _each("association", rows, lambda said: _assoc(said, used), faults)
+    made = _each("association", rows, lambda row: _assoc(row, used), faults)
     return {(one.account, one.user): one for one in made}
 
 
@@ -316,47 +316,47 @@ def _used(row: Mapping[int, str]) -> tuple[AssocKey, tuple[float, float | None]]
     return (account, user), found
 
 
-def _assoc(said: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | None]]) -> Assoc:
-    only = said["Partition"]
-    key = said["Account"], said["User"] + (f"|{only}" if only else "")
+def _assoc(row: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | None]]) -> Assoc:
+    only = row["Partition"]
+    key = row["Account"], row["User"] + (f"|{only}" if only else "")
     limits = Limits(
-        grp_tres=counts(said["GrpTRES"]),
-        grp_jobs=_limit(said["GrpJobs"]),
-        max_tres=counts(said["MaxTRES"]),
-        max_jobs=_limit(said["MaxJobs"]),
-        max_wall_s=duration_s(said["MaxWall"]),
+        grp_tres=counts(row["GrpTRES"]),
+        grp_jobs=_limit(row["GrpJobs"]),
+        max_tres=counts(row["MaxTRES"]),
+        max_jobs=_limit(row["MaxJobs"]),
+        max_wall_s=duration_s(row["MaxWall"]),
     )
     usage, fairshare = used.get(key, (0.0, None))
     return Assoc(
         *key,
-        said["ParentName"],
-        int(said["Share"]) if said["Share"].isdecimal() else None,
+        row["ParentName"],
+        int(row["Share"]) if row["Share"].isdecimal() else None,
         usage,
-        int(said["Priority"] or 0),
+        int(row["Priority"] or 0),
         limits,
-        _unknown(said),
+        _unknown(row),
         fairshare,
-        _names(said["QOS"]),
-        default_qos=said["DefaultQOS"],
+        _names(row["QOS"]),
+        default_qos=row["DefaultQOS"],
     )
 
 
-def _unknown(said: Mapping[str, str]) -> tuple[str, ...]:
-    return tuple(f"{name}={said[name]}" for name in _NOT_MODELLED if said.get(name))
+def _unknown(row: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(f"{name}={row[name]}" for name in _NOT_MODELLED if row.get(name))
 
 
 def _table(
     text: str, columns: Sequence[str], faults: list[str] | None = None
 ) -> list[dict[str, str]]:
-    def row(said: Mapping[str, str]) -> dict[str, str]:
-        return dict(zip(columns, said["sacctmgr"].split("|"), strict=True))
+    def row(line: Mapping[str, str]) -> dict[str, str]:
+        return dict(zip(columns, line["sacctmgr"].split("|"), strict=True))
 
     lines = ({"sacctmgr": line} for line in text.splitlines())
     return _each("sacctmgr", lines, row, faults)
 
 
-def _limit(said: str) -> int | None:
-    return int(said) if said.isdecimal() else None
+def _limit(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
 
 
 # --- jobs -----------------------------------------------------------------------------------------
@@ -452,11 +452,11 @@ def _sizes(
 _AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))?")
 
 
-def dependencies(said: str) -> tuple[str, ...] | None:
+def dependencies(text: str) -> tuple[str, ...] | None:
     """Jobs that must end before one begins, of ``afterany:12(unfulfilled),afterok:7_*``; None where
     ends alone do not say (``after``, ``afternotok``, ``singleton``, alternatives)."""
     found = []
-    for one in filter(None, said.split(",")):
+    for one in filter(None, text.split(",")):
         match = _AFTER.fullmatch(one)
         if match is None or one.startswith("after:"):
             return None
@@ -470,8 +470,8 @@ def slurm_word(reason: str) -> str:
     return _SENTENCES.get(word, word)
 
 
-def _licences(said: str) -> tuple[tuple[str, int], ...]:
-    found = (part.replace("=", ":").partition(":") for part in said.split(",") if part)
+def _licences(text: str) -> tuple[tuple[str, int], ...]:
+    found = (part.replace("=", ":").partition(":") for part in text.split(",") if part)
     return tuple((name, int(count) if count.isdecimal() else 1) for name, _, count in found)
 
 

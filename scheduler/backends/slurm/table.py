@@ -1,6 +1,6 @@
 """Slurm's queue by `squeue -O`: it costs Slurm a third, and us a twentieth, of `squeue --json`.
 
-Text that users write stands last in a record, between marks drawn anew for every read: no name can
+Text that users write stands last in a record, between marks drawn for every read: no name can
 forge a field or a line. A record that is as it was at the last look is not read again. On which
 GPUs a job runs no column tells; that is asked once per run, of `scontrol show job -d`. Neither
 does one hold AdminComment: who needs it reads JSON.
@@ -77,7 +77,7 @@ class Table:
     def __init__(self, slurm: Slurm, *, numbered: bool = True) -> None:
         self._slurm, self._numbered = slurm, numbered
         self._kept: dict[tuple[str, ...], list[SlurmJob]] = {}
-        self._limits: dict[str, int] = {}  # of arrays; no longer told when one task is left
+        self._limits: dict[str, int] = {}  # of arrays; no longer shown when one task is left
         self._release: Release | None = None
         self._excluded: dict[str, tuple[str, ...]] = {}  # nodes, by job or array
         self._warned = False
@@ -134,7 +134,7 @@ class Table:
         self._fill([kept[key] for key in fresh], was)
         if "ExcNodes" not in plain:
             self._exclude([kept[key] for key in fresh], kept.values())
-        self._kept = kept  # last: a record whose GPUs were not told is new at the next look
+        self._kept = kept  # last: a record whose GPUs were not shown is new at the next look
         return [job for jobs in kept.values() for job in jobs]
 
     def _limited(self, jobs: list[SlurmJob]) -> list[SlurmJob]:
@@ -169,8 +169,8 @@ class Table:
         waiting = {_array(jobs[0].id) for jobs in every if jobs[0].state == "PENDING"}
         self._excluded = {j: nodes for j, nodes in self._excluded.items() if j in waiting}
         new = waiting - self._excluded.keys()
-        said = [self._slurm.excluded()] if len(new) > FEW else [*map(self._without, new)]
-        lines = (line.partition("|") for text in said for line in text.splitlines())
+        texts = [self._slurm.excluded()] if len(new) > FEW else [*map(self._without, new)]
+        lines = (line.partition("|") for text in texts for line in text.splitlines())
         found = {_array(job_id): parse.hosts(nodes) for job_id, _, nodes in lines}
         self._excluded |= {job_id: found.get(job_id, ()) for job_id in new}
         for jobs in fresh:
@@ -265,10 +265,10 @@ class _InUse:
 def held(text: str, nodes: Sequence[str]) -> Held | None:
     """GPU indices on each node by `scontrol show job -d`; None when it says a node twice or not at
     all, as where a name forges a line."""
-    said = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
-    if sorted(name for name, _ in said) != sorted(nodes):
+    pairs = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
+    if sorted(name for name, _ in pairs) != sorted(nodes):
         return None
-    by_node = {name: parse.indices(gres) for name, gres in said}
+    by_node = {name: parse.indices(gres) for name, gres in pairs}
     found = tuple(by_node[name] for name in nodes)
     return found if any(found) else ()
 
@@ -306,10 +306,10 @@ class _Row:
     def whole(self, name: str, least: int = 0, default: int = 1) -> int:
         """A whole number, of `least` at least."""
 
-        def plain(said: str) -> int:
-            found = int(said.partition("-")[0])  # nodes are ``2-4`` while a job waits
+        def plain(text: str) -> int:
+            found = int(text.partition("-")[0])  # nodes are ``2-4`` while a job waits
             if found < least:
-                raise ValueError(said)
+                raise ValueError(text)
             return found
 
         return self.get(name, plain, default)
@@ -326,32 +326,32 @@ class _Row:
 
 def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> SlurmJob:
     counted: Mapping[str, float] = row.get("tres-alloc", counts, {})
-    said = {**row.row, "tres-alloc": row.row["tres-alloc"] if counted else ""}
+    cells = {**row.row, "tres-alloc": row.row["tres-alloc"] if counted else ""}
     cpus, tasks, nodes = (row.whole(name) for name in ("NumCPUs", "NumTasks", "NumNodes"))
-    gpus, gpu_type = _gpus_asked(said, nodes, tasks)
+    gpus, gpu_type = _gpus_asked(cells, nodes, tasks)
     each = row.get("MinMemory", mib, 0.0)
     memory = each, "node" if counted.get("mem", each * nodes) == each * nodes else "cpu"
     held_on = row.hosts("NodeList")
     start, end = row.moment("StartTime"), row.moment("EndTime")
     return SlurmJob(
         id="",
-        state=said["State"],
-        user=said["UserName"],
+        state=cells["State"],
+        user=cells["UserName"],
         name=_text(name),
-        partition=said["Partition"],
+        partition=cells["Partition"],
         submit=row.moment("SubmitTime") or 0.0,
         eligible=row.moment("EligibleTime"),
-        **parse.times(said["State"], start, end, held_on),
+        **parse.times(cells["State"], start, end, held_on),
         priority=row.whole("PriorityLong"),
-        reason=said["Reason"],
+        reason=cells["Reason"],
         gpus=gpus,
         gpu_type=gpu_type,
         nodes=held_on,
         num_nodes=nodes,
-        max_nodes=_most_nodes(nodes, tasks, gpus, said),
+        max_nodes=_most_nodes(nodes, tasks, gpus, cells),
         cpus=cpus,
         memory_mib=memory[0] * (cpus if memory[1] == "cpu" else 1) or None,
-        time_limit_s=_limit(said["TimeLimit"]),
+        time_limit_s=_limit(cells["TimeLimit"]),
         comment=_text(comment),
         reservation=row.text("Reservation"),
         dependency=row.text("Dependency"),
@@ -363,57 +363,57 @@ def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> Sl
         req_nodes=row.hosts("ReqNodes"),
         planned=row.hosts("SchedNodes"),
         min_cpus=row.whole("MinCPUs"),
-        exclusive=said["OverSubscribe"] == "NO",
+        exclusive=cells["OverSubscribe"] == "NO",
         accrue=row.moment("AccrueTime"),
-        array_limit=_array_limit(said["JobArrayID"]),
-        exc_nodes=row.hosts("ExcNodes") if "ExcNodes" in said else (),
+        array_limit=_array_limit(cells["JobArrayID"]),
+        exc_nodes=row.hosts("ExcNodes") if "ExcNodes" in cells else (),
         odd=parse.odd(
             row.moment("Deadline") is not None,
-            said["Contiguous"] == "1",
+            cells["Contiguous"] == "1",
             row.whole("ReqSwitch", default=0),
         ),
-        **_asks(said, tasks, memory),
+        **_asks(cells, tasks, memory),
     )
 
 
-def _gpus_asked(said: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, str]:
+def _gpus_asked(cells: Mapping[str, str], nodes: int, tasks: int) -> tuple[int, str]:
     names = {
         "tres_per_job": "tres-per-job",
         "tres_req_str": "tres-alloc",
         "tres_per_node": "tres-per-node",
         "tres_per_task": "tres-per-task",
     }
-    texts = {name: said[column] for name, column in names.items()}
+    texts = {name: cells[column] for name, column in names.items()}
     return parse.asked(texts | {"node_count": nodes, "tasks": tasks})
 
 
-def _asks(said: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> parse.Asks:
+def _asks(cells: Mapping[str, str], tasks: int, memory: tuple[float, str]) -> parse.Asks:
     names = "tres-per-job", "tres-per-node", "tres-per-task", "cpus-per-tres"
-    texts = {name.replace("-", "_"): said[name] for name in names}
-    texts["memory_per_tres"] = said["mem-per-tres"]
-    return parse.asks_for(texts, tasks, said["tres-alloc"], memory)
+    texts = {name.replace("-", "_"): cells[name] for name in names}
+    texts["memory_per_tres"] = cells["mem-per-tres"]
+    return parse.asks_for(texts, tasks, cells["tres-alloc"], memory)
 
 
-def _most_nodes(nodes: int, tasks: int, gpus: int, said: Mapping[str, str]) -> int:
+def _most_nodes(nodes: int, tasks: int, gpus: int, cells: Mapping[str, str]) -> int:
     """No column tells. A job has no more nodes than tasks, but where it asks for several GPUs in
     all and names no number of tasks, which squeue shows as one."""
-    in_all = gpus > 1 and said["tres-per-job"] not in ("", "N/A", "(null)")
+    in_all = gpus > 1 and cells["tres-per-job"] not in ("", "N/A", "(null)")
     return 0 if in_all and nodes == tasks == 1 else max(nodes, tasks)
 
 
-def _array_limit(said: str) -> int:
+def _array_limit(text: str) -> int:
     """``13_[2-5%2]``: 2."""
-    limit = said.rstrip("]").rpartition("%")[2] if "%" in said else ""
+    limit = text.rstrip("]").rpartition("%")[2] if "%" in text else ""
     return int(limit) if limit.isdecimal() else 0
 
 
-def _text(said: str) -> str:
-    return "" if said == "(null)" else said
+def _text(text: str) -> str:
+    return "" if text == "(null)" else text
 
 
-def _limit(said: str) -> float | None:
+def _limit(text: str) -> float | None:
     """``2-03:04:05`` or ``04:05`` in seconds; None for UNLIMITED and the partition's own."""
-    match = _LIMIT.fullmatch(said)
+    match = _LIMIT.fullmatch(text)
     if match is None:
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups())

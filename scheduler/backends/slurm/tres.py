@@ -45,18 +45,18 @@ def _kind_and_count(what: str) -> tuple[str, int]:
 _UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
-def mib(said: str) -> float:
+def mib(text: str) -> float:
     """``40G`` or ``100M`` in MiB."""
-    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", said)
+    match = re.fullmatch(r"([\d.]+)([KMGTP]?)[nc]?", text)
     if match is None:
-        raise ParseError(f"an amount of memory {said[:20]!r}")
+        raise ParseError(f"an amount of memory {text[:20]!r}")
     return float(match[1]) * _UNIT_MIB[match[2]]
 
 
-def counts(said: str) -> dict[str, float]:
+def counts(text: str) -> dict[str, float]:
     """``cpu=4,mem=400M,gres/gpu:a100=2`` by name, memory in MiB."""
     found: dict[str, float] = {}
-    for part in said.split(","):
+    for part in text.split(","):
         name, equals, value = part.strip().partition("=")
         if equals and value not in ("N", ""):
             found[name] = mib(value) if name == "mem" else float(value)

@@ -92,10 +92,10 @@ def _exclusive(row: dict[str, str]) -> dict[str, str]:
     return row
 
 
-def partition_as_first(said: Mapping[str, str]) -> Mapping[str, str]:
+def partition_as_first(row: Mapping[str, str]) -> Mapping[str, str]:
     """A partition of `scontrol` of any release, as 22.05 would print it: of 26.05 Exclusive=NODE
     is what was OverSubscribe=EXCLUSIVE."""
-    return {**said, "OverSubscribe": "EXCLUSIVE"} if said.get("Exclusive") == "NODE" else said
+    return {**row, "OverSubscribe": "EXCLUSIVE"} if row.get("Exclusive") == "NODE" else row
 
 
 TABLE_ADAPTERS = (
