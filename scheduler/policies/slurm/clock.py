@@ -139,7 +139,7 @@ class Clock:
         return min((at for at in times if at > now), default=None)
 
     def calculation(self, now: float) -> float | None:
-        """The last moment by `now` at which priorities were computed anew; None: as before."""
+        """The last moment by `now` at which priorities were computed again; None: as before."""
         if self.calculated == NEVER:
             self.calculated = now
             return now

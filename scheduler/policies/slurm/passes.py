@@ -20,7 +20,7 @@ from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation,
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 NOT_AVAILABLE = "ReqNodeNotAvail"
-# what is tested anew whenever the queue is made
+# what is tested again whenever the queue is made
 CLOSED = frozenset((
     "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
     "QOSNotAllowed", "JobArrayTaskLimit", "Dependency", "BeginTime",

@@ -45,7 +45,7 @@ _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY
 
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
-MOST_TOLD = 256  # jobs by which it is found out when priorities were computed
+MOST_RISES = 256  # jobs by which it is found out when priorities were computed
 
 
 class Slurm(Policy):
@@ -129,9 +129,9 @@ class Slurm(Policy):
     def _take_priorities(self, now: float) -> None:
         """Take Slurm's own priorities, and find out from them when it computed them."""
         waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
-        told: list[tuple[float, float]] = []
+        rises: list[tuple[float, float]] = []
         for ask in waiting:
-            if len(told) >= MOST_TOLD and len(ask.partitions) == 1:  # its priority is Slurm's own
+            if len(rises) >= MOST_RISES and len(ask.partitions) == 1:  # its priority is Slurm's own
                 part = self.site.partitions.get(ask.partitions[0])
                 if part is not None:
                     self._ranked[ask.job_id] = [Ranked(ask, part, ask.priority)]
@@ -142,14 +142,14 @@ class Slurm(Policy):
             # of several partitions the nearest is the one whose priority it shows
             over = min((one.priority - ask.priority for one in known), key=abs)
             if ask.accrue is not None and ask.accrue < now - 1:
-                told.append((over, now - ask.accrue))
+                rises.append((over, now - ask.accrue))
             self._ranked[ask.job_id] = [
                 replace(one, priority=max(1, one.priority - over)) for one in known
             ]
         calc_s = self._clock.rhythm.calc_s
         boot = self.site.booted
         likely_s = (now - boot) % calc_s if boot is not None else 0.0
-        back_s = since_calculated(told, self.weights.per_s, calc_s, likely_s)
+        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s)
         self._clock.calculated = now - back_s
         self._shares.counted = self._clock.calculated
 
@@ -219,7 +219,7 @@ class Slurm(Policy):
             self._usage.add(ran.ask, self.site, -1)
         self.reasons.pop(job_id, None)
 
-    # --- said of itself -------------------------------------------------------------------------
+    # --- its explanations -----------------------------------------------------------------------
 
     def asked(self, job_id: str) -> Ask | None:
         """What a job that is known asks for."""
@@ -317,7 +317,7 @@ class Slurm(Policy):
         return found
 
     def _calculate(self, now: float) -> None:
-        """Priorities and fair share anew, where that is due."""
+        """Priorities and fair share again, where that is due."""
         at = self._clock.calculation(now)
         if at is not None:
             self._shares.count(self._running.values(), at)
@@ -357,7 +357,7 @@ class Slurm(Policy):
         return min((at for at in times if at is not None and at > now), default=None)
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Nodes are the site's: a core that is made of another is made anew."""
+        """Nodes are the site's: a core that is made of another has its own."""
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         return (("priority", queued.key),)
@@ -429,20 +429,20 @@ def _placement(
 
 
 def since_calculated(
-    told: Sequence[tuple[float, float]], per_s: float, calc_s: float, likely_s: float = 0.0
+    rises: Sequence[tuple[float, float]], per_s: float, calc_s: float, likely_s: float = 0.0
 ) -> float:
     """Seconds since priorities were computed.
 
     A job's age was counted then, and that of a job which came since when it came.
 
     Args:
-        told: by how much its priority would be higher by now, and its age.
+        rises: by how much its priority would be higher by now, and its age.
         per_s: what a second of age adds.
         likely_s: the answer where jobs do not tell: all came since, or ages count for nothing.
     """
     if not per_s:
         return likely_s
-    some = [(over / per_s, age) for over, age in told[:MOST_TOLD]]
+    some = [(over / per_s, age) for over, age in rises[:MOST_RISES]]
     near_s = 1.0 + 1.0 / per_s  # ages have whole seconds, priorities are whole numbers
 
     def agree(back: float) -> tuple[int, bool]:

@@ -158,8 +158,8 @@ def fair_tree(
 def _as_computed(site: Site) -> dict[AssocKey, float]:
     """Fair share as Slurm computed it last, or would now."""
     own = fair_tree(site.assocs) if site.assocs else {}
-    said = {key: one.fairshare for key, one in site.assocs.items() if key in own}
-    return {key: own[key] if share is None else share for key, share in said.items()}
+    shares = {key: one.fairshare for key, one in site.assocs.items() if key in own}
+    return {key: own[key] if share is None else share for key, share in shares.items()}
 
 
 def _levels(
@@ -202,7 +202,7 @@ class FairShare:
         self.fairshare = _as_computed(site)
 
     def count(self, runs: Iterable[Runs], now: float) -> None:
-        """Charge what runs until now, and rank anew. The first time, the site has counted it."""
+        """Charge what runs until now, and rank again. The first time, the site has counted it."""
         if self.counted is not None and self._usage:
             kept = 0.5 ** (max(0.0, now - self.counted) / self._half_life)
             self._usage = {key: used * kept for key, used in self._usage.items()}

@@ -172,8 +172,8 @@ class Site:
     @cached_property
     def parameters(self) -> Mapping[str, str]:
         """`SchedulerParameters`, by name."""
-        said = self.config.get("SchedulerParameters", "").split(",")
-        return dict(part.partition("=")[::2] for part in said if part and part != "(null)")
+        parts = self.config.get("SchedulerParameters", "").split(",")
+        return dict(part.partition("=")[::2] for part in parts if part and part != "(null)")
 
     def parameter(self, name: str, default: float) -> float:
         """A number of `SchedulerParameters`."""
@@ -185,8 +185,8 @@ class Site:
     @cached_property
     def booted(self) -> float | None:
         """When slurmctld started, from which on it computes priorities; None: it does not say."""
-        said = self.config.get("BOOT_TIME", "")
-        return float(said) if said.isdecimal() else None
+        text = self.config.get("BOOT_TIME", "")
+        return float(text) if text.isdecimal() else None
 
     @cached_property
     def enforced(self) -> frozenset[str]:

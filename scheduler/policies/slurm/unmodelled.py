@@ -90,7 +90,7 @@ def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> di
     for ask in waiting:
         kind = _Kind.of(ask)
         if kind not in known:
-            said = [
+            named = [
                 one
                 for one in kind.touching(site)
                 # who ages is kept back by no such limit; whom it may preempt is seen below
@@ -98,7 +98,7 @@ def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> di
             ]
             many = sum(_makes_way(site, ask, other) for other in there)
             preempts = [f"it may preempt {count(many, 'running job')}"] if many else []
-            known[kind] = next((f"not modelled: {one}" for one in [*said, *preempts]), "")
+            known[kind] = next((f"not modelled: {one}" for one in [*named, *preempts]), "")
         if known[kind]:
             found[ask.job_id] = known[kind]
     return found
