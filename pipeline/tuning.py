@@ -336,11 +336,11 @@ def evidence(found: Tuned, jobs: int) -> str:
     """Why settings were set, in the words of the log: at most 256 characters."""
     row = next(row for row in found["tested_on"] if row["name"] == found["picked"])
     before = " ".join(assignments(found["before"]))
-    said = (
+    text = (
         f"tune {time.strftime('%F', time.gmtime())}: {row['name']}: mean JCT {words(row)}, "
         f"p99 wait {row['p99_more_s'] / 3600:+.1f} h on the last half of {jobs:,} jobs; before: "
     )
-    return (said + before)[:256]
+    return (text + before)[:256]
 
 
 def assignments(values: Values) -> list[str]:

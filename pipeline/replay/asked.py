@@ -151,7 +151,7 @@ def _agrees(row: Row, typed: SlurmJob) -> bool:
     GPUs bring are counted once the job has them."""
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(
-        any(abs(said.get(name, own[name]) - own[name]) < 1 for said in (asked, given) if said)
+        any(abs(has.get(name, own[name]) - own[name]) < 1 for has in (asked, given) if has)
         for name in ("cpu", "mem", "node")
         if asked or given
     )

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
+from pipeline.replay.extra import read_extra
 from pipeline.replay.record import recorded_of
 from pipeline.replay.shape import Shape
-from pipeline.replay.told import read_told
 from pipeline.replay.twin import Rows
 from pipeline.worlds.plain import workload_of
 from scheduler.simulation.work import Workload
@@ -74,8 +74,8 @@ def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str])
     table = table.filter(pa.array(fits))
     if not len(table):
         return None
-    told = read_told(dump, table["source_line"].to_numpy())
-    recorded = recorded_of(table, told)
+    extra = read_extra(dump, table["source_line"].to_numpy())
+    recorded = recorded_of(table, extra)
     workload = workload_of(table, shape.spec, "without GPUs")
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
     partitions = recorded["vc"].tolist()
@@ -83,5 +83,5 @@ def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str])
         replace(job, vc=shape.pools[name])
         for job, name in zip(workload.jobs, partitions, strict=True)
     ]
-    rows = Rows(jobs, partitions, told)
+    rows = Rows(jobs, partitions, extra)
     return Beside(replace(workload, jobs=jobs), recorded, rows)

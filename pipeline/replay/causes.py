@@ -35,9 +35,9 @@ def cause_of(reason: str, *, eligible_later: bool = False) -> str:
         eligible_later: its waiting is counted from when it was eligible, so what kept it from being
             so is not in it.
     """
-    said = reason.strip()
-    if said in ("", "None", "Priority", "Resources", "Unknown"):
+    text = reason.strip()
+    if text in ("", "None", "Priority", "Resources", "Unknown"):
         return CAPACITY
-    if eligible_later and re.match(r"Dependency|JobHeld|BeginTime", said):
+    if eligible_later and re.match(r"Dependency|JobHeld|BeginTime", text):
         return CAPACITY
-    return next((cause for cause, known in _PATTERNS if re.match(known, said)), HOLD)
+    return next((cause for cause, known in _PATTERNS if re.match(known, text)), HOLD)

@@ -145,35 +145,35 @@ def misfit(found: Figures | None) -> list[str]:
         return ["Slurm's own schedule was not replayed."]
     if not found["jobs"]:
         return ["No job waited for GPUs alone, so nothing can be checked."]
-    said = []
+    reasons = []
     was, now = found["avg_wait_recorded_s"], found["avg_wait_replayed_s"]
     if abs(now - was) > max(FIT_MEAN * was, SHORT_S):
-        said.append(
+        reasons.append(
             f"The schedule replayed for Slurm's waits {duration(now)} on average where "
             f"{duration(was)} was recorded; more than {FIT_MEAN:.0%} off is too much."
         )
     rank = found["rank_correlation"]
     if rank is not None and rank < FIT_RANK and max(was, now) > SHORT_S:
-        said.append(
+        reasons.append(
             f"It does not make the same jobs wait: rank correlation {floor(100 * rank) / 100:.2f}; "
             f"{FIT_RANK:.1f} is the least."
         )
-    return said
+    return reasons
 
 
-def doubts(told: Figures | None) -> list[str]:
+def doubts(cell: Figures | None) -> list[str]:
     """Why no saving is stated that is counted against a replay of Slurm's rule; empty: it is.
 
     Args:
-        told: of `cell`. Where its `backtest` is not of the very replay that savings are counted
+        cell: of `cell`. Where its `backtest` is not of the very replay that savings are counted
             in, `counted` is, and both have to fit.
     """
-    if told is None:
+    if cell is None:
         return misfit(None)
-    found = misfit(told["backtest"])
-    if found or "counted" not in told:
+    found = misfit(cell["backtest"])
+    if found or "counted" not in cell:
         return found
-    found = misfit(told["counted"])
+    found = misfit(cell["counted"])
     return [COUNTED_IN, *found] if found else []
 
 
@@ -205,19 +205,19 @@ def over_seeds(
     second. Every `_ci95` is half the width of a 95 % interval (Student's t over the seeds, paired
     for the differences), None with one seed.
     """
-    told: Figures = {"unfinished": max(cell["unfinished"] for cell in cells)}
+    figures: Figures = {"unfinished": max(cell["unfinished"] for cell in cells)}
     for name in _MEANS:
         values = np.array([cell[name] for cell in cells])
-        told[name] = float(values.mean())
-        told[f"{name}_se"] = _error(values)
-        told[f"{name}_ci95"] = _half_width(values)
+        figures[name] = float(values.mean())
+        figures[f"{name}_se"] = _error(values)
+        figures[f"{name}_ci95"] = _half_width(values)
     for name, other in (("saved_hours", against), ("added_hours", plain)):
         if other is not None:
             less = np.array(
                 [b["avg_wait_s"] - a["avg_wait_s"] for a, b in zip(cells, other, strict=True)]
             ) * (jobs / 3600)
-            told[name], told[f"{name}_ci95"] = float(less.mean()), _half_width(less)
-    return told
+            figures[name], figures[f"{name}_ci95"] = float(less.mean()), _half_width(less)
+    return figures
 
 
 def _error(values: np.ndarray[Any, Any]) -> float | None:

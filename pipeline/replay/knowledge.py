@@ -35,13 +35,13 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
         ]
     )
     estimator = HistoriesEstimator()
-    said = np.full(len(jobs), np.nan)
+    scores = np.full(len(jobs), np.nan)
     submitted: set[int] = set()
     for now, kind, i in moments:
         job = jobs[i]
         if kind == 2:
             estimator.submitted(job, now)
-            said[i] = np.log1p(estimator.enqueued(job, now).seconds)
+            scores[i] = np.log1p(estimator.enqueued(job, now).seconds)
             submitted.add(i)
         elif i not in submitted:
             continue  # a job of no length, or one whose clock runs backwards
@@ -57,7 +57,7 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
         return None
     gpus = np.array([job.gpus for job in jobs])
     try:
-        found = duration_metrics(said[last], truth[last], gpus[last])
+        found = duration_metrics(scores[last], truth[last], gpus[last])
     except TrainingError:
         return None
     return {name: value for name, value in found.items() if value == value}

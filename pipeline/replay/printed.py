@@ -115,8 +115,8 @@ def _read(text: str, found: Printed) -> None:
         elif one.startswith("LicenseName="):
             found.licences = (found.licences or {}) | licences_of(one)
         elif one.startswith("ReservationName="):
-            said = parse.fields(one)
-            _reserved(found, {name.lower(): value for name, value in said.items()})
+            fields = parse.fields(one)
+            _reserved(found, {name.lower(): value for name, value in fields.items()})
     found.config |= config_of("\n".join(line for line in lines if _SETTING.match(line)))
     _managed(lines, found)
 
@@ -137,15 +137,15 @@ def _managed(lines: Sequence[str], found: Printed) -> None:
                 _reserved(found, dict(zip(names, row, strict=True)))
 
 
-def _reserved(found: Printed, said: Mapping[str, str]) -> None:
+def _reserved(found: Printed, row: Mapping[str, str]) -> None:
     """A reservation of scontrol's or of sacctmgr's, once."""
-    nodes = parse.hosts(said.get("nodes") or said.get("nodename", ""))
+    nodes = parse.hosts(row.get("nodes") or row.get("nodename", ""))
     window = Window(
-        said.get("reservationname") or said["name"],
+        row.get("reservationname") or row["name"],
         frozenset(nodes),
-        datetime.fromisoformat(said.get("starttime") or said["start"]),
-        datetime.fromisoformat(said.get("endtime") or said["end"]),
-        frozenset(filter(None, said.get("flags", "").split(","))),
+        datetime.fromisoformat(row.get("starttime") or row["start"]),
+        datetime.fromisoformat(row.get("endtime") or row["end"]),
+        frozenset(filter(None, row.get("flags", "").split(","))),
     )
     held = found.reservations = found.reservations or []
     if not any((one.name, one.start) == (window.name, window.start) for one in held):
@@ -197,7 +197,7 @@ def _as_asked(names: Sequence[str], rows: Sequence[Sequence[str]], wanted: Seque
     """The same rows with the columns that the service asks for; empty where one is not there."""
     lines = []
     for row in rows:
-        said: Mapping[str, str] = dict(zip(names, row, strict=True))
-        if "name" in said or said.get("account"):
-            lines.append("|".join(said.get(name.lower(), "") for name in wanted))
+        cells: Mapping[str, str] = dict(zip(names, row, strict=True))
+        if "name" in cells or cells.get("account"):
+            lines.append("|".join(cells.get(name.lower(), "") for name in wanted))
     return "\n".join(lines)

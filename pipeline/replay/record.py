@@ -10,10 +10,10 @@ import pandas as pd
 import pyarrow as pa
 
 from pipeline.replay.causes import cause_of
-from pipeline.replay.told import Told
+from pipeline.replay.extra import Extra
 
 
-def recorded_of(table: pa.Table, told: Told) -> pd.DataFrame:
+def recorded_of(table: pa.Table, extra: Extra) -> pd.DataFrame:
     """A row a job: see `pipeline.replay.site.Site.recorded`."""
     submit, start, end = (seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
     return pd.DataFrame(
@@ -30,10 +30,10 @@ def recorded_of(table: pa.Table, told: Told) -> pd.DataFrame:
             "cause": [
                 cause_of(reason, eligible_later=before > 0)
                 for reason, before in zip(
-                    told.of("Reason"), table["before_s"].to_pylist(), strict=True
+                    extra.of("Reason"), table["before_s"].to_pylist(), strict=True
                 )
             ],
-            "started_by": [_PASSES.get(flags, "") for flags in map(_pass, told.of("Flags"))],
+            "started_by": [_PASSES.get(flags, "") for flags in map(_pass, extra.of("Flags"))],
         }
     )
 

@@ -212,15 +212,15 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
     if variant is None:
         return duration_knowledge(site)
     frame = one(site, variant, wanted.seed)
-    told = of_replay(frame, site.judged)
+    figures = of_replay(frame, site.judged)
     if wanted.seed == 0:
-        told["by_job"] = by_job(frame, site.judged)
+        figures["by_job"] = by_job(frame, site.judged)
     if variant.key in BASES and wanted.seed == 0:
-        told["backtest"] = backtest(frame, site.judged)
+        figures["backtest"] = backtest(frame, site.judged)
         if variant.twin and site.modelled != ALONE:
-            told["counted"] = told["backtest"]
-            told["backtest"] = backtest(one(site, variant, 0, site.modelled), site.replayable)
-    return told
+            figures["counted"] = figures["backtest"]
+            figures["backtest"] = backtest(one(site, variant, 0, site.modelled), site.replayable)
+    return figures
 
 
 def seeds_for(site: Site, asked: int | None) -> int:

@@ -39,14 +39,14 @@ class Shape:
         spec: nodes by pool. A pool is a partition, or several that share nodes.
         pools: the pool of each partition.
         nodes: in the order of `spec`, with the partitions each is in.
-        said: where it comes from, a sentence.
+        source: where it comes from, a sentence.
         notes: what a reader must know, sentences.
     """
 
     spec: ClusterSpec
     pools: dict[str, str]
     nodes: tuple[Node, ...]
-    said: str
+    source: str
     notes: list[str] = field(default_factory=list)
 
 
@@ -145,7 +145,7 @@ def from_nodes(
     return found
 
 
-def _shape(nodes: Sequence[Node], said: str, name: str) -> Shape:
+def _shape(nodes: Sequence[Node], source: str, name: str) -> Shape:
     """Nodes by pool, as they are."""
     pools, notes = _pooled(node.partitions for node in nodes)
     members: dict[str, list[Node]] = {}
@@ -153,7 +153,7 @@ def _shape(nodes: Sequence[Node], said: str, name: str) -> Shape:
         members.setdefault(pools[node.partitions[0]], []).append(node)
     spec = _spec({pool: [node.gpus for node in has] for pool, has in members.items()}, name)
     ordered = tuple(node for has in members.values() for node in has)
-    return Shape(spec, pools, ordered, said, notes)
+    return Shape(spec, pools, ordered, source, notes)
 
 
 def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
@@ -307,7 +307,7 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
         if recorded
         else f"by a load of {LOAD:.0%}"
     )
-    said = f"inferred from the dump: {len(nodes):,} nodes ({listed} GPUs), {how}"
+    source = f"inferred from the dump: {len(nodes):,} nodes ({listed} GPUs), {how}"
     rest = (
         f", and neither are GPUs that were never in use. Give {instead} to be sure."
         if seen
@@ -324,7 +324,7 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
             f"Nodes that can hardly be are inferred ({', '.join(odd)}): recorded times, or numbers "
             f"of nodes, of some jobs are wrong. Give {instead}."
         )
-    return replace(shape, said=said, notes=[*shape.notes, *notes])
+    return replace(shape, source=source, notes=[*shape.notes, *notes])
 
 
 def _load(table: pa.Table) -> Floats:
@@ -393,8 +393,8 @@ def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, list[str]]:
     largest = sorted(kinds.spec.vcs.items(), key=lambda item: -item[1])
     shown = ", ".join(f"{name or '(no name)'} {nodes}" for name, nodes in largest[:SHOWN])
     more = f" and {len(largest) - SHOWN} more" if len(largest) > SHOWN else ""
-    said = f"No --cluster: {shape.said} (nodes by virtual cluster: {shown}{more})."
-    return in_vcs(table, kinds), kinds.spec, [said, *shape.notes]
+    source = f"No --cluster: {shape.source} (nodes by virtual cluster: {shown}{more})."
+    return in_vcs(table, kinds), kinds.spec, [source, *shape.notes]
 
 
 def _floats(column: pa.ChunkedArray) -> Floats:

@@ -20,6 +20,7 @@ from features.schema import TRACE_SCHEMA
 from pipeline.errors import UserError
 from pipeline.replay.beside import Beside, arriving, beside_of
 from pipeline.replay.causes import CAPACITY, LIMIT
+from pipeline.replay.extra import COLUMNS, Extra, read_extra
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.record import recorded_of, seconds, text
 from pipeline.replay.shape import (
@@ -35,7 +36,6 @@ from pipeline.replay.shape import (
     nodes_listed,
     vcs_of,
 )
-from pipeline.replay.told import COLUMNS, Told, read_told
 from pipeline.replay.twin import Rows, Twin, twin_of
 from pipeline.replay.window import Window, from_eligible, opened, window_of, with_column
 from pipeline.traces import IngestSummary, ingest
@@ -222,20 +222,20 @@ def read_site(
         )
     table, window = window_of(table, options.last_days, options.most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
-    told = read_told(dump, table["source_line"].to_numpy())
+    extra = read_extra(dump, table["source_line"].to_numpy())
     bare = opened(bare, int(window["first"] * 1000))
     if options.cpu_jobs is None and len(table) + len(bare) > MOST_BESIDE:
         bare = bare.slice(0, 0)
     shape = _shape(table, options.cluster, options.nodes, given, hide)
     kinds = by_kind(shape)
-    table, told = _fitting(table, told, kinds, counts, notes)
+    table, extra = _fitting(table, extra, kinds, counts, notes)
     if not len(table):
-        raise UserError(f"{dump}: no job fits into the cluster as described ({shape.said})")
+        raise UserError(f"{dump}: no job fits into the cluster as described ({shape.source})")
     counts["carried"] = int(pc.sum(table["carried"]).as_py())
     counts["replayed"] = table.num_rows - counts["carried"]
     if not counts["replayed"]:
         raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
-    recorded = recorded_of(table, told)
+    recorded = recorded_of(table, extra)
     if not ((recorded["cause"] == CAPACITY) & ~recorded["carried"]).any():
         raise UserError(
             f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
@@ -244,7 +244,7 @@ def read_site(
     name = "a site" if options.anonymise else dump.name
     workload = workload_of(_pooled(table, kinds), kinds.spec, name)
     recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
-    mine = Rows(workload.jobs, recorded["vc"].tolist(), told)
+    mine = Rows(workload.jobs, recorded["vc"].tolist(), extra)
     zone = zone_of(options.timezone or "UTC")
     whole, beside = shape, None
     if counted:
@@ -259,15 +259,15 @@ def read_site(
     return Site(
         workload,
         recorded,
-        shape.said,
+        shape.source,
         counts,
         {why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
         ran,
         window,
         [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
-        _missing(table, told, summary),
+        _missing(table, extra, summary),
         twin,
-        _nearer(told, options.printed, options.cluster or options.nodes),
+        _nearer(extra, options.printed, options.cluster or options.nodes),
         beside,
     )
 
@@ -346,15 +346,15 @@ def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
 
 
 def _read_notes(summary: IngestSummary) -> list[str]:
-    said = []
+    notes = []
     if summary.warnings.get("zone_assumed"):
-        said.append("Clock times are taken as UTC. Give --timezone if the site's clock differs.")
+        notes.append("Clock times are taken as UTC. Give --timezone if the site's clock differs.")
     if parts := summary.warnings.get("het_component"):
-        said.append(f"{parts:,} parts of heterogeneous jobs are replayed as jobs of their own.")
+        notes.append(f"{parts:,} parts of heterogeneous jobs are replayed as jobs of their own.")
     unknown = sum(n for code, n in summary.warnings.items() if code.startswith("unknown_state"))
     if unknown:
-        said.append(f"{unknown:,} jobs have a state this version does not know.")
-    return said
+        notes.append(f"{unknown:,} jobs have a state this version does not know.")
+    return notes
 
 
 def _shape(
@@ -395,8 +395,8 @@ def _cpu_notes(counts: Mapping[str, int]) -> list[str]:
 
 
 def _fitting(
-    table: pa.Table, told: Told, kinds: Kinds, counts: dict[str, int], notes: list[str]
-) -> tuple[pa.Table, Told]:
+    table: pa.Table, extra: Extra, kinds: Kinds, counts: dict[str, int], notes: list[str]
+) -> tuple[pa.Table, Extra]:
     """The jobs that fit where they ran; the others are counted and reported."""
     spec = kinds.spec
     room = {vc: sum(has.nodes * has.gpus_per_node for has in spec.groups_of(vc)) for vc in spec.vcs}
@@ -413,7 +413,7 @@ def _fitting(
             f"{counts['too_large']:,} jobs do not fit into their partition as described, or it is "
             "not described, and are left out."
         )
-    return table.filter(pa.array(fits)), told.at(np.flatnonzero(fits))
+    return table.filter(pa.array(fits)), extra.at(np.flatnonzero(fits))
 
 
 def _pooled(table: pa.Table, kinds: Kinds) -> pa.Table:
@@ -454,52 +454,52 @@ def _anonymous(table: pa.Table, hide: Callable[..., str]) -> pa.Table:
     return table
 
 
-def _missing(table: pa.Table, told: Told, summary: IngestSummary) -> list[str]:
-    said = []
+def _missing(table: pa.Table, extra: Extra, summary: IngestSummary) -> list[str]:
+    notes = []
     if not table["gpu_util_pct"].is_valid().to_numpy().any():
-        said.append(
+        notes.append(
             "No profiles: how busy any job kept its GPUs is unknown, so packing is simulated "
             "from a stated scenario and is an assumption, not a measurement."
         )
     limits = table["time_limit_s"].is_valid().to_numpy().mean()
     if limits < 0.99:
-        said.append(
+        notes.append(
             f"{1 - limits:.0%} of the jobs have no time limit; backfill takes the mean of the "
             "last two of the same user."
         )
     if not any(text(table, "name")):
-        said.append("No job names: the duration model cannot distinguish scripts.")
+        notes.append("No job names: the duration model cannot distinguish scripts.")
     if not any(text(table, "user")):
-        said.append("No users: no user's history can be learned from, and who gains is not shown.")
+        notes.append("No users: no user's history can be learned from, and who gains is not shown.")
     if not table["eligible_time"].is_valid().to_numpy().any():
-        said.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
+        notes.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
     bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")
     if bad:
-        said.append(f"{bad:,} lines could not be read and are left out.")
+        notes.append(f"{bad:,} lines could not be read and are left out.")
     types = {kind for kind in text(table, "gpu_type") if kind}
     if len(types) > 1:
-        said.append(
+        notes.append(
             f"The jobs ran on {len(types):,} kinds of GPUs; how fast each would have run on "
             "another is unknown."
         )
-    if "Reason" not in told.columns:
-        said.append(
+    if "Reason" not in extra.columns:
+        notes.append(
             "No reasons (column Reason): what waited for a limit, a hold or another job cannot be "
             "separated from what waited for GPUs."
         )
-    said.append(
+    notes.append(
         "What nodes were down and when is not in a dump. CPUs and memory run out only in Slurm's "
         "own schedule, and only on nodes that were given; jobs without GPUs are in no other."
     )
-    return said
+    return notes
 
 
-def _nearer(told: Told, printed: Sequence[Path], shape: Path | None) -> list[str]:
+def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
     """What else could be given: only what was not."""
-    said = []
+    notes = []
     if not printed:
-        said.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")
-    absent = [name for name in COLUMNS if name not in told.columns]
+        notes.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")
+    absent = [name for name in COLUMNS if name not in extra.columns]
     if absent:
-        said.append(f"a dump with {', '.join(absent)}, too (docs/replay.md has the command)")
-    return said
+        notes.append(f"a dump with {', '.join(absent)}, too (docs/replay.md has the command)")
+    return notes

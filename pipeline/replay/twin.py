@@ -8,9 +8,9 @@ from datetime import datetime, tzinfo
 
 from features.job import Job
 from pipeline.replay.asked import Row, ask_of, licences_of
+from pipeline.replay.extra import Extra
 from pipeline.replay.printed import Printed
 from pipeline.replay.shape import Hide, Shape
-from pipeline.replay.told import Told
 from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
@@ -75,7 +75,7 @@ class Rows:
 
     jobs: Sequence[Job]
     partitions: Sequence[str]
-    told: Told
+    extra: Extra
 
 
 def twin_of(
@@ -106,7 +106,7 @@ def twin_of(
     # how long a partition lets jobs run counted where a job named several, and nowhere else
     free = {name: replace(one, max_time_s=None) for name, one in site.partitions.items()}
     site = replace(site, partitions=free)
-    notes = _notes(printed, site, list(asks.values()), limits) + _untold(printed, rows)
+    notes = _notes(printed, site, list(asks.values()), limits) + _not_given(printed, rows)
     return Twin(site, shape.spec, names, pools, asks, limits, notes)
 
 
@@ -115,7 +115,7 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
     names = (
         "User", "Account", "QOS", "Priority", "AllocTRES", "ReqTRES", "SubmitLine", "Reservation"
     )  # fmt: skip
-    columns = (rows.told.of(name) for name in names)
+    columns = (rows.extra.of(name) for name in names)
     reserved = {one.name for one in site.reservations}
     asks = {}
     for job, partition, (user, account, qos, priority, given, asked, line, reservation) in zip(
@@ -135,31 +135,31 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
     return asks
 
 
-def _untold(printed: Printed, rows: Sequence[Rows]) -> list[str]:
+def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
     """How many jobs what was not given touches."""
-    said = []
+    notes = []
     if printed.licences is None:
         texts = [
             (asked, line)
-            for some in rows
-            for asked, line in zip(some.told.of("ReqTRES"), some.told.of("SubmitLine"), strict=True)
+            for one in rows
+            for asked, line in zip(one.extra.of("ReqTRES"), one.extra.of("SubmitLine"), strict=True)
         ]
         many = sum(bool(licences_of(asked, line)) for asked, line in texts)
         if many:
-            said.append(
+            notes.append(
                 f"{many:,} jobs had licences; how many there are was not given (--site: scontrol "
                 "show licenses), so they are replayed as if there were enough."
             )
     if printed.reservations is None:
-        reasons = [why for some in rows for why in some.told.of("Reason")]
-        inside = [name for some in rows for name in some.told.of("Reservation")]
+        reasons = [why for some in rows for why in some.extra.of("Reason")]
+        inside = [name for some in rows for name in some.extra.of("Reservation")]
         many = sum("Reserv" in why or "ReqNodeNotAvail" in why for why in reasons)
-        said.append(
+        notes.append(
             "Reservations were not given (--site: sacctmgr show reservation), so nodes that "
             f"were set apart are replayed as free: {many:,} jobs were recorded as waiting for "
             f"reserved nodes, {sum(map(bool, inside)):,} ran in a reservation."
         )
-    return said
+    return notes
 
 
 def _site(shape: Shape, printed: Printed, hide: Hide, zone: tzinfo) -> Site:
@@ -227,15 +227,15 @@ def _hidden(account: str, hide: Hide) -> str:
 
 
 def _notes(printed: Printed, site: Site, asks: Sequence[Ask], limits: bool) -> list[str]:
-    said = []
+    notes = []
     if not printed.config:
-        said.append(
+        notes.append(
             "Slurm's settings were not given (--site), so its own schedule is replayed in order "
             "of arrival, with backfill as Slurm has it by default."
         )
     elif site.weighs and not site.assocs:
-        said.append("Accounts were not given (--site), so fair share counts for nothing.")
+        notes.append("Accounts were not given (--site), so fair share counts for nothing.")
     if not limits:
-        said.append("No limits of QOS or accounts are known (--site), so none is replayed.")
-    said += [unmodelled_words(what, jobs) for what, jobs in unmodelled(site, asks).items()]
-    return said
+        notes.append("No limits of QOS or accounts are known (--site), so none is replayed.")
+    notes += [unmodelled_words(what, jobs) for what, jobs in unmodelled(site, asks).items()]
+    return notes

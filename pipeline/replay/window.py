@@ -48,7 +48,7 @@ def window_of(
     if cut and most is not None:
         held = (last - int(submit[-most])) / DAY_MS
         last_days = max(float(int(held)), min(held, 1.0))
-    said: Window = {
+    window: Window = {
         "days": (last - first) / DAY_MS if last_days is None else last_days,
         "of_days": (last - first) / DAY_MS,
         "of_jobs": len(submit),
@@ -56,8 +56,8 @@ def window_of(
         "first": first / 1000,
     }
     if last_days is not None and last - last_days * DAY_MS > first:
-        said["first"] = (last - int(last_days * DAY_MS)) / 1000
-    return opened(table, int(said["first"] * 1000)), said
+        window["first"] = (last - int(last_days * DAY_MS)) / 1000
+    return opened(table, int(window["first"] * 1000)), window
 
 
 def opened(table: pa.Table, since: int) -> pa.Table:

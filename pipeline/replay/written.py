@@ -34,7 +34,7 @@ _OWN = re.compile(r"^\s*(ClusterName|ControlMachine|SlurmctldHost|SelectType)=",
 _DUMP = re.compile(r"^Cluster - '", re.M)
 _GRES = re.compile(r"^\s*(NodeName=\S+\s+)?(Name=gpu|AutoDetect=)", re.I | re.M)
 _FIELD = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
-_SAID = re.compile(r":(\w+)=('[^']*'|[^:]*)")
+_PAIR = re.compile(r":(\w+)=('[^']*'|[^:]*)")
 Record = dict[str, str]
 DEEPEST = 8  # files that are included by files that are included
 
@@ -72,21 +72,21 @@ def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
 
 def _fields(line: str) -> Record:
     pairs = _FIELD.findall(line)
-    return {_CALLED.get(name.lower(), name): said.strip('"') for name, said in pairs}
+    return {_CALLED.get(name.lower(), name): value.strip('"') for name, value in pairs}
 
 
 def _conf(lines: Iterator[str]) -> Iterator[str]:
     config, parts, nodes = Record(), list[Record](), list[Record]()
     defaults: dict[str, Record] = {"NodeName": {}, "PartitionName": {}}
     for line in filter(None, lines):
-        said = _fields(line)
-        first = next(iter(said), "")
+        row = _fields(line)
+        first = next(iter(row), "")
         if first not in defaults:
-            config |= said
-        elif said[first].upper() == "DEFAULT":
-            defaults[first] |= said
+            config |= row
+        elif row[first].upper() == "DEFAULT":
+            defaults[first] |= row
         else:
-            (nodes if first == "NodeName" else parts).append(defaults[first] | said)
+            (nodes if first == "NodeName" else parts).append(defaults[first] | row)
     for licence in filter(None, config.get("Licenses", "").split(",")):
         name, _, many = licence.replace("=", ":").partition(":")
         yield f"LicenseName={name} Total={many or 1}"
@@ -108,27 +108,27 @@ def _conf(lines: Iterator[str]) -> Iterator[str]:
     yield from (f"{name} = {value}" for name, value in config.items())
 
 
-def _nodes_of(said: str, every: Mapping[str, Record]) -> list[str]:
+def _nodes_of(text: str, every: Mapping[str, Record]) -> list[str]:
     """Of nodes that there are. Raises ParseError: of another, as of a NodeSet."""
-    found = list(every) if said.upper() == "ALL" else list(parse.hosts(said))
+    found = list(every) if text.upper() == "ALL" else list(parse.hosts(text))
     if unknown := [name for name in found if name not in every]:
         raise ParseError(f"Nodes={unknown[0][:80]}: no NodeName says what that is")
     return found
 
 
-def _cpus(said: Record) -> int:
+def _cpus(row: Record) -> int:
     """As slurmctld counts them where they are not named."""
-    sockets = said.get("Sockets") or said.get("SocketsPerBoard") or "1"
-    many = int(sockets) * int(said.get("CoresPerSocket", 1)) * int(said.get("ThreadsPerCore", 1))
-    return int(said["CPUs"]) if "CPUs" in said else many
+    sockets = row.get("Sockets") or row.get("SocketsPerBoard") or "1"
+    many = int(sockets) * int(row.get("CoresPerSocket", 1)) * int(row.get("ThreadsPerCore", 1))
+    return int(row["CPUs"]) if "CPUs" in row else many
 
 
-def _node(name: str, said: Record, parts: Mapping[str, Sequence[str]]) -> str:
-    state = said.get("State", "UNKNOWN").upper()
+def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
+    state = row.get("State", "UNKNOWN").upper()
     return (
-        f"NodeName={name} CPUTot={_cpus(said)} RealMemory={said.get('RealMemory', 1)} "
-        f"MemSpecLimit={said.get('MemSpecLimit', 0)} Gres={said.get('Gres', '(null)')} "
-        f"ActiveFeatures={said.get('Feature', '(null)')} Weight={said.get('Weight', 1)} "
+        f"NodeName={name} CPUTot={_cpus(row)} RealMemory={row.get('RealMemory', 1)} "
+        f"MemSpecLimit={row.get('MemSpecLimit', 0)} Gres={row.get('Gres', '(null)')} "
+        f"ActiveFeatures={row.get('Feature', '(null)')} Weight={row.get('Weight', 1)} "
         f"State={'IDLE' if state == 'UNKNOWN' else state} "
         f"Partitions={','.join(one for one, has in parts.items() if name in has)}"
     )
@@ -161,34 +161,34 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
         kind, _, rest = line.partition(" - ")
         name, _, more = rest.partition(":")
-        said = {key: value.strip("'") for key, value in _SAID.findall(f":{more}")}
+        row = {key: value.strip("'") for key, value in _PAIR.findall(f":{more}")}
         name = name.strip("'")
         if kind == "Cluster":
-            above["root"] = said
-            yield _row("root", "", said, {})
+            above["root"] = row
+            yield _row("root", "", row, {})
         elif kind == "Parent":
             parent = name
         elif kind == "Account":
-            above[name] = _passed_on(above.get(parent, {})) | said
+            above[name] = _passed_on(above.get(parent, {})) | row
             yield _row(name, "", above[name], {"ParentName": parent})
         elif kind == "User":
-            first[name] = said.get("DefaultAccount", parent)
-            yield _row(parent, name, _passed_on(above.get(parent, {})) | said, {})
+            first[name] = row.get("DefaultAccount", parent)
+            yield _row(parent, name, _passed_on(above.get(parent, {})) | row, {})
     yield "User|Def Acct"
     yield from (f"{user}|{account}" for user, account in first.items())
 
 
-def _passed_on(said: Record) -> Record:
+def _passed_on(row: Record) -> Record:
     """What those below have where they do not say; limits on a group are its own."""
     own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
-    return {name: value for name, value in said.items() if not name.startswith(own)}
+    return {name: value for name, value in row.items() if not name.startswith(own)}
 
 
-def _row(account: str, user: str, said: Record, more: Record) -> str:
+def _row(account: str, user: str, row: Record, more: Record) -> str:
     known = {"Account": account, "User": user, "Share": "1", **more}
     for column in ASSOC:
-        value = said.get(_COLUMNS.get(column, column), said.get(column))
+        value = row.get(_COLUMNS.get(column, column), row.get(column))
         if value is not None and column not in ("Account", "User", "ParentName"):
             known[column] = value
-    known["QOS"] = said.get("QOS", "").lstrip("+")
+    known["QOS"] = row.get("QOS", "").lstrip("+")
     return "|".join(known.get(column, "") for column in ASSOC)

@@ -1,4 +1,4 @@
-"""What a dump tells of each job beside the trace schema: only a replay of that site reads it."""
+"""What a dump has of each job beside the trace schema: only a replay of that site reads it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Told:
+class Extra:
     """Columns by name, a text per job in the order of the jobs. What the dump lacks is absent."""
 
     columns: Mapping[str, list[str]]
@@ -30,13 +30,13 @@ class Told:
         """A column; empty texts where the dump has none."""
         return self.columns.get(name) or [""] * self.jobs
 
-    def at(self, places: Sequence[int] | NDArray[Any]) -> Told:
+    def at(self, places: Sequence[int] | NDArray[Any]) -> Extra:
         """Of the jobs at these places."""
         picked = {n: [values[i] for i in places] for n, values in self.columns.items()}
-        return Told(picked, len(places))
+        return Extra(picked, len(places))
 
 
-def read_told(dump: Path, lines: NDArray[np.int64]) -> Told:
+def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
     """Reads these columns of some lines of a dump.
 
     Args:
@@ -54,10 +54,10 @@ def read_told(dump: Path, lines: NDArray[np.int64]) -> Told:
             elif number in wanted:
                 found[number] = _fields(line, layout)
     if layout is None:
-        return Told({}, len(lines))
+        return Extra({}, len(lines))
     rows = [found.get(number, []) for number in lines.tolist()]
     at = {name: layout.names.index(name) for name in COLUMNS if name in layout.names}
-    return Told(
+    return Extra(
         {name: [row[i] if i < len(row) else "" for row in rows] for name, i in at.items()},
         len(lines),
     )
