@@ -169,7 +169,8 @@ class Audited(Engine):
                 "estimate_s": queued.estimate_s,
                 "forecast": made[job_id],
                 "suggestions": [
-                    asdict(counterfactuals.told(one, job_id, queued.job.user)) for one in suggested
+                    asdict(counterfactuals.answer_of(one, job_id, queued.job.user))
+                    for one in suggested
                 ],
             }
             self.found.texts.append(rendered(answer, told, now))

@@ -11,7 +11,7 @@ from scheduler.core.decisions import Decision
 from scheduler.core.plural import count
 from scheduler.explain.words import duration
 
-ALIKE = 12  # ended jobs that are told of: the latest with its name and owner
+ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,26 +52,26 @@ def belief(
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
     """
-    told = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
-    if told is None or told.estimate_s is None:
+    last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
+    if last is None or last.estimate_s is None:
         return None
     spread = next((e for d in reversed(decisions) if "p90_s" in (e := dict(d.evidence))), None)
     cut = inf if limit_s is None else limit_s
-    if stated_s is not None and not isclose(stated_s, told.estimate_s, rel_tol=0.01, abs_tol=1.0):
+    if stated_s is not None and not isclose(stated_s, last.estimate_s, rel_tol=0.01, abs_tol=1.0):
         p50_s = min(stated_s, cut)
         how = f"It should run {words(p50_s, None, limit_s)}, by its own progress."
         return Belief(p50_s, None, alike_words(alike), how)
-    p50_s, p90_s = min(told.estimate_s, cut), None
+    p50_s, p90_s = min(last.estimate_s, cut), None
     if spread is not None:
         p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))
     evidence = alike_words(alike)
-    said = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
-    said += [f"{evidence}."] if evidence else []
-    said += [command] if command else []
+    sentences = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
+    sentences += [f"{evidence}."] if evidence else []
+    sentences += [command] if command else []
     if terms:
         who = "With the model that is" if command else "The model alone would say"
-        said.append(f"{who} {duration(told.estimate_s)}: {terms}.")
-    return Belief(p50_s, p90_s, evidence, " ".join(said))
+        sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
+    return Belief(p50_s, p90_s, evidence, " ".join(sentences))
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:

@@ -75,7 +75,7 @@ def view(
     """
     timeline = _timeline(story.job, story.spans, story.sharing, until)
     present = {segment.css for segment in timeline}
-    told = tuple(remarks(story.events, story.job.time_limit_s, codes=codes))
+    lines = tuple(remarks(story.events, story.job.time_limit_s, codes=codes))
     return StoryView(
         story,
         anchor,
@@ -83,8 +83,8 @@ def view(
         tuple(timeline),
         tuple(item for item in _LEGEND if item[0] in present),
         tuple(waterfall(b) for b in drawn(story.scores)),
-        told[:events],
-        told[events:],
+        lines[:events],
+        lines[events:],
         tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
         tuple(held_words(story.held, story.job.vc)),
         overtaken_words(story.overtaken),
@@ -113,8 +113,8 @@ def _timeline(
     for s in spans:
         if s.end is None:
             continue
-        said = s.phase.value
-        segments.append(segment(s.phase.value, s.start, s.end, said))
+        text = s.phase.value
+        segments.append(segment(s.phase.value, s.start, s.end, text))
     for pair in sharing:
         end = last if pair.end is None else pair.end
         if end is not None and end > pair.start:

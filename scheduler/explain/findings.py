@@ -51,7 +51,7 @@ class Answer:
 
     Attributes:
         at: now, seconds since the epoch.
-        reason: what the policy said last, and `text` in words with the numbers of now.
+        reason: what the policy recorded last, and `text` in words with the numbers of now.
         need, free, limit: GPUs asked for, free and there now, where it may be placed.
         nodes: 1: its GPUs have to be on one node; 2: it takes whole nodes; 0: anywhere.
         position, waiting: place in line, from 1, and how many stand in it; None: in no line.
@@ -199,7 +199,7 @@ def analysis(
         either=tuple(map(plain, way.alternatives))[:most],
         alternatives=len(way.alternatives),
         instead=tuple(tuple(map(plain, runs)) for runs in way.instead)[:most],
-        still="" if way.still is None else _STILL.get(way.still, _UNSAID),
+        still="" if way.still is None else _STILL.get(way.still, _OTHERWISE),
         in_the_way=way_words(found, holders),
         otherwise=otherwise_words(found),
         position=found.position,
@@ -224,7 +224,7 @@ def way_words(found: Answer, holders: Sequence[InTheWay]) -> str:
     if not holders:
         if found.way.still is None:
             return f"{numbers} What holds it up was not found."
-        even_then = _STILL.get(found.way.still, _UNSAID)
+        even_then = _STILL.get(found.way.still, _OTHERWISE)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     without = listed([part for kind in Kind if (part := _group(kind, holders))])
     return f"{numbers} It starts without {without} (tried)."
@@ -304,10 +304,10 @@ def place_words(found: Answer) -> str:
     if found.position is None:
         return "It is in no queue yet."
     text = f"Number {found.position:,} of {found.waiting:,} in {found.vc}"
-    said = [f"{what} {signed(seconds)}" for what, seconds in found.order if seconds]
+    terms = [f"{what} {signed(seconds)}" for what, seconds in found.order if seconds]
     if found.priority:
-        said.insert(0, f"priority {found.priority}")
-    return f"{text}: {', '.join(said)}." if said else f"{text}."
+        terms.insert(0, f"priority {found.priority}")
+    return f"{text}: {', '.join(terms)}." if terms else f"{text}."
 
 
 def promise_words(found: Answer) -> str:
@@ -388,7 +388,7 @@ _STILL = {
 }
 
 
-_UNSAID = "the policy would keep it waiting"
+_OTHERWISE = "the policy would keep it waiting"
 
 
 def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:

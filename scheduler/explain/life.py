@@ -93,7 +93,7 @@ class Event:
 
     @property
     def void(self) -> bool:
-        """Said of a queue that a pass beside the clock never served: it never held."""
+        """True of a queue that a pass beside the clock never served: it never held."""
         return (
             self.aside
             and self.decision.action is Action.WAIT
@@ -197,7 +197,7 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
         else:
             continue
         if opened is phase is Phase.WAITING and why is reason:
-            continue  # told anew, of the same wait
+            continue  # recorded again, of the same wait
         at = min(max(d.time, since), limit)
         if at > since:
             spans.append(Span(phase, reason, since, at))
@@ -221,7 +221,7 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
         mine = [s for s in spans if s.phase is Phase.WAITING and s.reason is reason]
         seconds = sum(s.seconds for s in mine)
         longest = max(mine, key=lambda s: s.seconds)
-        said = next(
+        last = next(
             (d for d in reversed(decisions) if d.reason is reason and d.time <= longest.start),
             None,
         )
@@ -231,8 +231,8 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
                 seconds,
                 seconds / total if total else 0.0,
                 len(mine),
-                sentence_of(said) if said else "in the queue, no reason recorded yet",
-                step_of(said) if said else "",
+                sentence_of(last) if last else "in the queue, no reason recorded yet",
+                step_of(last) if last else "",
             )
         )
     return sorted(waits, key=lambda w: -w.seconds)

@@ -19,7 +19,7 @@ from scheduler.explain.answer import Odds, OddsReason
 from scheduler.explain.terms import TOLERANCE, gap_of, seconds_of
 from scheduler.explain.words import duration, listed, percent
 
-TIMES_S = (3600.0, 21_600.0, 86_400.0)  # of which the odds nearest to even ones are told
+TIMES_S = (3600.0, 21_600.0, 86_400.0)  # of which the odds nearest to even ones are shown
 
 
 def odds(
@@ -34,7 +34,7 @@ def odds(
     Args:
         predicted_s: duration that is believed of the job; limit_s: its time limit.
         score: behind the prediction.
-        names: of its terms; not as many as there are terms: unknown, and no reason is told.
+        names: of its terms; not as many as there are terms: unknown, and no reason is given.
     """
     times = [over_s for over_s in TIMES_S if limit_s is None or over_s < limit_s]
     if not times:
@@ -67,11 +67,11 @@ def _words(over_s: float, share: float, starts: float, reasons: Sequence[OddsRea
     if not shown:
         return f"{head}."
     shown.sort(key=lambda one: -abs(one.points))
-    said = [f"{_points(one.points)} for {one.text}" for one in shown[: thoughts.SHOWN]]
+    terms = [f"{_points(one.points)} for {one.text}" for one in shown[: thoughts.SHOWN]]
     rest = 100 * (share - starts) - sum(one.points for one in shown[: thoughts.SHOWN])
     if round(rest):
-        said.append(f"{_points(rest)} for all else")
-    return f"{head}: every job starts at {percent(starts)}; {listed(said)}."
+        terms.append(f"{_points(rest)} for all else")
+    return f"{head}: every job starts at {percent(starts)}; {listed(terms)}."
 
 
 def _points(points: float) -> str:

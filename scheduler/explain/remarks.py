@@ -18,46 +18,46 @@ def remarks(
 ) -> Iterator[tuple[Event, list[str]]]:
     """Each event with what its sentence does not say: numbers, next step.
 
-    The prediction, and how long the job should run by it, are said when they change. What a free
-    profiling pass said of queues it never served is left out.
+    The prediction, and how long the job should run by it, are shown when they change. What a free
+    profiling pass recorded of queues it never served is left out.
 
     Args:
         limit_s: its time limit.
         codes: also what is recorded, by its names there.
     """
-    said_before, predicted = "", predictions(events)
+    shown, predicted = "", predictions(events)
     for event in events:
         d = event.decision
         if event.void:
             continue
-        said = [_numbers(event)]
+        lines = [_numbers(event)]
         ordered = [predicted[d.seq]] if d.seq in predicted else []
-        if (spread := _spread(d, limit_s)) and spread != said_before:
+        if (spread := _spread(d, limit_s)) and spread != shown:
             ordered.append(spread)
-        said_before = spread
-        said.append(", ".join(ordered))
+        shown = spread
+        lines.append(", ".join(ordered))
         if codes:
-            said.append(recorded(d))
+            lines.append(recorded(d))
         if event.next_step:
-            said.append(f"→ {event.next_step}")
-        yield event, [line for line in said if line]
+            lines.append(f"→ {event.next_step}")
+        yield event, [line for line in lines if line]
 
 
 def predictions(events: Sequence[Event]) -> dict[int, str]:
     """By decision, what is predicted from then on, where nothing or something else was before."""
     before: float | None = None
-    said: dict[int, str] = {}
+    texts: dict[int, str] = {}
     for event in events:
         d = event.decision
         if event.void:
             continue
         if d.estimate_s is None or d.estimate_s == before:
             continue
-        said[d.seq] = f"predicted {duration(d.estimate_s)}"
+        texts[d.seq] = f"predicted {duration(d.estimate_s)}"
         if before is not None:
-            said[d.seq] += f" now, {duration(before)} before"
+            texts[d.seq] += f" now, {duration(before)} before"
         before = d.estimate_s
-    return said
+    return texts
 
 
 def recorded(d: Decision) -> str:
@@ -69,12 +69,12 @@ def recorded(d: Decision) -> str:
 def _numbers(event: Event) -> str:
     """Numbers of a decision that its sentence does not hold."""
     given, d = event.evidence, event.decision
-    said = [given["placement"]] if "placement" in given else []
+    parts = [given["placement"]] if "placement" in given else []
     if d.action in _ON_GPUS and {"free", "limit"} <= set(given):
-        said.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
+        parts.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
     elif d.action is not Action.PROFILE:  # its limit is of seconds
         words = set(re.findall(r"[\w.-]+", event.sentence))
-        said += [
+        parts += [
             text.format(given[name])
             for name, text in _FIELDS.items()
             if name in given and str(given[name]) not in words
@@ -82,9 +82,9 @@ def _numbers(event: Event) -> str:
     if d.batch is not None:
         per_gpu, accumulation = d.batch
         passes = f", {accumulation + 1} passes an update" if accumulation else ""
-        said.append(f"{per_gpu} samples a GPU{passes}")
-    said += [text for name, value in dict(d.evidence).items() if (text := _evidence(name, value))]
-    return ", ".join(said)
+        parts.append(f"{per_gpu} samples a GPU{passes}")
+    parts += [text for name, value in dict(d.evidence).items() if (text := _evidence(name, value))]
+    return ", ".join(parts)
 
 
 _ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
@@ -97,7 +97,7 @@ _FIELDS = {
 
 
 def _evidence(name: str, value: float | str) -> str:
-    """A further number of a decision in words; "" where they are said elsewhere."""
+    """A further number of a decision in words; "" where they are shown elsewhere."""
     if name in _IN_WORDS:
         return ""
     if name in _NAMES:
@@ -106,13 +106,13 @@ def _evidence(name: str, value: float | str) -> str:
         value = float(value)  # a run folder keeps text
     except ValueError:
         return f"{_plain(name)} {value}"
-    if name in _SAID:
-        return _SAID[name](value)
+    if name in _FORMATS:
+        return _FORMATS[name](value)
     on_type = _ON_TYPE.match(name)
     if on_type is not None:
         what, gpu_type = on_type.groups()
-        told = percent(value) if what == "speed" else f"{duration(value)} with the wait for others"
-        return f"on {gpu_type}: {told}" + " of full speed" * (what == "speed")
+        text = percent(value) if what == "speed" else f"{duration(value)} with the wait for others"
+        return f"on {gpu_type}: {text}" + " of full speed" * (what == "speed")
     if name.endswith("_s"):
         return f"{_plain(name.removesuffix('_s'))} {duration(value)}"
     return f"{_plain(name)} {number(value)}"
@@ -131,7 +131,7 @@ _IN_WORDS = ("gone_in_s", "free_in_s", "p10_s", "p50_s", "p90_s", "mean_s", "pre
              "bound_s", "bound_left_s", "bound_times", "bound_costs_s")  # fmt: skip
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
-_SAID: dict[str, Callable[[float], str]] = {
+_FORMATS: dict[str, Callable[[float], str]] = {
     "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
     "pair_partner_speed": lambda v: f"the other at {percent(v)}",
     "left_s": lambda v: f"{duration(v)} left to run",

@@ -96,13 +96,13 @@ def build_story(
     split = 0 if until is not None else aside_of(own)
     aside, main = list(own[:split]), list(own[split:])
     spans = life(job, main, until)
-    told = spans if recorded.last is None else life(job, main, recorded.last) or spans
-    waits = waits_of(told, main)
+    lived = spans if recorded.last is None else life(job, main, recorded.last) or spans
+    waits = waits_of(lived, main)
     sharing = sharing_of(job, main, joined, recorded.ends)
     scores = breakdowns(main, recorded.bundles)
     problems = _problems(job, spans, aside, scores, main)
     events = tuple(event_of(job, d, i < split) for i, d in enumerate(own))
-    wait = wait_words(job, main, told, waits, recorded, live=until is not None)
+    wait = wait_words(job, main, lived, waits, recorded, live=until is not None)
     return Story(
         job=job,
         policy=recorded.policy,
@@ -115,7 +115,7 @@ def build_story(
         scores=tuple(scores),
         held=tuple(recorded.held),
         overtaken=recorded.overtaken,
-        foil=tuple(_foil(job, main, told, recorded.order_values)),
+        foil=tuple(_foil(job, main, lived, recorded.order_values)),
         ending=tuple(_ending(job)),
         estimate=_estimate(job),
         checked=sum(len(s.seqs) for s in scores),
@@ -150,11 +150,11 @@ def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
             for word, seconds in (("predicted", one.estimate_s), ("ran", one.ran_s))
             if seconds is not None
         ]
-        told = f" ({', '.join(known)})" if known else ""
+        more_of = f" ({', '.join(known)})" if known else ""
         whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
         most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
         gpus = f"{most}{count(one.gpus, 'GPU')}"
-        yield f"Meanwhile job {one.job_id}{whose} had {gpus} for {duration(one.seconds)}{told}."
+        yield f"Meanwhile job {one.job_id}{whose} had {gpus} for {duration(one.seconds)}{more_of}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")
         yield f"{more} had GPUs there for some of that time."
@@ -228,22 +228,22 @@ def _foil(
             span = next((s for s in spans if s.start == d.time and s.reason is d.reason), None)
             behind[d.blocker] = behind.get(d.blocker, 0.0) + (span.seconds if span else 0.0)
     own = order.get(job.job_id)
-    said = []
+    sentences = []
     for blocker, _ in sorted(behind.items(), key=lambda item: -item[1])[:2]:
         other = order.get(blocker)
         if own is None or other is None:
             continue
         if other == own:
-            said.append(
+            sentences.append(
                 f"Why after job {blocker}: both have the order value {number(own)}, "
                 "and it came earlier."
             )
         elif other < own:
-            said.append(
+            sentences.append(
                 f"Why after job {blocker}: its order value is {number(other)} against "
                 f"{number(own)} here, and the smaller goes first."
             )
-    return said
+    return sentences
 
 
 def _problems(
@@ -260,12 +260,12 @@ def _problems(
         if not s.adds_up
     ]
     if job.queue_s is not None and not job.refused:
-        told = sum(
+        waited = sum(
             s.seconds for s in [*spans, *life_beside(job, aside)] if s.phase is Phase.WAITING
         )
-        if abs(told - job.queue_s) > 0.005 * (len(decisions) + len(aside) + 2):
+        if abs(waited - job.queue_s) > 0.005 * (len(decisions) + len(aside) + 2):
             problems.append(
-                f"The decisions add up to {duration(told)} of waiting, the result of "
+                f"The decisions add up to {duration(waited)} of waiting, the result of "
                 f"{duration(job.queue_s)}: part of its waiting is not explained."
             )
     return problems
@@ -277,19 +277,19 @@ def _limits(
     aside: Sequence[Decision],
     scores: Sequence[Breakdown],
 ) -> list[str]:
-    said = [
+    sentences = [
         "A decision is recorded when its reason or its prediction changes, not each time the job "
         "is evaluated."
     ]
     if aside:
-        said.append(
+        sentences.append(
             "This track grants profiling for free: it was profiled in a pass beside the clock, "
             "whose decisions are marked so; only the wait for it counts."
         )
     if any(d.reason is Reason.BEHIND_HIGHER_PRIORITY for d in decisions):
-        said.append("While behind another job, placements for this one were not examined.")
+        sentences.append("While behind another job, placements for this one were not examined.")
     if job.estimate_s is not None and not scores:
-        said.append("The estimate came without terms (given or known beforehand).")
+        sentences.append("The estimate came without terms (given or known beforehand).")
     if any(not s.terms_known for s in scores):
-        said.append("The names of the score's terms were not kept with the run.")
-    return said
+        sentences.append("The names of the score's terms were not kept with the run.")
+    return sentences

@@ -1,7 +1,7 @@
 """A score taken apart: what each term adds to it, and the factor that is on the duration.
 
 The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by
-exp(t): the same numbers, said as "x0.4". Before anything is shown the sum is checked.
+exp(t): the same numbers, shown as "x0.4". Before anything is shown the sum is checked.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
     one last ×0.40, ..."."""
     found = breakdown.thoughts()
     own = next((f" says {t.value}:" for t in breakdown.terms if t.name == OWN.name), "")
-    said = [
+    parts = [
         f"{one.text}{own if OWN.name in one.terms else ''} {factor(factor_of(one.contribution))}"
         for one in found[:shown]
     ]
     if found[shown:]:
         together = math.fsum(one.contribution for one in found[shown:])
-        said.append(f"all else {factor(factor_of(together))}")
+        parts.append(f"all else {factor(factor_of(together))}")
     starts = f"every job starts at {duration(seconds_of(breakdown.intercept))}"
-    return f"{starts}; {listed(said)}" if said else ""
+    return f"{starts}; {listed(parts)}" if parts else ""
 
 
 def command_words(breakdown: Breakdown) -> str:
@@ -150,7 +150,7 @@ def breakdowns(
 def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
     """Those that are shown term by term: the first prediction, and the last where there is another.
 
-    A job that waits for days may be predicted anew every hour.
+    A job that waits for days may be predicted again every hour.
     """
     sound = [breakdown for breakdown in found if breakdown.adds_up]
     return sound if len(sound) <= 2 else [sound[0], sound[-1]]
@@ -191,15 +191,15 @@ def _term(
 ) -> Term:
     texts, units = described.get("texts", {}), described.get("units", {})
     features = name.split(" & ")
-    said = []
+    shown = []
     for feature in features:
         value = values.get(feature)
         if value is None:
             continue
-        said.append(_said(value, units.get(feature, ""), feature))
+        shown.append(_shown(value, units.get(feature, ""), feature))
     texts = {OWN.name: OWN.text, COMMAND.name: COMMAND.text, **texts}
     text = " and ".join(texts.get(feature) or feature for feature in features)
-    return Term(name, text + _edited(name, described), " and ".join(said), contribution)
+    return Term(name, text + _edited(name, described), " and ".join(shown), contribution)
 
 
 def _edited(name: str, described: Description) -> str:
@@ -216,7 +216,7 @@ def _edited(name: str, described: Description) -> str:
     return f" (edited {', '.join(dict.fromkeys(own)) or 'by a person'})"
 
 
-def _said(value: str, unit: str, feature: str) -> str:
+def _shown(value: str, unit: str, feature: str) -> str:
     """A feature value as a person reads it."""
     if not value:
         return "missing"

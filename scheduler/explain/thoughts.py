@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from features.state import FAMILIES, features_of
 from scheduler.core.estimates import COMMAND, OWN
 
-SHOWN = 4  # reasons that are told of a prediction
+SHOWN = 4  # reasons shown for a prediction
 
 _LIKE, _USER = "how long jobs like this one last", "how long this user's jobs last"
 _SIZE, _PROFILE = "what it asks for", "what was measured of it"

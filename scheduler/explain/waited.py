@@ -47,13 +47,13 @@ def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
     needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
     named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
-    told = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{_against(one)}" for one in named]
+    holders = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{_against(one)}" for one in named]
     if rest := [one for one in recorded.held if one not in named]:
-        had = "" if told else "had "
+        had = "" if holders else "had "
         hours = gpu_hours(sum(one.gpu_s for one in rest))
-        told.append(f"{count(len(rest), 'other job' if told else 'job')} {had}{hours}")
+        holders.append(f"{count(len(rest), 'other job' if holders else 'job')} {had}{hours}")
     text = f", {needed} of its {count(job.gpus, 'GPU')} ({why})."
-    text += f" Meanwhile {listed(told)}." if told else ""
+    text += f" Meanwhile {listed(holders)}." if holders else ""
     return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
 
 

@@ -160,8 +160,8 @@ class _Search:
             self._instead()
         except _OutOfTime:
             self.best = self.best or self._anybody()
-            said = "whether fewer of these would do" if self.best else "further sets of jobs"
-            self.not_examined.append(said)
+            text = "whether fewer of these would do" if self.best else "further sets of jobs"
+            self.not_examined.append(text)
         return self._way([*self.crowd, *self.best] if self.best else [])
 
     def _anybody(self) -> tuple[Item, ...]:
@@ -315,17 +315,17 @@ class _Search:
         """Find as many runs, or fewer, that would do in the place of those that were found."""
         runs = {run.job.job_id for run in self.runs}
         rest = [item for item in self.best if item not in runs]
-        wanted, told = len(self.best) - len(rest), set(self.best)
+        wanted, found = len(self.best) - len(rest), set(self.best)
         for pool in _pools(self.core, self.queued) if wanted else ():
             for node in pool.nodes() if self.queued.job.gpus <= pool.per_node else ():
-                while pool.is_open(node) and (seed := self._seed(pool, node, told)) is not None:
+                while pool.is_open(node) and (seed := self._seed(pool, node, found)) is not None:
                     if self.crowd or process_time() > self.until - BUDGET_S / 2:
                         self.not_examined.append("whether other sets of runs would do as well")
                         return
                     if not 0 < len(seed[1]) <= wanted or not self._starts([*seed[1], *rest]):
                         break
                     self.instead.append(seed[1])
-                    told.update(seed[1])
+                    found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
         """Why it waits with nothing in its way; None: it would start.

@@ -42,8 +42,8 @@ def progress_words(progress: Progress) -> str:
     """What a job's own progress comes to: "its own progress says 90 epochs of 480 s: 12 h in all,
     in nine of ten cases between 11 h 40 min and 12 h 25 min"."""
     total, low, high = map(duration, (progress.total_s, progress.low_s, progress.high_s))
-    said = f"its own progress says {progress.text()}: {total} in all"
-    return f"{said}, in nine of ten cases between {low} and {high}"
+    text = f"its own progress says {progress.text()}: {total} in all"
+    return f"{text}, in nine of ten cases between {low} and {high}"
 
 
 def roughly(seconds: float) -> str:

@@ -51,12 +51,12 @@ class Change:
 
     def words(self) -> str:
         """As the beginning of a sentence: "with 4 GPUs"."""
-        said = [TRIED[name].words(self.to[name]) for name in TRIED if name in self.to]
+        parts = [TRIED[name].words(self.to[name]) for name in TRIED if name in self.to]
         if self.held is not None:
-            said.append("held" if self.held else "released")
+            parts.append("held" if self.held else "released")
         if self.first:
-            said.append("going before all others")
-        return ", ".join(said)
+            parts.append("going before all others")
+        return ", ".join(parts)
 
     def job(self, job: Job) -> Job:
         """The job as it would be."""

@@ -41,8 +41,8 @@ MANY = 1000  # jobs from which on a change is tried among the running ones first
 CHANCES = 32  # waiting jobs at most whose starts are compared
 World = dict[str, tuple[float, float]]  # start and end of the jobs watched, in one future
 Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
-# the forecast a waiting job is told, given the one that futures make
-AsTold = Callable[[str, StartForecast], StartForecast]
+# the forecast shown of a waiting job, given the one that futures make
+AsShown = Callable[[str, StartForecast], StartForecast]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class WhatIf:
         predict: duration believed of a job that is asked for differently; None: as before.
         samples: futures at most.
         budget_s: processor seconds per question.
-        as_told: what `now` is; `then` is as much sooner or later as it is in the futures. None:
+        as_shown: what `now` is; `then` is as much sooner or later as it is in the futures. None:
             both are what futures alone say.
     """
 
@@ -116,7 +116,7 @@ class WhatIf:
     predict: Predict | None = None
     samples: int = SAMPLES
     budget_s: float = inf
-    as_told: AsTold | None = None
+    as_shown: AsShown | None = None
     _bases: dict[str, dict[int, World]] = field(default_factory=dict)
     _alones: dict[str, CoreCopy] = field(default_factory=dict)
 
@@ -167,11 +167,11 @@ class WhatIf:
         is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
         then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
         gain_s = _gain(is_now, then, futures.now + futures.horizon_s)
-        as_told = self.as_told(job_id, is_now) if self.as_told is not None else None
+        as_shown = self.as_shown(job_id, is_now) if self.as_shown is not None else None
         # a start that should have been by now says nothing of what a change would move
-        if as_told is not None and (as_told.start_p50 or inf) > futures.now:
-            then = _beside(as_told, is_now, then)
-            is_now = replace(as_told, starts=is_now.starts)
+        if as_shown is not None and (as_shown.start_p50 or inf) > futures.now:
+            then = _beside(as_shown, is_now, then)
+            is_now = replace(as_shown, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:
                 gain_s = is_now.start_p50 - then.start_p50
         return Outcome(
@@ -392,7 +392,7 @@ def _forecast(
 
 
 def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
-    """Seconds between the even-odds starts that are told; None where one is unknown, or beyond
+    """Seconds between the even-odds starts that are shown; None where one is unknown, or beyond
     what was followed (`until`) and so not seen."""
     was, new = is_now.start_p50, then.start_p50
     if was is None or new is None or max(was, new) >= until:
@@ -400,8 +400,8 @@ def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | N
     return was - new
 
 
-def _beside(told: StartForecast, was: StartForecast, then: StartForecast) -> StartForecast:
-    """`then` beside what is told of the job as it is: as much sooner or later, in logarithms of the
+def _beside(shown: StartForecast, was: StartForecast, then: StartForecast) -> StartForecast:
+    """`then` beside what is shown of the job now: as much sooner or later, in logarithms of the
     wait, as it is beside `was` in the same futures. What is certain, or not known, stays."""
     if then.start_p50 is None or was.start_p50 is None or then.start_p50 == then.start_p90:
         return then
@@ -414,9 +414,9 @@ def _beside(told: StartForecast, was: StartForecast, then: StartForecast) -> Sta
         at, before, after = (SOON_S + max(0.0, x - then.made_at) for x in (at, before, after))
         return then.made_at + max(0.0, at * after / before - SOON_S)
 
-    p50 = moved(told.start_p50, was.start_p50, then.start_p50)
-    p90 = moved(told.start_p90, was.start_p90, then.start_p90)
-    p10 = moved(told.start_p10, was.start_p10, then.start_p10)
+    p50 = moved(shown.start_p50, was.start_p50, then.start_p50)
+    p90 = moved(shown.start_p90, was.start_p90, then.start_p90)
+    p10 = moved(shown.start_p10, was.start_p10, then.start_p10)
     return starting(then, p10, p50, p90)
 
 
@@ -439,7 +439,7 @@ def _moved(
             yield Moved(job_id, futures.beliefs.jobs[job_id].job.user, middle)
 
 
-def told(outcome: Outcome, job_id: str, owner: str, *, names: bool = False) -> WhatIfAnswer:
+def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False) -> WhatIfAnswer:
     """An outcome for the owner of the job.
 
     Args:

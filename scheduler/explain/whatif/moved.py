@@ -16,7 +16,7 @@ from scheduler.explain.words import duration, listed, roughly
 
 LEAST_S = 60.0  # a start that moved by less has not moved
 SHARE = 0.1  # of the wait that is left: nor by less than that
-MUCH_S, MUCH = 600.0, 0.25  # and is told first of all where it has moved by so much of both
+MUCH_S, MUCH = 600.0, 0.25  # and comes first of all where it has moved by so much of both
 Item = str | int  # a job that leaves, or a closed node that opens
 
 

@@ -1,7 +1,7 @@
 """When those that wait will start, learned from how those that stood like them fared.
 
 Every now and then the crude rule (work ahead over GPUs) is asked about a few of those that wait,
-and what came of them is kept beside what it said. Of a job that waits now, the latest that stood
+and what came of them is kept beside its answer. Of a job that waits now, the latest that stood
 like it (about as much work ahead, as long a prediction, as many GPUs) say by which factor the rule
 was off: a Kaplan-Meier estimate, since those still waiting have waited at least so long; the jobs
 one user sent within as long as such a wait lasts, or an hour, weigh as one. Beyond what has been
@@ -50,7 +50,7 @@ LOOK_S = 0.03  # seconds between looks for every job that waits: a look takes mi
 
 @dataclass(slots=True)
 class _Note:
-    """What the crude rule said of a job, and what came of it.
+    """What the crude rule forecast of a job, and what came of it.
 
     Attributes:
         sent: by whom the job was, and when.

@@ -16,7 +16,7 @@ from scheduler.explain.effect import Effect
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, told
+from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot
 from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.explain.words import drained_words
@@ -49,7 +49,7 @@ class Follower(Protocol):
     def now(self) -> float: ...
     def futures(self) -> Futures: ...
     def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
-    def as_told(self, job_id: str, made: StartForecast) -> StartForecast: ...
+    def as_shown(self, job_id: str, made: StartForecast) -> StartForecast: ...
 
 
 class Answers:
@@ -96,7 +96,7 @@ class Answers:
                 change = Change.from_body(body.get("changes") or {})
                 others = change.first or "priority" in change.to or bool(body.get("others"))
                 outcome = self._trying().ask(job_id, change, others=others)
-                return asdict(told(outcome, job_id, owner, names=names))
+                return asdict(answer_of(outcome, job_id, owner, names=names))
             if kind == "suggest":
                 return self._suggested(body, owner)
         except (NotPossible, LookupError) as error:
@@ -109,7 +109,7 @@ class Answers:
             lambda job: self._of.memory.predicted(job, self._of.now()),
             samples=self._of.samples,
             budget_s=self._of.budget_s if budget_s is None else budget_s,
-            as_told=self._of.as_told,
+            as_shown=self._of.as_shown,
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
@@ -118,7 +118,7 @@ class Answers:
         outcomes = self._trying(self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
         )
-        shown = [told(one, job_id, owner) for one in outcomes]
+        shown = [answer_of(one, job_id, owner) for one in outcomes]
         return {"suggestions": [asdict(one) for one in shown]}
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:

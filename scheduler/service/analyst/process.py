@@ -36,11 +36,11 @@ from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
-from scheduler.service.log.epochs import followed, told_before
+from scheduler.service.log.epochs import followed, recorded_before
 from scheduler.service.log.fold import Diverged, State
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
-from scheduler.service.log.store.decided import WAITS_ANEW, waiting_anew
+from scheduler.service.log.store.decided import WAITS_AGAIN, waiting_again
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, questions
@@ -78,14 +78,14 @@ class Analyst:
         snapshots: where the state was kept now and then, before another release; None: nowhere.
         budget_s: processor seconds for one forecast or question.
         samples: futures per forecast at most.
-        refresh_s: forecasts of waiting jobs are made anew this often, seconds.
+        refresh_s: forecasts of waiting jobs are made again this often, seconds.
 
     The clock is the store's.
 
     Attributes:
         memory: what is remembered beside the core.
         waits: learned from how those that waited fared.
-        promised, latest: of jobs that wait, as told at submission and as last told.
+        promised, latest: of jobs that wait, as shown at submission and as shown last.
         reply: answers a question.
         read_at: when the log was read last, on the service's clock.
         helps_s: processor seconds in which to try what would help who asks now.
@@ -186,14 +186,14 @@ class Analyst:
             epoch = self.store.last_seq_in(connection, Kind.EPOCH)
             if epoch:
                 kept = self.snapshots
-                told = told_before(connection, self.store, kept, epoch) if kept else None
+                recorded = recorded_before(connection, self.store, kept, epoch) if kept else None
                 self.state = followed(
                     connection,
                     self.store,
                     self.bundle_store.find,
                     epoch,
                     beat=lambda _: self._beat(),
-                    since=told,
+                    since=recorded,
                 )
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs, 0)
@@ -302,7 +302,7 @@ class Analyst:
         self.waits.look(self.state.core, self.memory, self.state.now)
         self._stale = self._stale or bool(decisions)
         for d in decisions:
-            if d.action not in WAITS_ANEW or d.job_id in self._new:
+            if d.action not in WAITS_AGAIN or d.job_id in self._new:
                 continue
             # what was foreseen before is shown no more
             self._touched[d.job_id] = self.state.seen
@@ -357,8 +357,8 @@ class Analyst:
             made |= self.waits.corrected(core, found, crude(core, self.memory, now), now)
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
-    def as_told(self, job_id: str, made: StartForecast) -> StartForecast:
-        """The forecast that a waiting job is told: the latest, or, before there is one, of futures
+    def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
+        """The forecast shown of a waiting job: the latest, or, before there is one, of futures
         that were `made` just now."""
         if (latest := self.latest.get(job_id)) is not None:
             return latest
@@ -395,14 +395,14 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Make the forecasts of all jobs that have not ended anew."""
+        """Make the forecasts of all jobs that have not ended."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.foresee(self.state.core.jobs)
         for job_id, one in list(made.items()):
             if one.estimate != Estimate.CRUDE or one.start_p50 is None:
                 self._crude.pop(job_id, None)
             elif _about_the_same(self._crude.get(job_id), one.start_p50, one.made_at):
-                del made[job_id]  # which is said already
+                del made[job_id]  # which is recorded already
             else:
                 self._crude[job_id] = one.start_p50
         self._write(made)
@@ -467,22 +467,22 @@ def _put(
     _: list[Event],
 ) -> None:
     """Write forecasts of the core as of the event `seen`; not beside a reason given since."""
-    since = waiting_anew(connection, made, seen)
+    since = waiting_again(connection, made, seen)
     for basis in bases:
         some = {j: one for j, one in made.items() if basis != "latest" or j not in since}
         write(connection, some, (basis,))
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
-    """Whether a crude start needs not be written anew: a tenth of the wait is no news."""
+    """Whether a crude start needs not be written again: a tenth of the wait is no news."""
     return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
 
 def _answered(
     question: str, reply: Mapping[str, Any], now: float, connection: Connection, _: list[Event]
 ) -> None:
-    said = {"answer": canonical(reply), "answered_at": now}
-    connection.execute(update(questions).where(questions.c.id == question).values(said))
+    values = {"answer": canonical(reply), "answered_at": now}
+    connection.execute(update(questions).where(questions.c.id == question).values(values))
     connection.execute(delete(questions).where(questions.c.asked_at < now - FORGET_S))
 
 

@@ -37,9 +37,9 @@ def ended(connection: Connection) -> list[SubmittedJob]:
 
 def body_of(made: StartForecast) -> Json:
     """A forecast as plain values."""
-    told = asdict(made)
-    del told["starts"]
-    return told
+    record = asdict(made)
+    del record["starts"]
+    return record
 
 
 def forecast_of(event: Event) -> StartForecast:

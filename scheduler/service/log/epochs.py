@@ -237,7 +237,7 @@ def folded(
             with suppress(Diverged):  # then it was no good
                 return _onwards(state, connection, store, upto, beat)
         else:
-            kept = told_before(connection, store, snapshots, upto)
+            kept = recorded_before(connection, store, snapshots, upto)
     if kept is not None and kept.seen > epoch:
         raise KeptByOtherCode(f"the state was kept by code {kept.code} at event {kept.seen}")
     state = State(bundles, keep=keep)
@@ -246,7 +246,7 @@ def folded(
     return _onwards(state, connection, store, upto, beat)
 
 
-def told_before(
+def recorded_before(
     connection: Connection, store: Store, snapshots: StateCheckpoints, upto: int
 ) -> Recorded | None:
     """What a snapshot of whatever release tells, for a log that is long up to event `upto`."""

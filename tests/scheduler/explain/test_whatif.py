@@ -15,7 +15,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, candidates, told
+from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of, candidates
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
@@ -52,7 +52,7 @@ def test_a_start_that_should_have_been_by_now_says_nothing_of_a_change() -> None
     def late(job_id: str, made: StartForecast) -> StartForecast:
         return replace(made, made_at=10.0, start_p50=20.0, start_p90=40.0)
 
-    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9, as_told=late)
+    asking = WhatIf(Futures(desk.core, memory, 100.0), samples=9, as_shown=late)
     outcome = asking.ask("late", Change(first=True), others=True)
     assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
     assert (outcome.gain_s, outcome.earlier) == (600.0, 9)
@@ -74,12 +74,12 @@ def test_a_preview_of_priority_says_whose_start_moves_and_names_nobody_else() ->
     assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
     assert outcome.position == 1
     assert {(m.job_id, m.by_s) for m in outcome.moved} == {("large", 600.0), ("mine", 600.0)}
-    plain = told(outcome, "late", "ann")
+    plain = answer_of(outcome, "late", "ann")
     assert plain.moved == [Moved("mine", 600.0)]
     assert plain.others_moved == OthersMoved(later=1, later_s=600.0)
     assert "large" not in str(plain)
     assert "bob" not in str(plain)
-    assert "large" in str(told(outcome, "late", "ann", names=True))
+    assert "large" in str(answer_of(outcome, "late", "ann", names=True))
 
 
 def test_suggestions_help_and_those_that_do_not_are_not_shown() -> None:

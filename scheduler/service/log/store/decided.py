@@ -11,7 +11,7 @@ from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import decisions, forecasts
 
 # From then on a job waits, for another reason than before or for the first time.
-WAITS_ANEW = (Action.WAIT, Action.PREEMPT)
+WAITS_AGAIN = (Action.WAIT, Action.PREEMPT)
 
 
 def write_decisions(
@@ -32,7 +32,7 @@ def write_decisions(
         for d, text in zip(made, texts, strict=True)
     ]
     chain.write(connection, decisions, rows)
-    if outdated := [{"job": d.job_id} for d in made if d.action in WAITS_ANEW]:
+    if outdated := [{"job": d.job_id} for d in made if d.action in WAITS_AGAIN]:
         of = forecasts.c
         connection.execute(
             delete(forecasts).where(of.job_id == bindparam("job"), of.basis == "latest"), outdated
@@ -40,9 +40,9 @@ def write_decisions(
         chain.gone(connection, forecasts, [f"{one['job']}/latest" for one in outdated])
 
 
-def waiting_anew(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
+def waiting_again(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
     """Those of some jobs that wait for a reason given after the event `since`."""
     of = decisions.c
-    again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_ANEW])
+    again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_AGAIN])
     query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)
     return set(connection.scalars(query))
