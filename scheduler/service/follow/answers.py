@@ -37,9 +37,9 @@ def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:
         in_turn.append((turns[row.actor], row))
     for _, (question, kind, body, _) in sorted(in_turn, key=lambda one: one[0]):
         reply = canonical(_answered(answer, kind, json.loads(body)))
-        said = {"answer": reply, "answered_at": store.clock.now()}
+        values = {"answer": reply, "answered_at": store.clock.now()}
         with store.writing() as connection:
-            connection.execute(update(questions).where(questions.c.id == question).values(said))
+            connection.execute(update(questions).where(questions.c.id == question).values(values))
 
 
 def _answered(answer: Callable[[str, Json], Json], kind: str, asked: Json) -> Json:

@@ -18,7 +18,7 @@ class NotErasable(ValueError):
 
 
 def erase(store: Store, user: str) -> dict[str, int]:
-    """Take out a user's jobs, what was decided and foretold of them, links to them, requests that
+    """Take out a user's jobs, what was decided and predicted of them, links to them, requests that
     were refused, questions, and tokens.
 
     Returns: rows that went, by table. Jobs that Slurm still has are seen again at the next look.
@@ -36,7 +36,7 @@ def erase(store: Store, user: str) -> dict[str, int]:
                 went = chain.take_out(connection, table, where)
             gone[table.name] = gone.get(table.name, 0) + went
 
-        def without_said(table: Table, where: ColumnElement[bool]) -> None:
+        def without_text(table: Table, where: ColumnElement[bool]) -> None:
             seqs = list(connection.execute(select(table.c.seq).where(where)).scalars())
             archive.forget(connection, table, seqs)
             without(table, where)
@@ -47,10 +47,10 @@ def erase(store: Store, user: str) -> dict[str, int]:
         for first in range(0, len(ids), CHUNK):
             some = ids[first : first + CHUNK]
             for table in (tables.decisions, tables.events):
-                without_said(table, table.c.job_id.in_(some))
+                without_text(table, table.c.job_id.in_(some))
             for table in (tables.forecasts, tables.links, tables.jobs):
                 without(table, table.c.job_id.in_(some))
-        without_said(tables.events, tables.events.c.actor == user)
+        without_text(tables.events, tables.events.c.actor == user)
         about = [
             row.id
             for row in connection.execute(select(asked.id, asked.body, asked.actor))

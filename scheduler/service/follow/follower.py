@@ -134,14 +134,14 @@ class Follower:
         self._promises = Promises()
         self._champion_seen = None
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
-        self._told: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason last written
+        self._written: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason written
         self.reasons: dict[str, SlurmReason] = {}  # why jobs wait, of the last look
         self._rows = JobRows(lambda names: self.shape.vc_of(names))
         self._nodes_written: list[Node] = []
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
         self._foreseen: dict[str, StartForecast] = {}  # of jobs that wait
-        self._withheld: dict[str, str] = {}  # of which of them none is told, and why
+        self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
 
     @property
     def memory(self) -> Memory:
@@ -172,7 +172,7 @@ class Follower:
         first = self._planner.first(snapshot)
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
-        made |= self._anew(snapshot, first, made)
+        made |= self._renewed(snapshot, first, made)
         made |= self._withhold(snapshot, first, made)
         self.reasons = self._planner.reasons(snapshot, first)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
@@ -217,10 +217,10 @@ class Follower:
         self.log.error("job_not_planned", why=str(fault), exc_info=fault)
 
     def _before(self) -> dict[str, Reason]:
-        """Why jobs waited at the last look; for order every one is decided anew, to be written."""
+        """Why jobs waited at the last look; for order every one is decided again, to be written."""
         if self.order:
             return {}
-        return {job: why for job, (what, why) in self._told.items() if what is Action.WAIT}
+        return {job: why for job, (what, why) in self._written.items() if what is Action.WAIT}
 
     def _count_unmodelled(self, jobs: Iterable[SlurmJob]) -> None:
         """What of QOS and associations the policy `slurm` leaves out, by what is set."""
@@ -245,7 +245,7 @@ class Follower:
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
         return made
 
-    def _anew(
+    def _renewed(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
         """Forecasts that would have passed before the next look; and of jobs that had none: rough
@@ -253,13 +253,13 @@ class Follower:
         now, late = snapshot.now, snapshot.now + self._every_s
         waiting = [*snapshot.waiting, *snapshot.aside]
         known = {j: one for j in waiting if (one := made.get(j) or self._foreseen.get(j))}
-        anew = {j: still_waiting(one, late) for j, one in known.items()}
+        made_now = {j: still_waiting(one, late) for j, one in known.items()}
         new = [j for j in first if j not in known]
-        anew |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
+        made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
         for job_id in snapshot.aside.keys() - known.keys():
-            anew[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
-        self._foreseen = known | anew
-        return {j: one for j, one in anew.items() if one is not known.get(j)}
+            made_now[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
+        self._foreseen = known | made_now
+        return {j: one for j, one in made_now.items() if one is not known.get(j)}
 
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
@@ -325,8 +325,8 @@ class Follower:
         changed = [*self._rows.changed(rows), *over]
         left = {job_id for job_id in self._rows.rows if job_id not in rows}
         gone = sorted(left - {row["job_id"] for row in over})
-        told = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
-        promised = self._promises.first(told)
+        waiting = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
+        promised = self._promises.first(waiting)
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
@@ -341,9 +341,9 @@ class Follower:
         self._numbered += len(fresh)
         self._rows.rows, self._nodes_written = rows, self._planner.nodes
         for d in fresh:
-            self._told[d.job_id] = d.action, d.reason
+            self._written[d.job_id] = d.action, d.reason
         for job_id in left:
-            self._told.pop(job_id, None)
+            self._written.pop(job_id, None)
 
     def _unread(self) -> list[str]:
         """What could not be read or planned, a line each; the rest went on."""
@@ -360,7 +360,7 @@ class Follower:
         self._failed = why
 
     def _is_new(self, d: Decision) -> bool:
-        return self._told.get(d.job_id) != (d.action, d.reason)
+        return self._written.get(d.job_id) != (d.action, d.reason)
 
     # --- life ---------------------------------------------------------------------------------
 

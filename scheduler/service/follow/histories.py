@@ -54,7 +54,7 @@ class Histories:
             happened += _since(job, self._live.get(job.id), now)
         ended: list[Over] = []
         for at, what, job in sorted(happened, key=lambda one: (one[0], one[1], one[2].id)):
-            # what is only seen now is told now: a history never goes back
+            # what is only seen now is dated now: a history never goes back
             self.heard = max(self.heard, min(at, now))
             past = self.memory.of(job.id)
             self._tell(what, job, self.heard)
@@ -63,7 +63,7 @@ class Histories:
         for job_id in [job_id for job_id in self._live if job_id not in mine]:
             del self._live[job_id]
             self.memory.withdrawn(job_id, now)
-        self.heard = now  # whoever came while `squeue` ran is told of as of now, next time
+        self.heard = now  # whoever came while `squeue` ran is dated as of now, next time
         self._ended = {job_id: at for job_id, at in self._ended.items() if job_id in mine}
         return ended
 
@@ -101,9 +101,9 @@ class Histories:
             if what == SUBMITTED:
                 self.memory.asks = asks and one.predicted_s is None
                 self.memory.submitted(one.job, self.heard)
-                told = self.memory.of(job_id)
-                if told is not None and one.predicted_s is not None:
-                    told.predicted_s = one.predicted_s
+                seen = self.memory.of(job_id)
+                if seen is not None and one.predicted_s is not None:
+                    seen.predicted_s = one.predicted_s
             elif what == STARTED:
                 self.memory.started(job_id, self.heard)
             else:
@@ -120,7 +120,7 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
     runs = seen is not None and seen.runs
     if seen is None:
         yield job.submit, SUBMITTED, job
-    elif runs and (waits or job.submit != seen.submit):  # put back: it counts as submitted anew
+    elif runs and (waits or job.submit != seen.submit):  # put back: it counts as submitted again
         yield job.submit if job.submit != seen.submit else now, BACK, job
         runs = False
     if not (runs or waits) and job.start is not None:

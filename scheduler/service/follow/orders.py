@@ -79,7 +79,7 @@ class Orders:
         self.log = structlog.get_logger("follower")
 
     def wanted(self, snapshot: ClusterSnapshot, first: Collection[str]) -> list[Order]:
-        """What is to be changed now: not what was refused or said a short while ago.
+        """What is to be changed now: not what was refused or written a short while ago.
 
         Args:
             first: the jobs first in line, which are shown why they wait.
@@ -137,7 +137,7 @@ class Orders:
 
 
 def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
-    said = _reasons(snapshot)
+    reasons = _reasons(snapshot)
     alike: dict[tuple[str, str], dict[str, SlurmJob]] = {}
     for job_id in snapshot.order:
         job = snapshot.waiting[job_id]  # tasks that wait in an array have one priority
@@ -149,7 +149,7 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
             job = jobs[name]
             was = _WAS.match(job.admin_comment)
             mark = f"{OURS}{was[1] if was else _standing(job)}"
-            why = said.get(job.id, "")
+            why = reasons.get(job.id, "")
             yield Order(name, PRIORITY, priority, job.priority, f"{mark}; {why}" if why else mark)
 
 
@@ -172,17 +172,17 @@ def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
     """Why they wait, for those first in line and those answered before. Where Slurm has a reason of
     its own ours goes. A task is not changed by itself: that would take it out of its array."""
-    said = _reasons(snapshot)
+    reasons = _reasons(snapshot)
     for job_id in snapshot.order:
         job = snapshot.waiting[job_id]
         there = job.admin_comment
         ours = there.startswith(OURS) or (not there and job_id in first)
-        if job_id not in said or "_" in job_id or not ours:
+        if job_id not in reasons or "_" in job_id or not ours:
             continue
         was = _WAS.match(there)
         parts = [was[1]] if was else []
         if slurm_word(job.reason) in IN_TURN:
-            parts.append(said[job_id])
+            parts.append(reasons[job_id])
         text = OURS + "; ".join(parts) if parts else ""
         if text != there:
             yield Order(job_id, COMMENT, text, there)
@@ -194,7 +194,7 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     With priority/multifactor Slurm computes the priority again, age and nice and all; with
     priority/basic a job gets the one it had. Jobs that are held since stay held.
 
-    Returns: what Slurm said against it, by job (or array); "" where it is done.
+    Returns: Slurm's error, by job (or array); "" where it is done.
     Raises: SlurmDown, SlurmError, ParseError.
     """
     weighs = _priority_type(slurm)
@@ -205,16 +205,16 @@ def release_all(slurm: Slurm) -> dict[str, str]:
     }
     found: dict[str, str] = {}
     for name, job in marked.items():
-        was, said = _WAS.match(job.admin_comment), ""
+        was, error = _WAS.match(job.admin_comment), ""
         if was is not None and job.priority:
             back = [f"update jobid={name} priority={was[2]}"]
             if weighs == MULTIFACTOR:
                 back = [f"release {name}"]
                 back += [f"update jobid={name} nice={was[3]}"] if was[3] else []
-            said = " ".join(filter(None, slurm.write(back)))
-        if not said:  # what is not taken back must be found again by its mark
-            [said] = slurm.write([f"update jobid={name} {COMMENT}="])
-        found[name] = said
+            error = " ".join(filter(None, slurm.write(back)))
+        if not error:  # what is not taken back must be found again by its mark
+            [error] = slurm.write([f"update jobid={name} {COMMENT}="])
+        found[name] = error
     return found
 
 
@@ -222,8 +222,8 @@ def _priority_type(slurm: Slurm) -> str:
     """What is done depends on it, and cannot be undone: nothing is guessed."""
     found = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
     if found not in (MULTIFACTOR, BASIC):
-        said = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"
-        raise ParseError(f"scontrol show config: {said}, only {MULTIFACTOR} and {BASIC} are known")
+        shown = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"
+        raise ParseError(f"scontrol show config: {shown}, only {MULTIFACTOR} and {BASIC} are known")
     return found
 
 

@@ -21,7 +21,7 @@ from scheduler.service.log.record import JobColumns, Phase
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 
 # what a submission is made of: Slurm's priority of a job may change at every look, this does not
-_SAID = attrgetter(
+_SHOWN = attrgetter(
     "submit", "user", "name", "partition", "gpus", "gpu_type", "cpus", "memory_mib",
     "time_limit_s", "comment",
 )  # fmt: skip
@@ -87,7 +87,7 @@ class JobRows:
         ):
             known, vc = self._plain.get(job.id), snapshot.shape.vc_of(job.partition)
             if known is None or known[0] is not job or known[1]["vc"] != vc:
-                same = known is not None and _SAID(known[0]) == _SAID(job)
+                same = known is not None and _SHOWN(known[0]) == _SHOWN(job)
                 same = same and known is not None and known[1]["vc"] == vc
                 known = job, _row(job, vc, known[1]["spec"] if known and same else None)
             plain[job.id] = known
@@ -97,7 +97,7 @@ class JobRows:
                 found[job_id] = known[1] | {"slurm": self._slurm(job, why.get(job_id, alone))}
                 continue
             queued = snapshot.core.jobs[job_id]
-            still = queued.reason.value if queued.reason is not None else ""  # no decision anew
+            still = queued.reason.value if queued.reason is not None else ""  # no new decision
             before = self.rows.get(job_id, {}).get("reason", "")
             more: JobColumns = {
                 "reason": reasons.get(job_id) or still or before,

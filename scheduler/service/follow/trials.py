@@ -30,7 +30,7 @@ NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, an
 SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
 QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait for this process
 AT_ONCE = "it would start at once"
-SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not told
+SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
 class Refused(ValueError):
@@ -174,7 +174,7 @@ class Trials:
             if self._late:
                 not_tried.append(change.words)
                 continue
-            # a priority is computed anew, or stays the place in line
+            # a priority is computed again, or stays the place in line
             priority = 1 if self.site.weighs else job.priority
             made = self.forecast(replace(change.job, priority=priority, reason=""))
             found.append(replace(made, words=change.words, command=change.command))
