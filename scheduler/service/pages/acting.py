@@ -127,13 +127,13 @@ async def _answer(
     except Problem as problem:
         why_not, status = problem.sentence, problem.status
     except UnknownJob:
-        pass  # said below
+        pass  # answered below
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         job = queries.job(job_id)
         differs = differences(job, change.changes) if change else []
-        said = {"change": change, "problem": why_not, "given": given, "deeds": DEEDS}
-        return {"job": job, "now": queries.now(), "differs": differs, **said}
+        shown = {"change": change, "problem": why_not, "given": given, "deeds": DEEDS}
+        return {"job": job, "now": queries.now(), "differs": differs, **shown}
 
     return await run_in_threadpool(
         show, request, viewer, "job_change.html", "", build, job_id=job_id, status=status

@@ -80,7 +80,7 @@ class Waiting:
     vc: str
     position: int | None
     job: JobRow | None
-    told: Line | None = None
+    decision: Line | None = None
     forecast: StartForecastRow | None = None
     others: int = 0
 
@@ -245,10 +245,10 @@ def _queues(
     early = [] if after else view.unqueued()
     found = [e.job for page in pages.values() for e in page.items if e.job] + early
     ids = [job.job_id for job in found]
-    told, forecasts = view.told(ids), view.forecasts(ids)
+    latest, forecasts = view.latest_decisions(ids), view.forecasts(ids)
 
     def row(vc: str, position: int | None, job: JobRow) -> Waiting:
-        return Waiting(vc, position, job, told.get(job.job_id), forecasts.get(job.job_id))
+        return Waiting(vc, position, job, latest.get(job.job_id), forecasts.get(job.job_id))
 
     queues = []
     for vc, page in pages.items():

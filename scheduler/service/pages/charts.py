@@ -166,9 +166,9 @@ def lying(
         "yaxis": {"type": "category", "autorange": "reversed"},
         "xaxis": {"range": [0, 1.5 * max([limit, *values, 1e-12])], "visible": False},
     }
-    said = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
+    summary = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
     rows = [[one, text] for one, _, text in items]
-    return Chart(name, title, said, [bar], layout, ("which", title), rows, note)
+    return Chart(name, title, summary, [bar], layout, ("which", title), rows, note)
 
 
 def duration_axis(title: str) -> ChartAxis:

@@ -73,7 +73,7 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
     index, n = float(parts.sum()), len(values)
     noise = (len(groups) - 1) * (1.0 / n + 1.0 / max(float(weights.sum()), 1.0))
     worst = int(np.argmax(parts))
-    said = span(axis, groups[worst]) if continuous or sees_names else "one category"
+    place = span(axis, groups[worst]) if continuous or sees_names else "one category"
     verdict = (
         "too few jobs" if n < FEWEST
         else "steady" if index < STEADY or index < 3 * noise
@@ -83,7 +83,7 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
     now_there, before_there = (
         float(there[groups[worst]].sum() / max(there.sum(), 1.0)) for there in (counts, weights)
     )
-    most = f"{said}: {percent(now_there)} of jobs, {percent(before_there)} in training"
+    most = f"{place}: {percent(now_there)} of jobs, {percent(before_there)} in training"
     return Drift(axis.spec.name, feature_text(axis), index, noise, verdict, most)
 
 

@@ -118,7 +118,7 @@ def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
             }
         )
         head.append(p.vc)
-    rows = [[p.vc, _said(p.wait_p50_s), _said(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
+    rows = [[p.vc, _time(p.wait_p50_s), _time(p.wait_p90_s), duration(p.wait_max_s)] for p in vcs]
     return Chart(
         "waits", "Waiting", f"Share of jobs that waited at most so long, for {', '.join(head)}",
         data,
@@ -145,7 +145,7 @@ def _users_chart(users: Sequence[Portion]) -> Chart:
     )  # fmt: skip
 
 
-def _said(seconds: float | None) -> str:
+def _time(seconds: float | None) -> str:
     return "–" if seconds is None else duration(seconds)
 
 
@@ -211,7 +211,7 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
              line(x, floor[1], "9 of 10 at most", 1, mode="lines+markers", dash="dash")],
             {**axis, "yaxis": duration_axis("")},
             ("from", "half at most", "9 of 10 at most"),
-            [[at, _said(a), _said(b)] for at, a, b in zip(x, p50, p90, strict=True)],
+            [[at, _time(a), _time(b)] for at, a, b in zip(x, p50, p90, strict=True)],
         ),
     ]  # fmt: skip
 
@@ -294,10 +294,10 @@ def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]
     rows = [("started", [(k.start_p50, k.start_p90, k.start, k.batch) for k in some])]
     if ends:
         rows.append(("ended", [(k.end_p50, k.end_p90, k.end, k.batch) for k in some]))
-    for what, told in rows:
+    for what, forecasts in rows:
         for i, (name, aim) in enumerate((("p50", 0.5), ("p90", 0.9))):
             held: dict[int, list[bool]] = {}
-            for row in told:
+            for row in forecasts:
                 promised, true, batch = row[i], row[2], row[3]
                 if promised is not None and true is not None:
                     held.setdefault(batch, []).append(true <= promised + GRACE_S)
@@ -318,11 +318,11 @@ def _promise(text: str, among: str, aim: float, held: Sequence[Sequence[bool]]) 
 def _promised(errors: Sequence[tuple[float, float, float]]) -> list[Chart]:
     if len(errors) < 3:
         return []
-    told = [max(p90, 1.0) for _, p90, _ in errors]
+    p90s = [max(p90, 1.0) for _, p90, _ in errors]
     true = [max(t, 1.0) for *_, t in errors]
-    ends = [1.0, max(*told, *true)]
+    ends = [1.0, max(*p90s, *true)]
     points: Trace = {
-        "type": "scatter", "mode": "markers", "x": told, "y": true, "name": "job",
+        "type": "scatter", "mode": "markers", "x": p90s, "y": true, "name": "job",
         "marker": {"color": "--s0", "size": 5, "opacity": 0.55},
         "hovertemplate": "promised at most %{x:.0f} s, waited %{y:.0f} s",
         "showlegend": False,

@@ -24,7 +24,7 @@ log = logging.getLogger("pellucid.pages")
 KEPT = 4096  # events
 LISTENERS = 256  # streams per process
 OF_ONE = 24  # of them, per user
-BEAT_S = 15.0  # a reader is told as often that nothing changed: silence is a broken connection
+BEAT_S = 15.0  # so often a reader hears that nothing changed: silence is a broken connection
 LIFE_S = 600.0  # a stream ends after this; the browser comes back, and shows its rights again
 TURN_S = 1.0  # at most one message per reader in this time
 

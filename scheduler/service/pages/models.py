@@ -203,7 +203,7 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
     ][:1000]
     if len(seen) < 5:
         return None
-    ratios = np.array([ran / told for told, ran in seen])
+    ratios = np.array([ran / estimate for estimate, ran in seen])
     low, mid, high = (float(v) for v in np.quantile(ratios, (0.1, 0.5, 0.9)))
     ends = [min(min(a, b) for a, b in seen), max(max(a, b) for a, b in seen)]
     return Chart(

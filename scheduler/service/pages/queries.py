@@ -272,7 +272,7 @@ class PageQueries(VisibleQueries):
         end = cursor(rows[-1]["ended_at"], rows[-1]["submitted_seq"]) if more else None
         return Page(self._job_rows(rows), end)
 
-    def told(self, ids: Collection[str]) -> dict[str, Line]:
+    def latest_decisions(self, ids: Collection[str]) -> dict[str, Line]:
         """The latest decision about each of some jobs of the viewer's."""
         if not ids:
             return {}

@@ -180,10 +180,10 @@ def history(
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         start = figures.since(period, queries.now())
-        told = figures.history(queries, start, vc=vc, owner=owner, state=state, after=after)
+        page = figures.history(queries, start, vc=vc, owner=owner, state=state, after=after)
         chosen = {"period": period, "vc": vc, "owner": owner, "state": state}
         kept = urlencode({name: value for name, value in chosen.items() if value})
-        return {"h": told, "vcs": queries.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
+        return {"h": page, "vcs": queries.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
 
     return show(request, viewer, "history.html", "/history", build)
 
@@ -193,8 +193,8 @@ def fairness(request: Request, viewer: Asking, period: str = "week") -> Response
     """Who had how much, and who waited how long."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        told = figures.fairness(queries, figures.since(period, queries.now()))
-        return {"f": told, "periods": figures.PERIODS, "period": period}
+        page = figures.fairness(queries, figures.since(period, queries.now()))
+        return {"f": page, "periods": figures.PERIODS, "period": period}
 
     return show(request, viewer, "fairness.html", "/fairness", build)
 
@@ -206,14 +206,14 @@ def models_page(request: Request, viewer: Asking) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         bundle = read_bundle(queries.bundle_path(), queries.bundle_digest())
         live = queries.inputs(bundle.digest) if bundle else []
-        told = models(
+        page = models(
             bundle,
             live,
             queries.outcomes()[:5000],
             sees_names=viewer.sees_all,
             follows=request.app.state.settings.follows,
         )
-        return {"m": told, "policy": queries.policy()}
+        return {"m": page, "policy": queries.policy()}
 
     return show(request, viewer, "models.html", "/models", build)
 
@@ -332,8 +332,8 @@ def show(
         request.app.state.refusals.missed(request, str(unknown))
         return _page(render("missing.html", frame, what="There is no such job of yours."), 404)
     except BadCursor:
-        said = "This page of the list is not there: start again from its beginning."
-        return _page(render("missing.html", frame, what=said), 422)
+        what = "This page of the list is not there: start again from its beginning."
+        return _page(render("missing.html", frame, what=what), 422)
 
 
 def say(request: Request, what: str, status: int) -> Response:
@@ -351,7 +351,7 @@ def _base(request: Request) -> str:
 
 
 def _again(request: Request) -> str:
-    """The address of this page, for fetching parts of it anew."""
+    """The address of this page, for fetching parts of it again."""
     query = f"?{request.url.query}" if request.url.query else ""
     return quote(_base(request) + request.url.path, safe="/") + query
 

@@ -77,10 +77,10 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     )
     labels = axis.labels()
     scores = term.scores[order]
-    said = [say(float(s)) for s in scores]
+    texts = [say(float(s)) for s in scores]
     rows = [
         [labels[i], text, percent(float(term.weights[i] / (term.weights.sum() or 1.0)))]
-        for i, text in zip(order, said, strict=True)
+        for i, text in zip(order, texts, strict=True)
     ]
     if not nominal and term.weights[0] > 0:
         share = percent(float(term.weights[0] / term.weights.sum()))

@@ -72,8 +72,8 @@ def revoke(request: Request, viewer: Asking) -> Response:
 def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int = 200) -> Response:
     with request.app.state.store.engine.connect() as connection:
         found = shares.of(connection, viewer, time())
-    told = {"links": found, "problem": problem, "may": viewer.role is not Role.VIEWER}
-    return show(request, viewer, "links.html", "", lambda _: told, status=status)
+    shown = {"links": found, "problem": problem, "may": viewer.role is not Role.VIEWER}
+    return show(request, viewer, "links.html", "", lambda _: shown, status=status)
 
 
 @router.get("/shared/{job_id}/{mark}")
@@ -105,8 +105,8 @@ def _page(
     status: int = 200,
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        told = {"share": share, "link": link, "problem": problem, "lasts": list(shares.LASTS_S)}
+        shown = {"share": share, "link": link, "problem": problem, "lasts": list(shares.LASTS_S)}
         may = viewer.role is not Role.VIEWER
-        return {"job": queries.job(job_id), "may": may, **told}
+        return {"job": queries.job(job_id), "may": may, **shown}
 
     return show(request, viewer, "share.html", "", build, status=status)

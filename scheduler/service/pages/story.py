@@ -26,8 +26,8 @@ from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 
-LEAST_SHARE = 0.01  # of a wait, that its reason is told
-SAID = {
+LEAST_SHARE = 0.01  # of a wait, that its reason is shown
+KIND_WORDS = {
     Kind.SUBMITTED: "submitted",
     Kind.CANCEL_ASKED: "asked to be cancelled",
     Kind.PRIORITY_SET: "priority changed",
@@ -60,7 +60,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Entry:
     """A line of the table of decisions and events."""
 
     at: float
@@ -88,7 +88,7 @@ class JobPage:
     forecast: StartForecastRow | None
     promised: StartForecastRow | None
     drawn: StoryView
-    lines: list[Told]
+    lines: list[Entry]
     timeline: Timeline | None
     slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: why
     detail: str  # what the backend, or a followed Slurm, says of it
@@ -139,7 +139,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         forecast,
         queries.forecast(job_id, "submission"),
         view(story, until=now),
-        [_told(line, events, predicted, job) for line in queries.story(job_id)],
+        [_entry(line, events, predicted, job) for line in queries.story(job_id)],
         _timeline(queries, job, now),
         _slurm(job, now),
         detail_of(job, now),
@@ -170,9 +170,9 @@ def _need(why: Event | None) -> Need | None:
     return Need(d.need, d.free, d.limit)
 
 
-def _told(
+def _entry(
     line: Line, events: Mapping[int, Event], predicted: Mapping[int, str], job: JobRow
-) -> Told:
+) -> Entry:
     since, body = line.at - job.submitted_at, line.body
     if line.kind == "decision":
         action = body["action"]
@@ -180,35 +180,35 @@ def _told(
         text = f"{line.text}. On {where}" if where else line.text
         if line.seq in predicted:
             text += f"; {predicted[line.seq]}"
-        return Told(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
-    known = line.kind in SAID
-    what = SAID[Kind(line.kind)] if known else line.kind
+        return Entry(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
+    known = line.kind in KIND_WORDS
+    what = KIND_WORDS[Kind(line.kind)] if known else line.kind
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
     if line.kind == Kind.CHANGED:
         text = Change.from_body(body).words()
-    return Told(line.at, since, what, "", "", text, line.actor)
+    return Entry(line.at, since, what, "", "", text, line.actor)
 
 
 def _particulars(body: Mapping[str, Any]) -> str:
-    said = []
+    parts = []
     for name in ("state", "exit_code", "ran_s", "priority", "detail", "why_not"):
         value = body.get(name)
         if value is None or value == "":
             continue
         if name == "ran_s":
-            said.append(f"on GPUs {duration(value)}")
+            parts.append(f"on GPUs {duration(value)}")
         elif name == "state":
-            said.append(value.replace("_", " "))
+            parts.append(value.replace("_", " "))
         elif name in ("detail", "why_not"):
-            said.append(str(value))
+            parts.append(str(value))
         else:
-            said.append(f"{name.replace('_', ' ')} {value}")
+            parts.append(f"{name.replace('_', ' ')} {value}")
     if body.get("progress"):
-        said.append(progress_words(Progress(**body["progress"])))
+        parts.append(progress_words(Progress(**body["progress"])))
     profile = body.get("profile")
     if profile:
-        said.append(
+        parts.append(
             f"GPU utilisation {profile['gpu_util_pct']:.0f} %, memory activity "
             f"{profile['gpu_mem_util_pct']:.0f} %, GPU memory {profile['gpu_mem_mib']:,.0f} MiB"
         )
-    return "; ".join(said)
+    return "; ".join(parts)
