@@ -22,7 +22,7 @@ from features.amounts import Work
 
 KEPT = 16  # runs of a script
 LATEST = 3  # of them are in the text
-WIDEST = 1.0  # error (standard deviation of ln(total)) above which nothing is said
+WIDEST = 1.0  # error (standard deviation of ln(total)) above which nothing is predicted
 FAR = 0.1  # error of asking for e times as much as any run did
 BATCH = 32.0  # where none is named
 

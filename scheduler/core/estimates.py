@@ -301,18 +301,18 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
 
     It replaces what its command says, unless that is known better.
     """
-    said, score = estimate.seconds, estimate.score
+    seconds, score = estimate.seconds, estimate.score
     if progress is None:
         return estimate
-    if isinstance(said, Stated):
-        known_better = said.error <= progress.error and progress.error > DOUBTFUL
+    if isinstance(seconds, Stated):
+        known_better = seconds.error <= progress.error and progress.error > DOUBTFUL
         if score is None or not _by_command(score) or known_better:
             return estimate
         terms = score.terms[:-1]
         score = Score(
             sum(terms, score.intercept), score.intercept, terms, score.bundle, score.inputs[:-1]
         )
-        estimate = Estimate(said.without_s, score)
+        estimate = Estimate(seconds.without_s, score)
     return _with(estimate, progress)
 
 
