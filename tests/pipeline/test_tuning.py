@@ -157,7 +157,7 @@ class TestCommand:
         assert found["change"] is None
         shown = CliRunner().invoke(app, words).output
         assert found["verdict"] in " ".join(shown.split())
-        assert "inferred from the trace" in shown
+        assert "inferred from the dump" in shown
 
     def test_a_dump_of_sacct(self, tmp_path: Path) -> None:
         words = ["--sacct", str(dump(tmp_path / "dump.txt", jobs=120)), "--seeds", "1", "--json"]
