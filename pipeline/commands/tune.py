@@ -182,8 +182,8 @@ def _of_dump(asked: Asked, dump: Path) -> _Known:
 
 
 def _of_trace(asked: Asked, trace: Path) -> _Known:
-    from pipeline.traces import read_dataset
     from pipeline.replay.shape import cluster_of
+    from pipeline.traces import read_dataset
     from pipeline.worlds.plain import workload_of
     from scheduler.core.settings import ProfilingPartition
 
