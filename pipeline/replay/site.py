@@ -208,9 +208,9 @@ def read_site(
     counts = _counts(summary, table.num_rows, kept_bare)
     if not table.num_rows:
         without = len(bare) + summary.quarantined.get("no_gpu", 0)
-        and_those = f"; its {count(without, 'job')} without GPUs are only played beside such"
+        cpus = f"; its {count(without, 'job')} without GPUs are only played beside such"
         why = "no job with GPUs, a start and an end in it, whose waiting is judged"
-        raise UserError(f"{dump}: {why}{and_those if without else ''}")
+        raise UserError(f"{dump}: {why}{cpus if without else ''}")
     hide: Hide = _Hidden() if options.anonymise else str
     if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)

@@ -171,22 +171,31 @@ class Futures:
         starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         began = time.process_time()
+        awaiting, late = set(awaited), set[str]()
         for sample in range(samples):
             # the first few are given up where there will be no time for enough of them
             until = began + budget_s * min(1.0, 1.5 * (sample + 1) / LEAST)
-            future = self.follow(self.copy(), sample, awaited, until_cpu_s=until)
-            if future.cut:
-                break
+            future = self.follow(self.copy(), sample, awaiting, until_cpu_s=until)
+            if future.cut:  # whoever starts late or never costs the others no forecast
+                late |= awaiting - future.starts.keys()
+                awaiting -= late
+                if not awaiting:
+                    break
             paused = time.process_time()
             between()
             began += time.process_time() - paused
-            for job_id in awaited:
+            for job_id in awaiting:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))
-        return stuck | {
-            job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
-            for job_id in awaited
-        }
+        no_time = {job_id: StartForecast(self.now, why_not=WhyNot.NO_TIME) for job_id in late}
+        return (
+            stuck
+            | no_time
+            | {
+                job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
+                for job_id in awaiting
+            }
+        )
 
     def end_of(self, job_id: str) -> StartForecast:
         """The forecast of a job that runs."""

@@ -32,7 +32,7 @@ from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import SlurmReason
-from scheduler.explain.whatif.forecasts import StartForecast, end_of, roughly, still_waiting
+from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, end_of, roughly, still_waiting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
@@ -252,7 +252,8 @@ class Follower:
         ones, or why there is none."""
         now, late = snapshot.now, snapshot.now + self._every_s
         waiting = [*snapshot.waiting, *snapshot.aside]
-        known = {j: one for j in waiting if (one := made.get(j) or self._foreseen.get(j))}
+        found = ((j, made.get(j) or self._foreseen.get(j)) for j in waiting)
+        known = {j: one for j, one in found if one and one.why_not != WhyNot.NO_TIME}
         made_now = {j: still_waiting(one, late) for j, one in known.items()}
         new = [j for j in first if j not in known]
         made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}

@@ -14,6 +14,7 @@ from scheduler.explain.slurm import headline, rows
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
 from scheduler.explain.words import Estimate
 from scheduler.service.api.explanation import explain
+from scheduler.service.follow import follower
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -50,6 +51,25 @@ def test_what_comes_while_no_futures_are_run_is_forecast_roughly(store: Store) -
     assert found["3"].start_p50 > scene.now
     assert found["4"].start_p50 is None
     assert "waits for another job" in found["4"].why_not
+
+
+def test_a_job_that_starts_in_no_future_costs_the_others_no_forecast(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where jobs come on and on, a future that waits for it takes all the time that there is."""
+    monkeypatch.setattr(follower, "BUDGET_S", 1.5)
+    scene = scene_of(store)
+    hours = range(int(NOW) - 7200, int(NOW) - 600, 60)
+    scene.slurm.says["-o"] = "\n".join(
+        f"9{at}|u{at % 7}|main|{at}|{at}|{at + 60}|COMPLETED|60|4|gres/gpu=4|a" for at in hours
+    )
+    scene.restart()
+    runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
+    never = scene.job(3, reason="Resources", **ASKS | {"cpus": 999})
+    scene.look(runs, scene.job(2, **ASKS), never)
+    found = told(store)
+    assert found["2"].start_p90 is not None
+    assert found["3"].estimate == Estimate.CRUDE
 
 
 def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
