@@ -28,6 +28,7 @@ Structure = tuple[Counter, Counter | None, float]  # what counts the run, what c
 # of its units, and how doubtful that is: the factor by which the total may be larger
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
+FIRST_UNIT = 0.2  # relative error of a pace by the first unit alone
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
 _BREAKS = re.compile(rb"[\r\n]+")
 _HF = "Hugging Face"
@@ -283,7 +284,9 @@ def _pace(points: Sequence[Point], gap_s: float, warm: bool) -> tuple[float, flo
         kept = points
     (first_s, first), (last_s, last) = kept[0], kept[-1]
     unit_s = (last_s - first_s) / (last - first)
-    error = sqrt(LEAST**2 + _spread(kept, unit_s) ** 2 + (gap_s / (last_s - first_s)) ** 2 / 2)
+    # a first unit alone: how much of it was warm-up is not known
+    spread = FIRST_UNIT if warm and len(points) == 2 else _spread(kept, unit_s)
+    error = sqrt(LEAST**2 + spread**2 + (gap_s / (last_s - first_s)) ** 2 / 2)
     return unit_s, error
 
 

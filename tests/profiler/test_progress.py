@@ -239,3 +239,12 @@ def test_how_much_settings_ask_for() -> None:
     assert printed("  Num Epochs = 9,223,372,036,854,775,807") == []
     assert printed("Scheduled epochs: 310. LR stepped per epoch.") == [("epochs", 310.0)]
     assert printed("Train Epoch: 3 [1280/60000 (2%)]  total loss: 3") == []
+
+
+def test_a_first_epoch_alone_may_be_warm_up() -> None:
+    lines = [(4.0, "Epoch 1/15"), (9.0, "Epoch 2/15")]
+    first = fed(lines)
+    later = fed([*lines, (12.0, "Epoch 3/15"), (15.0, "Epoch 4/15")])
+    assert first is not None
+    assert later is not None
+    assert first.low_s < later.total_s < first.high_s
