@@ -67,7 +67,7 @@ class Asked:
 
 @lru_cache(maxsize=4096)
 def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
-    """How long a job lasts with a command that asks for `work`; None: that cannot be said.
+    """How long a job lasts with a command that asks for `work`; None: not known.
 
     Args:
         runs: of the same script by the same user, with the same unit; oldest first.

@@ -91,12 +91,12 @@ class Asked:
 
 
 class _Known(NamedTuple):
-    """A past that was read. `settings`: of `pellucid`, those in force; `said`: of the cluster."""
+    """A past that was read. `settings`: of `pellucid`, those in force; `notes`: of the cluster."""
 
     jobs: Workload
     profiling: ProfilingPartition | None
     settings: Values
-    said: Sequence[str] = ()
+    notes: Sequence[str] = ()
 
 
 @spread
@@ -140,7 +140,7 @@ def tune(asked: Asked, address: Address) -> None:
     if asked.as_json:
         typer.echo(json.dumps({"jobs": jobs, **found, "change": answer}))
         return
-    for line in known.said:
+    for line in known.notes:
         typer.echo(line)
     _print(found, jobs)
     if found["adopt"]:
