@@ -5,7 +5,8 @@ jobs run a hundred times longer than those they look like. What is kept here is,
 of about the same size, the ratio of true to predicted duration of the jobs that have ended: the
 predictive distribution of a new job is its prediction times those ratios (a conformal argument:
 past and future ratios are exchangeable as long as the predictor is); of a job that runs, those
-that have not been outlived. It needs no model of its own and works over any estimator, or none;
+that have not been outlived. Those that run count as having lasted for at least so long
+(Kaplan-Meier): what has ended already is the shorter. It works over any estimator, or none;
 handed the truth, it learns that the truth needs no margin.
 
 Policies decide by it and forecasts draw futures from it.
@@ -100,23 +101,31 @@ class DurationDistribution:
         self._points = points
         self._tail = tail
         self._ranges = [_Ratios(window) for _ in range(len(EDGES_S) + 1)]
+        self._going: dict[str, tuple[float, float, float]] = {}  # predicted, began, speed; by job
         self.refreshed = 0  # how often a distribution has changed
         for ratios in self._ranges:
             self._refresh(ratios)
 
-    def learn(self, predicted_s: float | None, duration_s: float) -> None:
-        """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds."""
-        predicted = TYPICAL_S if predicted_s is None else predicted_s
-        if isinstance(predicted, Stated):
-            predicted = predicted.without_s
+    def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
+        """A job predicted at `predicted_s` runs from `now` on, at a speed."""
+        self._going[job_id] = _without(predicted_s), now, speed
+
+    def over(self, job_id: str) -> None:
+        """It does not run any more."""
+        self._going.pop(job_id, None)
+
+    def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
+        """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds, and
+        others that `began` have not ended by `now`."""
+        predicted = _without(TYPICAL_S if predicted_s is None else predicted_s)
         ratios = self._range(predicted)
         ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
         if ratios.stale * 20 > len(ratios.recent):
-            self._refresh(ratios)
+            self._refresh(ratios, now)
 
     def take_over(self, other: DurationDistribution) -> None:
         """Know what another has learned."""
-        self._ranges, self.refreshed = other._ranges, other.refreshed
+        self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
     def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
         """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
@@ -206,9 +215,14 @@ class DurationDistribution:
         merged = seen if len(seen) > 10 * len(self._prior) else sorted(seen + self._prior)
         return merged or [0.0]
 
-    def _refresh(self, ratios: _Ratios) -> None:
+    def _refresh(self, ratios: _Ratios, now: float | None = None) -> None:
         """Recompute the grid."""
-        _describe(ratios, self._believed(ratios), self._points)
+        lasted = [
+            log1p(max(0.0, (now - began) * speed)) - log1p(predicted_s)
+            for predicted_s, began, speed in self._going.values()
+            if now is not None and self._range(predicted_s) is ratios
+        ]
+        _describe(ratios, self._believed(ratios), self._points, sorted(lasted))
         self.refreshed += 1
 
 
@@ -222,11 +236,30 @@ def _of_error(error: float, points: int) -> _Ratios:
     return found
 
 
-def _describe(ratios: _Ratios, ascending: Sequence[float], points: int) -> None:
-    n = len(ascending)
-    ratios.grid = tuple(exp(ascending[int((i + 0.5) * n / points)]) for i in range(points))
+def _describe(
+    ratios: _Ratios, ascending: Sequence[float], points: int, lasted: Sequence[float] = ()
+) -> None:
+    ratios.grid = tuple(map(exp, _levels(ascending, points, lasted)))
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.stale = 0
+
+
+def _levels(ended: Sequence[float], points: int, lasted: Sequence[float]) -> list[float]:
+    """Even quantiles of what ended there, ascending, beside what has `lasted` so long and goes on;
+    beyond what ended last, the longest of all."""
+    n, before, left, found = len(ended), 0, 1.0, list[float]()
+    for i, at in enumerate(ended):
+        while before < len(lasted) and lasted[before] < at:
+            before += 1
+        left *= 1.0 - 1.0 / (n - i + len(lasted) - before)
+        while len(found) < points and 1.0 - left > (len(found) + 0.5) / points + 1e-12:
+            found.append(at)
+    return found + [max((*ended[-1:], *lasted[-1:]))] * (points - len(found))
+
+
+def _without(predicted_s: float) -> float:
+    """What was predicted without the job's own account."""
+    return predicted_s.without_s if isinstance(predicted_s, Stated) else predicted_s
 
 
 def at_level(quantiles: Quantiles, level: float) -> float:

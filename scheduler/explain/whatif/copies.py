@@ -67,8 +67,14 @@ class _FixedDistribution(DurationDistribution):
     def __init__(self, distribution: DurationDistribution):
         self.__dict__ = distribution.__dict__ | {"_ranges": [copy(r) for r in distribution._ranges]}
 
-    def learn(self, predicted_s: float | None, duration_s: float) -> None:
+    def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
         """Nothing is to be learned from what was made up."""
+
+    def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
+        """The same."""
+
+    def over(self, job_id: str) -> None:
+        """The same."""
 
 
 class _Pickler(pickle.Pickler):

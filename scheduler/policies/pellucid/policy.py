@@ -119,6 +119,9 @@ class Pellucid(Policy):
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
+        estimate_s = self._estimates.get(run.job.job_id)
+        if estimate_s is not None:
+            self.distribution.began(run.job.job_id, estimate_s, now, self.type_speed(run))
 
     def ended(self, run: Run, now: float) -> None:
         self._over(run.job.job_id, now)
@@ -126,7 +129,7 @@ class Pellucid(Policy):
         estimate = self._estimates.pop(run.job.job_id, None)
         if estimate is not None:
             ran_s = now - run.start_time
-            self.distribution.learn(estimate, ran_s * self.type_speed(run))
+            self.distribution.learn(estimate, ran_s * self.type_speed(run), now)
 
     def withdrawn(self, job_id: str, now: float) -> None:
         self._over(job_id, now)
@@ -144,6 +147,7 @@ class Pellucid(Policy):
         self.fairness.over(job_id, now)
         self.demand.over(job_id, now)
         self.starvation.over(job_id)
+        self.distribution.over(job_id)
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
         if self.types is None or self.types.candidates(job):

@@ -62,3 +62,23 @@ def test_a_clock_that_is_ahead_counts_as_no_time_at_all() -> None:
 def test_no_quantile_is_below_what_has_run_even_beyond_its_limit() -> None:
     durations, _ = learned(random.Random(5), jobs=200)
     assert min(durations.quantiles(100.0, 5000.0, limit_s=600.0)) == 5000.0
+
+
+def test_what_runs_counts_as_having_lasted_so_long() -> None:
+    """Half run a minute, half two hours: when the first half has ended, the others have not."""
+    by_ends, by_runs = DurationDistribution(weight=0), DurationDistribution(weight=0)
+    for i in range(200):
+        by_runs.began(f"j{i}", 600.0, 0.0)
+    for i in range(100):
+        by_runs.over(f"j{i}")
+        for told in (by_ends, by_runs):
+            told.learn(600.0, 60.0, 60.0)
+    assert by_ends.quantile_s(600.0, 0.9) == pytest.approx(60.0)
+    for _ in range(6):  # a range is looked at anew once a twentieth is new
+        by_runs.learn(600.0, 60.0, 3600.0)
+    assert by_runs.quantile_s(600.0, 0.4) == pytest.approx(60.0)
+    assert by_runs.quantile_s(600.0, 0.9) == pytest.approx(3600.0)
+    for i in range(100, 200):
+        by_runs.over(f"j{i}")
+        by_runs.learn(600.0, 7200.0, 7200.0)
+    assert by_runs.quantile_s(600.0, 0.9) == pytest.approx(7200.0)

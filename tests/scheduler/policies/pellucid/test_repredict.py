@@ -213,7 +213,7 @@ def test_what_became_of_a_job_is_counted_with_its_last_prediction(
     policy = desk.core.policy
     assert isinstance(policy, Pellucid)
     learned: list[tuple[float, float]] = []
-    monkeypatch.setattr(policy.distribution, "learn", lambda *pair: learned.append(pair))
+    monkeypatch.setattr(policy.distribution, "learn", lambda *told: learned.append(told[:2]))
     desk.end("first", now=2 * HOUR)
     assert list(desk.cluster.runs) == ["fast0"]
     predicted_s = desk.core.jobs["fast0"].estimate_s
