@@ -93,6 +93,17 @@ def test_it_fits_and_is_accessible(made: dict[str, Path], page: Page, name: str)
     expect(page.locator("form.filter").first).to_be_hidden()
 
 
+def test_the_report_is_short(made: dict[str, Path], page: Page) -> None:
+    """Two screens and folds on a phone: words that are seen, and the height in px."""
+    page.goto(made["report"].as_uri())
+    expect(page.locator("svg.drawing").first).to_be_visible()
+    wide = page.viewport_size["width"] if page.viewport_size else 0
+    words = len(page.locator("body").inner_text().split())
+    height = page.evaluate("document.documentElement.scrollHeight")
+    assert words <= 1_200
+    assert height <= {1400: 4_000, 390: 6_000}[wide]
+
+
 def test_what_is_pointed_at_is_told(made: dict[str, Path], page: Page) -> None:
     _open(page, made["report"])
     assert page.locator("[data-chart] svg.drawing").count() == page.locator("[data-chart]").count()
