@@ -22,7 +22,7 @@ from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.life import Held
-from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, WhyNot, roughly
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, unfinished
 from scheduler.policies.slurm.site import Site
 from scheduler.service.api.explanation import explain
 from scheduler.service.follow.histories import Histories
@@ -162,7 +162,7 @@ class Direct:
         futures = self._planner.futures(self._snapshot, self._first, {}, 1)
         found = futures.forecast(waiting, samples=SAMPLES, budget_s=BUDGET_S)
         self._made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
-        late = [job_id for job_id, one in found.items() if one.why_not == WhyNot.NO_TIME]
+        late = [job_id for job_id, one in found.items() if unfinished(one)]
         memory, soon = self._planner.memory, self.now + SOON_S
         self._made |= roughly(self._snapshot.core, memory, self.now, late, soon) if late else {}
         withheld = without_start(self._snapshot, waiting).items()

@@ -202,6 +202,11 @@ class Futures:
         return end_of(self.core, self.memory, self.now, job_id)
 
 
+def unfinished(made: StartForecast) -> bool:
+    """Whether there was no time to run enough futures, unless the job is held."""
+    return made.start_p50 is None and made.estimate is None and made.samples < LEAST
+
+
 def starting(
     made: StartForecast, p10: float | None, start_p50: float | None, start_p90: float | None
 ) -> StartForecast:

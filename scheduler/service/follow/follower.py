@@ -32,7 +32,13 @@ from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import SlurmReason
-from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, end_of, roughly, still_waiting
+from scheduler.explain.whatif.forecasts import (
+    StartForecast,
+    end_of,
+    roughly,
+    still_waiting,
+    unfinished,
+)
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
@@ -253,7 +259,7 @@ class Follower:
         now, late = snapshot.now, snapshot.now + self._every_s
         waiting = [*snapshot.waiting, *snapshot.aside]
         found = ((j, made.get(j) or self._foreseen.get(j)) for j in waiting)
-        known = {j: one for j, one in found if one and one.why_not != WhyNot.NO_TIME}
+        known = {j: one for j, one in found if one and (j in snapshot.aside or not unfinished(one))}
         made_now = {j: still_waiting(one, late) for j, one in known.items()}
         new = [j for j in first if j not in known]
         made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
