@@ -18,6 +18,7 @@ from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from tests.docs.walk import shell
 from tests.pipeline.test_replay import dump
+from tests.waiting import until
 
 README = ROOT / "README.md"
 LINES = [
@@ -113,11 +114,21 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         process.communicate(timeout=120)
 
 
+def examined(why: str, service: Path) -> str:
+    """What `why` prints once the analyst has had the time for it."""
+
+    def answer() -> str:
+        printed = shell(why, service)
+        return "" if "Not examined" in printed else printed
+
+    return until(answer, "the analyst's answer")
+
+
 def test_a_job_goes_through_the_service(service: Path) -> None:
     _, submit, ps, why = (installed(one(start)) for start in SERVICE)
     first, job = (shell(submit, service).split()[0] for _ in range(2))
     assert job in shell(ps, service)
-    told = shell(why.replace("JOB", job), service)
+    told = examined(why.replace("JOB", job), service)
     assert told.startswith(f"{job} is queued")
     assert f"without running job {first}" in " ".join(told.split())
     for each in (job, first):
@@ -129,7 +140,7 @@ def test_the_answer_it_opens_with_is_that_of_the_command_above_it(service: Path)
     _, _, _, asked, *options = said.split()
     whole = "pellucid submit --vc campus --gpus 24 -- sleep 60"  # all of them
     first, waiting = (shell(whole, service).split()[0] for _ in range(2))
-    told = shell(" ".join(["pellucid why", waiting, *options]), service)
+    told = examined(" ".join(["pellucid why", waiting, *options]), service)
     assert told.startswith(f"{waiting} is queued")
     assert answer[0].startswith(f"{asked} is queued")
     shown = [line.split("  ")[0] for line in answer if re.match(r"[A-Z][a-z ]+  ", line)]
