@@ -182,9 +182,9 @@ def _of_dump(asked: Asked, dump: Path) -> _Known:
 
 
 def _of_trace(asked: Asked, trace: Path) -> _Known:
-    from pipeline.replay.shape import cluster_of
     from pipeline.traces import read_dataset
     from pipeline.worlds.plain import workload_of
+    from pipeline.worlds.shape import cluster_of
     from scheduler.core.settings import ProfilingPartition
 
     if not trace.exists():

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from features.job import Job
-from pipeline.replay.inferred import gpus_of
+from pipeline.worlds.inferred import gpus_of
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import LONG_NAMES, RequestError, request
 from scheduler.backends.slurm.site import asks_of

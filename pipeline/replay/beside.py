@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from pipeline.replay.extra import read_extra
 from pipeline.replay.record import recorded_of
-from pipeline.replay.shape import Shape
 from pipeline.replay.twin import Rows
 from pipeline.worlds.plain import workload_of
+from pipeline.worlds.shape import Shape
 from scheduler.simulation.work import Workload
 
 

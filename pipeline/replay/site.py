@@ -23,7 +23,14 @@ from pipeline.replay.causes import CAPACITY, LIMIT
 from pipeline.replay.extra import COLUMNS, Extra, read_extra
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.record import recorded_of, seconds, text
-from pipeline.replay.shape import (
+from pipeline.replay.twin import Rows, Twin, twin_of
+from pipeline.replay.window import Window, from_eligible, opened, window_of, with_column
+from pipeline.traces import IngestSummary, ingest
+from pipeline.traces.base import zone_of
+from pipeline.traces.dataset import read_months
+from pipeline.worlds.closed_loop import in_loop
+from pipeline.worlds.plain import workload_of
+from pipeline.worlds.shape import (
     PLENTY,
     Hide,
     Kinds,
@@ -36,13 +43,6 @@ from pipeline.replay.shape import (
     nodes_listed,
     vcs_of,
 )
-from pipeline.replay.twin import Rows, Twin, twin_of
-from pipeline.replay.window import Window, from_eligible, opened, window_of, with_column
-from pipeline.traces import IngestSummary, ingest
-from pipeline.traces.base import zone_of
-from pipeline.traces.dataset import read_months
-from pipeline.worlds.closed_loop import in_loop
-from pipeline.worlds.plain import workload_of
 from scheduler.core.plural import count
 from scheduler.simulation.work import Workload
 

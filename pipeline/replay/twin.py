@@ -10,7 +10,7 @@ from features.job import Job
 from pipeline.replay.asked import Row, ask_of, licences_of
 from pipeline.replay.extra import Extra
 from pipeline.replay.printed import Printed
-from pipeline.replay.shape import Hide, Shape
+from pipeline.worlds.shape import Hide, Shape
 from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy

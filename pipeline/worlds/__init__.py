@@ -114,7 +114,7 @@ def _plain(trace: Path, cluster: Path | None, playing: Playing) -> Scenario:
 
     table = read_dataset(trace)
     if cluster is None:
-        from pipeline.replay.shape import cluster_of
+        from pipeline.worlds.shape import cluster_of
         from scheduler.core.settings import ProfilingPartition
 
         table, spec, notes = cluster_of(table)

@@ -25,13 +25,13 @@ from pipeline.app import app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
 from pipeline.replay.figures import Figures, misfit, over_seeds
-from pipeline.replay.inferred import expanded
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
-from pipeline.replay.shape import cluster_of, from_nodes, nodes_listed
 from pipeline.replay.site import DumpOptions, Site, read_site
 from pipeline.report.interactive import scripts
 from pipeline.traces import read_dataset
+from pipeline.worlds.inferred import expanded
+from pipeline.worlds.shape import cluster_of, from_nodes, nodes_listed
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.policies.easy import Easy

@@ -17,10 +17,10 @@ from pipeline.errors import UserError
 from pipeline.replay.causes import CAPACITY, DEPENDENCY, HOLD, LIMIT, NODES, cause_of
 from pipeline.replay.extra import COLUMNS
 from pipeline.replay.figures import COUNTED_IN, FIT_MEAN, Figures, doubts, misfit
-from pipeline.replay.inferred import Ran, nodes_of
 from pipeline.replay.printed import read_printed
 from pipeline.replay.runs import VARIANTS, Cell, cell, replay
 from pipeline.replay.site import DumpOptions, Site, read_site
+from pipeline.worlds.inferred import Ran, nodes_of
 
 BASES = [variant for variant in VARIANTS if variant.key in ("slurm", "easy")]
 SLURM = BASES[0]

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from features.schema import TRACE_SCHEMA
-from pipeline.replay.shape import cluster_of
 from pipeline.worlds import TrackError, open_scenario, plain
 from pipeline.worlds.playing import Playing
+from pipeline.worlds.shape import cluster_of
 from scheduler.core.cluster import ClusterSpec
 from scheduler.policies import POLICIES
 

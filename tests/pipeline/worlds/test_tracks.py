@@ -10,12 +10,12 @@ import yaml
 
 from benchmarks.pages import ROOT, blocks
 from pipeline.commands.serve import must_know
-from pipeline.replay.shape import cluster_of
 from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import TrackError, open_scenario, plain, venus
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.playing import Playing
+from pipeline.worlds.shape import cluster_of
 from pipeline.worlds.venus import jitter
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.service.settings import Settings

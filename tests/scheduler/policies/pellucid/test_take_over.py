@@ -176,7 +176,7 @@ def test_an_end_is_learned_from_though_the_settings_changed_while_the_job_was_pr
     core.submitted(a_job("a").job, 0.0)
     core.decide(0.0)
     core.use_policy(pellucid(ageing=0.1), 1.0)
-    learned: list[tuple[float | None, float]] = []
+    learned: list[tuple[float | None, ...]] = []
     of(core.policy).distribution.learn = lambda *pair: learned.append(pair)  # type: ignore[method-assign]
     core.ended("a", State.COMPLETED, 5.0, 5.0)
-    assert learned == [(600.0, 5.0)]
+    assert learned == [(600.0, 5.0, 5.0)]

@@ -49,6 +49,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     store = Store(empty_database(folder))
     prepare(store)
     made = Service(store, folder, Limits(rate_per_s=1e6, burst=10**6, answer_s=0.0))
+    made.app.state.changes.mails = True
     for seconds in (1.0, 1e6, 1e6):  # one that is over, one that runs, one that waits
         made.submit("alice", seconds, **ASKED)
         made.turn(4, wait_s=2.0)

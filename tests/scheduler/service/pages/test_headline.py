@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, NEVER, Estimate
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.reads import Chosen, JobRow
 from scheduler.service.pages.headline import Headline, headline
 from tests.scheduler.service.pages.conftest import Lived
 
@@ -18,7 +18,9 @@ NOW = 1000.0
 
 @pytest.fixture(scope="module")
 def waiting(busy: Lived) -> JobRow:
-    return next(j for j in busy.see("olga").jobs(phase="queued").items if j.owner == "ada.byron")
+    return next(
+        j for j in busy.see("olga").jobs(Chosen(phase="queued")).items if j.owner == "ada.byron"
+    )
 
 
 def test_of_a_waiting_job(waiting: JobRow) -> None:

@@ -11,7 +11,7 @@ import pytest
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.service.analyst.records import write
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.reads import Chosen, JobRow
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 from tests.scheduler.service.pages.conftest import Lived
@@ -40,7 +40,7 @@ def _drawn(lived: Lived, user: str, waiting: list[JobRow]) -> Timeline:
 
 
 def _waiting(lived: Lived) -> JobRow:
-    return next(j for j in lived.see("ada.byron").jobs(phase="queued", vc="vision").items)
+    return next(j for j in lived.see("ada.byron").jobs(Chosen(phase="queued", vc="vision")).items)
 
 
 def test_bars_end_when_jobs_are_expected_to(foreseen: Lived) -> None:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.errors import UserError
-from pipeline.replay.inferred import Floats, Ran, expanded, nodes_of, peak_of
 from pipeline.worlds.cluster_file import read_cluster
+from pipeline.worlds.inferred import Floats, Ran, expanded, nodes_of, peak_of
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import Node, ParseError
 from scheduler.backends.slurm.tres import gpu_types
