@@ -24,6 +24,7 @@ SQLITE = {
     "EIO": "disk I/O error",
     "unknown": "disk I/O error",
 }
+UNANSWERED_S = 1.0  # until a statement fails that the database never got
 FULL = 2  # of `PRAGMA synchronous`: a commit waits for the disk
 
 
@@ -60,11 +61,13 @@ class Disk:
     Attributes:
         unsynced: what is in files and a power cut would take.
         waits: every commit waits for the disk, as the service set it.
+        apart: processes that do not reach the database, and until when.
     """
 
     def __init__(self, kernel: Kernel, faults: Faults, database: Path | None):
         self.kernel, self.faults, self.database = kernel, faults, database
         self.unsynced, self.waits = Unsynced(), True
+        self.apart: dict[Process, float] = {}
         self._writer: tuple[Process, float, Any]  # the last to be given PostgreSQL's lock
         OF_RUN[:] = [self]
 
@@ -100,6 +103,7 @@ class Disk:
             connection.commit()
             return
         self.kernel.point("before a commit")
+        self._reach(connection)
         kind = self.faults.drawn(self.kernel, "full", "EIO", "unknown")
         if kind == "unknown":
             connection.commit()
@@ -111,6 +115,7 @@ class Disk:
     def executed(self, cursor: Any, statement: str, parameters: Any, context: Any) -> bool | None:
         if active() is None:
             return None
+        self._reach(context.root_connection.connection)
         if statement.startswith("BEGIN IMMEDIATE"):
             self.kernel.point("before a write")
             if self.faults.drawn(self.kernel, "locked"):
@@ -124,6 +129,12 @@ class Disk:
             self._writer = self.kernel.me, self.kernel.clock, connection.driver_connection
             return True
         return None
+
+    def _reach(self, connection: Any) -> None:
+        """Raise where this process does not reach the database now, once it has waited."""
+        if self.apart and self.kernel.clock < self.apart.get(self.kernel.me, 0.0):
+            self.kernel.sleep(UNANSWERED_S)
+            _fail(connection, "unknown")
 
     def _wait_for_lock(self, cursor: Any, parameters: Any) -> None:
         """Of PostgreSQL: who has it is timed out, if that was asked for, by the simulated clock.

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import create_engine, text
 
 from benchmarks.chaos import costs, machine, system
 from benchmarks.chaos.disk import Disk, Faults
@@ -27,7 +27,6 @@ from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import decisions
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
 from tests import checker
@@ -39,6 +38,7 @@ PEOPLE = {"ann": Role.SUBMITTER, "bob": Role.SUBMITTER, "olga": Role.OPERATOR}
 HANGS_S = 16.0  # a decider that says nothing for so long is killed, by the documentation
 WATCHDOG_S = 90.0  # and a supervisor, by systemd: WatchdogSec=60, TimeoutStopSec=30
 MOST_WAITING = 6
+PARTED = 0.5  # of the runs have a network that fails
 COMES_S = 10.0  # when a backlog comes
 QUIET_S = 400.0  # after the last fault everything is over within
 
@@ -100,7 +100,8 @@ class Run:
         """What there was to go wrong."""
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
-                 "clock": "clock_steps", "power": "power_cuts"}  # fmt: skip
+                 "clock": "clock_steps", "power": "power_cuts",
+                 "parted": "partitions"}  # fmt: skip
         log = Counter(one["kind"] for one in self.history if one["what"] == "log")
         kinds = {"lease": "takeovers", "rebased": "epochs", "bundle": "champions",
                  "settings_set": "settings_set", "node_added": "nodes_added",
@@ -273,6 +274,9 @@ class Simulation:
             self.working += 1
             kernel.spawn(kernel.me, partial(self._work, person), person.name)
         kernel.spawn(kernel.process("nemesis", self.elsewhere), self._spoil)
+        network = random.Random(f"network {self.plan.seed}")
+        if not self.plan.calm and network.random() < PARTED:
+            kernel.spawn(kernel.process("network", self.elsewhere), partial(self._part, network))
         kernel.wait(lambda: not self.working and self.healed.is_set(), 3000.0)
         if self.working:
             self.run.wrong.append("somebody never got an answer")
@@ -313,6 +317,7 @@ class Simulation:
     def heal(self) -> None:
         """Nothing goes wrong any more."""
         self.faults.rate, self.kernel.ambush = 0.0, ""
+        self.disk.apart.clear()
         for host in self.hosts:
             host.disk_full = False
         self.note("healed")
@@ -337,6 +342,16 @@ class Simulation:
         if process.role == "shim" and draw.random() < 0.8:
             return
         self.kernel.kill(process, f"{process.role}: any moment")
+
+    def _part(self, draw: random.Random) -> None:
+        """Now and then a process and the database lose each other for a while; both are alive."""
+        while not self.healed.is_set():
+            self.kernel.sleep(draw.expovariate(1 / 20))
+            there = [p for p in self.kernel.processes.values() if p.role and not p.dead]
+            if there and not self.healed.is_set():
+                process, seconds = draw.choice(there), draw.choice([1.0, 5.0, 20.0, 60.0])
+                self.disk.apart[process] = self.kernel.clock + seconds
+                self.note("parted", process=process.name, seconds=seconds)
 
     def _lie_in_wait(self, draw: random.Random, _: Process) -> None:
         self.kernel.ambush = draw.choice(sorted(self.kernel.seen))
@@ -409,35 +424,36 @@ class Simulation:
     # --- afterwards -------------------------------------------------------------------------
 
     def _read_log(self) -> None:
-        store = Store(self.url)
-        for event in store.read():
-            if event.job_id.startswith(costs.NAMED):
-                continue  # nobody's whose answers are judged
-            self.run.history.append(
-                {"what": "log", "seq": event.seq, "at": event.at, "kind": event.kind.value,
-                 "job": event.job_id, "actor": event.actor, "cause": event.cause,
-                 "body": {k: v for k, v in event.body.items() if k in LOGGED}}
-            )  # fmt: skip
-        with store.engine.connect() as connection:
-            for row in connection.execute(select(decisions).order_by(decisions.c.seq)):
-                if row.job_id.startswith(costs.NAMED):
-                    continue
-                nodes = json.loads(row.body).get("nodes") or ()
-                self.run.history.append(
-                    {"what": "decision", "event": row.event, "job": row.job_id,
-                     "action": row.action, "nodes": list(nodes)}
-                )  # fmt: skip
+        """What the database holds, by plain SQL: the service's own reader is what is tested."""
+        engine = create_engine(self.url)
+        with engine.connect() as connection:
+            for seq, at, kind, job, actor, cause, body in connection.execute(text(EVENTS)):
+                if not job.startswith(costs.NAMED):  # nobody's whose answers are judged
+                    logged = {k: v for k, v in json.loads(body).items() if k in LOGGED}
+                    self.run.history.append(
+                        {"what": "log", "seq": seq, "at": at, "kind": kind, "job": job,
+                         "actor": actor, "cause": cause, "body": logged}
+                    )  # fmt: skip
+            for event, job, action, body in connection.execute(text(DECISIONS)):
+                if not job.startswith(costs.NAMED):
+                    self.run.history.append(
+                        {"what": "decision", "event": event, "job": job, "action": action,
+                         "nodes": list(json.loads(body).get("nodes") or ())}
+                    )  # fmt: skip
             if left := costs.undecided(connection):
                 self.run.wrong.append(f"{left} jobs of the backlog were never decided on")
-        self._audit(store)
-        store.close()
+        engine.dispose()
+        self._audit()
 
-    def _audit(self, store: Store) -> None:
-        bundles = BundleStore(self.settings.state_dir / "bundles")
+    def _audit(self) -> None:
+        store, bundles = Store(self.url), BundleStore(self.settings.state_dir / "bundles")
         found = audit(store, bundles.find).divergences
         self.run.wrong += [f"audit: {one.sentence()}" for one in found]
+        store.close()
 
 
+EVENTS = "SELECT seq, at, kind, job_id, actor, cause, body FROM events ORDER BY seq"
+DECISIONS = "SELECT event, job_id, action, body FROM decisions ORDER BY seq"
 LOGGED = (
     "attempt", "state", "vc", "gpus", "operator", "priority", "node", "open", "holder", "term",
     "share", "time_limit_s",

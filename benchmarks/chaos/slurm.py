@@ -20,7 +20,6 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import SlurmDown
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings
 
 NODES = tuple(Node(name, 4, "", ("main",), True, "IDLE", memory_mib=1e6) for name in ("n1", "n2"))
@@ -271,5 +270,5 @@ class InFront(Simulation):
     def _promote(self, draw: random.Random, _: Process) -> None:
         """Nor a champion."""
 
-    def _audit(self, store: Store) -> None:
+    def _audit(self) -> None:
         """Nor one to audit."""

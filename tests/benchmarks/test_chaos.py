@@ -41,6 +41,12 @@ def test_nothing_is_lost_whatever_goes_wrong(bench: Bench, seed: int) -> None:
     assert run.crashes
 
 
+def test_a_network_that_fails_costs_nothing(bench: Bench) -> None:
+    run = bench.play(Plan(5))
+    assert run.wrong == []
+    assert run.counts()["partitions"]
+
+
 def test_in_front_of_slurm_nothing_is_left_behind(bench: Bench) -> None:
     """Seed 15: who took over on another host wrote times before those of the log."""
     run = bench.play(Plan(15, slurm=True))
