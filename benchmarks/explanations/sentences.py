@@ -241,7 +241,7 @@ def otherwise(a: Asked) -> str:
         return f"{told['alternatives']} others, {len(told['either'])} listed"
     if not sets:
         return f"{text!r}: nothing is listed" if text else ""
-    said = re.search(r"without (one|any of ([\d,]+)|[\d,-]+) others? instead", text)
+    said = re.match(r"(One|Any of ([\d,]+)|[\d,-]+) others? would do instead", text)
     if ways:
         return "" if said and (ways == 1 or f"({ways} ways)" in text) else f"{text!r}: {ways} ways"
     count = said and (int(said[2].replace(",", "")) if said[2] else 1)

@@ -227,20 +227,21 @@ def way_words(found: Answer, holders: Sequence[InTheWay]) -> str:
         even_then = _STILL.get(found.way.still, _OTHERWISE)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     without = listed([part for kind in Kind if (part := _group(kind, holders))])
-    return f"{numbers} It starts without {without} (tried)."
+    ended = all(one.kind == Kind.RUN for one in holders)
+    way = f"if {without} ended" if ended else f"if not for {without}"
+    return f"{numbers} It would start {way} (tried)."
 
 
 def otherwise_words(found: Answer) -> str:
     """What would do as well as what is in the way, in a sentence; "" where nothing was found."""
-    text = "It starts as well without "
     if found.way.instead:
         ways = len(found.way.instead)
-        return f"{text}{_some(found.way.instead)} instead" + f" ({ways} ways)" * (ways > 1) + "."
+        return f"{_some(found.way.instead)} would do instead" + f" ({ways} ways)" * (ways > 1) + "."
     others = len(found.way.alternatives)
     if not others:
         return ""
-    who = "one other" if others == 1 else f"any of {count(others, 'other')}"
-    return f"{text}{who} instead."
+    who = "One other" if others == 1 else f"Any of {count(others, 'other')}"
+    return f"{who} would do instead."
 
 
 def _some(sets: Sequence[Sequence[Holder]]) -> str:

@@ -24,7 +24,7 @@ Said = dict[str, Any]
 Lie = Callable[[Said, Asked], object]
 JOBS, LOOKS = 72, 12  # submitted in all; answers that lies are planted in
 NOBODY = "nobody000000"
-WAY = re.compile(r"It starts without .+")
+WAY = re.compile(r"It would start if .+")
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,8 @@ def _holders(change: Callable[[list[Said], Asked], list[Said] | None]) -> Lie:
         if not made:
             return False
         told["analysis"]["holders"], told["analysis"]["in_all"] = made, len(made)
-        _way(told, f"It starts without {', '.join(o['job'] or str(o['node']) for o in made)}.")
+        names = ", ".join(one["job"] or str(one["node"]) for one in made)
+        _way(told, f"It would start if not for {names}.")
         return True
 
     return lie
@@ -229,13 +230,13 @@ def _false_alternative(told: Said, a: Asked) -> object:
         "either": [_as_run(others[0], a)],
         "alternatives": 1,
         "instead": [],
-        "otherwise": "It starts as well without one other instead.",
+        "otherwise": "One other would do instead.",
     }
     return True
 
 
 def _more_ways(told: Said, a: Asked) -> object:
-    told["analysis"]["otherwise"] = "It starts as well without any of 77 others instead."
+    told["analysis"]["otherwise"] = "Any of 77 others would do instead."
 
 
 def _no_help(told: Said, a: Asked) -> object:

@@ -110,9 +110,12 @@ def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> Non
     desk, memory = a_desk(FifoSkip())
     desk.submit(*(a_job(f"r{i}", gpus=2) for i in range(4)))
     desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
-    way = in_the_way(Futures(desk.core, memory, 60.0), "next")
-    assert len(way.holders) == 2
-    assert {holder.kind for holder in way.holders} == {Kind.RUN}
+    futures = Futures(desk.core, memory, 60.0)
+    found = answer(futures, "next")
+    assert len(found.way.holders) == 2
+    assert {holder.kind for holder in found.way.holders} == {Kind.RUN}
+    text = analysis(found, "nobody", futures).in_the_way
+    assert re.search(r"It would start if 2 running jobs of others \(.+\) ended \(tried\)\.$", text)
 
 
 def test_a_running_and_a_waiting_job_are_named_together() -> None:
@@ -125,7 +128,7 @@ def test_a_running_and_a_waiting_job_are_named_together() -> None:
     assert "It needs 8 GPUs; 0 of 8 are free now." in text
     assert "1 running job of others" in text
     assert "1 waiting job of others" in text
-    assert "It starts without 1 running job of others" in text
+    assert "It would start if not for 1 running job of others" in text
 
 
 def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:

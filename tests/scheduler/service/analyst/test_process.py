@@ -403,7 +403,7 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     service.submit("waits", 600)
     service.decide()
     told = service.ask("why", job_id="waits", names=True)
-    said = "It starts without node node000, drained by olga: fan broken (tried)."
+    said = "It would start if not for node node000, drained by olga: fan broken (tried)."
     assert said in told["in_the_way"]
     assert told["holders"][0]["closed"] == "node node000, drained by olga: fan broken"
     with service.store.writing() as connection:
