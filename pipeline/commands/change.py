@@ -17,8 +17,9 @@ from scheduler.service.api.shapes import JobChange
 def change(jobs: JOBS, service: Service, preview: PREVIEW = False, **asked: Any) -> None:
     """Change what waiting jobs ask for. They keep their place: what they have waited counts.
 
-    Only jobs that wait can be changed. `--preview` forecasts the start as it is and as it would be,
-    and changes nothing. Each change is in the log, with who made it.
+    Only jobs that wait can be changed: one that runs keeps its time limit. `--preview` forecasts
+    the start as it is and as it would be, and changes nothing. Each change is in the log, with who
+    made it.
 
     Examples:
 

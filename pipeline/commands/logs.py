@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from features.plain import Json
+from pipeline.commands.hold import tasks_named
 from pipeline.errors import UserError
 from pipeline.options import JOB, spread
 from pipeline.remote import Service
@@ -38,22 +39,27 @@ def logs(
 ) -> None:
     """Print what a job of yours has written to standard output and error.
 
-    Of an array that of each task, under its id. Without what your terminal would obey. A job that
-    wrote more than 64 MiB has lost what was before. With --json an object a
-    line: the text, and the bytes it begins and ends at.
+    Of an array (or of some: ARRAY_[3-5]) that of each task, under its id. Without what your
+    terminal would obey. A job that wrote more than 64 MiB has lost what was before. With --json an
+    object a line: the text, and the bytes it begins and ends at.
 
     Examples:
 
       pellucid logs 7njjr7qk87fm
 
       pellucid logs 7njjr7qk87fm -f --tail 20
+
+      pellucid logs "9kq2m4c7h1xd_[3-5]"
     """
     with service.client() as client:
-        tasks = [] if "_" in job else [one["job_id"] for one in client.jobs(array=job)][::-1]
-        if tasks and follow:
+        tasks = tasks_named([job])
+        if "_" not in job:
+            tasks = [one["job_id"] for one in client.jobs(array=job)][::-1]
+        many = tasks not in ([], [job])
+        if many and follow:
             raise UserError(f"-f: follow one task of the array: pellucid logs {tasks[0]} -f")
         for one in tasks or [job]:
-            if tasks and not service.as_json:
+            if many and not service.as_json:
                 typer.echo(f"==> {one} <==")
             for part in _parts(client, one, attempt, tail, follow=follow):
                 if service.as_json:

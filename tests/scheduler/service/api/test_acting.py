@@ -81,6 +81,8 @@ def test_a_changed_job_starts_as_what_it_is_then(service: Service, waiting: str)
     late = service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 1})
     assert late.status_code == 409
     assert "only a job that waits" in late.json()["detail"]
+    longer = service.by("alice").patch(f"{JOBS}/{waiting}", json={"time_limit_s": 9000.0})
+    assert "once it runs its time limit stays" in longer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,28 @@ def test_other_backends_keep_none(service: Service) -> None:
     assert answer.json()["detail"] == "backend simulated keeps no output"
 
 
+def test_of_an_array_that_of_each_task_or_of_those_named(written: Written) -> None:
+    service = written.service
+    body = {"command": ["train", "100", "30"], "vc": "vision", "profile": False, "array": "0-2"}
+    made = service.by("alice").post("/api/v1/jobs/array", json=body).json()
+    service.turn(3)
+    for task in made["jobs"]:
+        Spool(written.settings.state_dir / "local").log(name_of(task, 1)).write_text(f"by {task}\n")
+
+    def run(address: str, job: str, *words: str) -> Result:
+        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
+        return CliRunner().invoke(commands, ["logs", job, *words], env=environment)
+
+    array = made["array_id"]
+    parts = [f"==> {task} <==\nby {task}\n" for task in made["jobs"]]
+    for address in listening(written.app):
+        assert run(address, array).output == "".join(parts)
+        assert run(address, f"{array}_[1-2]").output == "".join(parts[1:])
+        assert run(address, f"{array}_1").output == f"by {array}_1\n"
+        assert "follow one task" in str(run(address, f"{array}_[1-2]", "-f").exception)
+        assert "2-1 holds no number" in str(run(address, f"{array}_[2-1]").exception)
+
+
 def test_the_command_prints_it_and_follows_it(written: Written) -> None:
     service = written.service
     written.path.write_text("".join(f"step {i}\n" for i in range(50_000)))
