@@ -80,3 +80,13 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     strange = lived.browser("grace.hopper").get(f"/jobs/{job}/way").text
     assert "There is no such job of yours." in strange
     assert "does not wait" in lived.browser("grace.hopper").get(f"/jobs/{runs}/way").text
+
+    async def many(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
+        ahead = [{"kind": "waiting job", "job": f"w{n}"} for n in range(9)]
+        return {**analyst.reply(kind, body), "holders": ahead, "in_all": 9}
+
+    monkeypatch.setattr(lived.app.state.questions, "ask", many)
+    folded = ada.get(f"/jobs/{job}/way").text
+    seen, _, rest = folded.partition('<details id="more-besides"><summary>')[2].partition("<p>")
+    assert seen.startswith("In its way: waiting job w0, waiting job w1, waiting job w2 and 6 oth")
+    assert rest.startswith("waiting job w3, ")
