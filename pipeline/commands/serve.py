@@ -14,6 +14,7 @@ from pipeline.options import POLICY, SET
 
 if TYPE_CHECKING:
     from scheduler.assembly import CoreSpec
+    from scheduler.core.cluster import ClusterSpec
     from scheduler.service.log.restart import Choice, FileDiffers
     from scheduler.service.settings import Settings
 
@@ -22,6 +23,14 @@ DEMO_CLUSTER = Path(__file__).parents[1] / "worlds" / "clusters" / "demo.yaml"  
 
 
 def serve(
+    gpus: Annotated[
+        int | None,
+        typer.Argument(
+            help="With --fake-gpus: of so many, not of 240. Up to 8 on one node; more: nodes of 8.",
+            min=1,
+            max=8192,
+        ),
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(help="YAML file of settings; options and PELLUCID_... variables win over it."),
@@ -118,6 +127,8 @@ def serve(
 
       pellucid serve --fake-gpus          # this host, GPUs only declared; http://127.0.0.1:8400
 
+      pellucid serve --fake-gpus 8        # as before, one node of 8 in place of a cluster of 240
+
       pellucid serve --backend simulated --pace 60 --cluster pipeline/worlds/clusters/small.yaml
 
       pellucid serve --database postgresql://pellucid@db/pellucid --config service.yaml
@@ -166,6 +177,8 @@ def serve(
             shape = read_shape(settings)
             file, names = CoreSpec.of(shape.spec), shape.names
             stated = Stated(policy=False)
+        elif gpus is not None:
+            file, stated = CoreSpec.of(declared(gpus, settings)), Stated(policy=False)
         elif settings.cluster is not None:
             file, stated = read_cluster_file(settings.cluster)
         else:
@@ -191,16 +204,32 @@ def serve(
         shown = "behind no API"
         if listening is not None:
             shown = f"on http://{settings.host}:{listening.getsockname()[1]}"
-        gpus = sum(has.gpus for has in present.nodes.intended().values())
+        there = sum(has.gpus for has in present.nodes.intended().values())
         now = present.spec
         typer.echo(
-            f"Pellucid {shown}: cluster {now.cluster.name} ({gpus} GPUs), policy "
+            f"Pellucid {shown}: cluster {now.cluster.name} ({there} GPUs), policy "
             f"{now.policy}, backend {settings.backend}. Stop with Ctrl-C; jobs run on."
         )
         for line in must_know(now, settings):
             typer.echo(line)
         with noted(settings.database):
             Supervisor(settings, listening).run()
+
+
+def declared(gpus: int, settings: Settings) -> ClusterSpec:
+    """A cluster of one virtual cluster with so many GPUs that are only declared. SettingsError
+    where there is a cluster already, the GPUs are real, or they do not fill nodes of 8."""
+    from scheduler.core.cluster import ClusterSpec
+    from scheduler.service.settings import SettingsError
+
+    if not settings.fake_gpus or settings.backend != "local" or settings.cluster is not None:
+        raise SettingsError(f"{gpus}: a number of GPUs goes with --fake-gpus, without --cluster")
+    if gpus > 8 and gpus % 8:
+        raise SettingsError(
+            f"--fake-gpus {gpus}: give 1 to 8 (one node) or a multiple of 8 (nodes of 8); "
+            "--cluster states any other shape"
+        )
+    return ClusterSpec({"default": -(-gpus // 8)}, min(gpus, 8), name="fake")
 
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:

@@ -323,6 +323,26 @@ class TestBeginning:
         assert [settings.fake_gpus for settings in begun] == [True]
         assert (tmp_path / "data/service/pellucid.db").is_file()
 
+    @pytest.mark.parametrize(
+        ("words", "says"),
+        [
+            (["--fake-gpus", "4"], "cluster fake (4 GPUs)"),
+            (["--fake-gpus", "16"], "cluster fake (16 GPUs)"),
+            (["--fake-gpus", "12"], "give 1 to 8 (one node) or a multiple of 8"),
+            (["8"], "goes with --fake-gpus"),
+            (["--fake-gpus", "8", "--cluster", "x.yaml"], "without --cluster"),
+        ],
+    )
+    def test_so_many_fake_gpus_make_a_cluster(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(Supervisor, "run", lambda self: None)
+        monkeypatch.setattr(logs, "configure", lambda level: None)
+        for _ in range(2):  # begun, and gone on with
+            done = CliRunner().invoke(app, ["serve", *words, "--port", "0"])
+            assert says in done.output + str(done.exception or "")
+
 
 def as_environment(settings: Settings) -> dict[str, str]:
     names = settings.model_dump(mode="json", exclude_none=True)
