@@ -63,7 +63,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
         _one("audit", "Recompute every decision of the log and compare."),
         _one("mend-clock", "Put right times that a wrong clock wrote.", "mend_clock"),
-        _one("export", "Write a service's finished jobs as a trace to learn from."),
+        _one("export", "Write a service's finished jobs as a trace to learn from or replay."),
     ),
     "Models and measurements": (
         _one("train", "Train the models and export them as a bundle."),

@@ -20,7 +20,7 @@ def export(
     database: DATABASE = None,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Write the finished jobs of a service as a trace, for the models to learn from.
+    """Write the finished jobs of a service as a trace, to learn from or to replay.
 
     The service does so by itself, each time 1000 more jobs have ended (the setting export_every),
     into STATE_DIR/export/finished.parquet.
@@ -31,6 +31,9 @@ def export(
 
       pellucid ingest finished.parquet --out data/site     # then train and evaluate on it
 
+      pellucid compare --trace data/site --cluster cluster.yaml --policies fifo,pellucid
+
+    The last says what FIFO would have cost, on the cluster of that file (by default inferred).
     To retrain with dvc, say `source: data/service/export/finished.parquet` in params.yaml and run
     dvc repro; the champion it exports is taken up by the running service.
     """

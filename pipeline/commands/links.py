@@ -20,7 +20,7 @@ def links(
         list[str] | None, typer.Option(metavar="ID", help="End this link; may be repeated.")
     ] = None,
 ) -> None:
-    """List the shared links to your jobs that hold, or revoke some; an operator sees all.
+    """List the active shared links to your jobs, or revoke some; an operator sees all.
 
     A link is made on the page of a job. Whoever has one sees the answer about that job.
 

@@ -106,6 +106,8 @@ def drain(nodes: NODES, asked: Change) -> None:
     Example:
 
       pellucid node drain gpu17 gpu18 --reason "fans replaced tonight"
+
+      echo 'pellucid node drain gpu17 gpu18 --reason fans' | at 22:00
     """
     done = "is drained" if len(nodes) == 1 else "are drained"
     names = ",".join(nodes)

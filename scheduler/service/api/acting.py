@@ -67,7 +67,7 @@ class Acting:
             stands = "cancelled" if job.cancel_asked else job.phase
             why = f"the job is {stands}: only a job that waits can be changed"
             if job.phase == Phase.RUNNING and "time_limit_s" in differs:
-                why += "; once it runs its time limit stays, for its operators too"
+                why += "; once it runs its time limit stays, for operators too"
             raise Problem(409, "not-waiting", why)
         if not differs:
             return Asked(None)

@@ -271,7 +271,8 @@ class Changes:
         """Raise Problem (422) for messages that nobody would send."""
         if asked.get("notify") and not self.mails:
             why = (
-                "this service sends no messages: `mail_program` is not set, an operator can set it"
+                "this service sends no messages: `mail_program` is not set, an operator can set "
+                "it; `pellucid logs JOB -f` ends with the job, and its page can say when it ends"
             )
             raise _unfit("notify", why)
 
