@@ -139,6 +139,8 @@ class Passes:
             that wait, and keeps it until it finds another. None: it has none.
         started: jobs to start now, in order, and where.
         planned: when backfill means to start others, and where.
+        parts: how many components each heterogeneous job has, by its id. Backfill alone starts
+            them, when all can start.
     """
 
     site: Site
@@ -151,6 +153,10 @@ class Passes:
     planned: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
+    parts: Mapping[str, int] = field(default_factory=dict)
+    _ready: dict[str, dict[str, tuple[float, Ranked, tuple[Share, ...]]]] = field(
+        default_factory=dict
+    )  # components, by heterogeneous job: from when each could run, and where
     _empty: Capacity = field(init=False)  # never taken of
     _suiting: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _open: dict[str, list[str]] = field(default_factory=dict)  # nodes by partition
@@ -186,6 +192,8 @@ class Passes:
         for ranked in line[:depth]:
             ask, part = ranked.ask, ranked.partition
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
+                continue
+            if whole(ask) in self.parts:
                 continue
             self._drop(ask, lambda word: word in CLOSED)
             if not blaming(ask.job_id, self._try, ranked, failed, closed) and ask.array:
@@ -245,10 +253,39 @@ class Passes:
                 rejected.add((ask.array, part.name))
             elif ask.array and ask.job_id in self.started:
                 split[ask.array] = part.name
+        for of, ready in self._ready.items():
+            if len(ready) == self.parts[of] and all(at <= self.now for at, _, _ in ready.values()):
+                for _, ranked, placed in ready.values():
+                    self.start(ranked, placed)
 
     def _fill(self, ranked: Ranked, space: Space) -> bool:
         """Start a job where that delays none, or plan its start; whether either."""
         ask, part = ranked.ask, ranked.partition
+        if not self._may_begin(ask, part):
+            return False
+        ready = self._ready.setdefault(whole(ask), {}) if whole(ask) in self.parts else None
+        others = (at for job_id, (at, _, _) in (ready or {}).items() if job_id != ask.job_id)
+        found = self._earliest(ask, part, space, max(others, default=self.now))
+        if found is None:
+            return False
+        at, placed = found
+        if hit := first_hit(ask, part, self.site, self.usage, tres=True):
+            self._say(ask, hit.reason)
+            return False
+        if ready is None and at <= self.now:
+            self.start(ranked, placed)
+            return True
+        nodes = frozenset(share.node for share in placed)
+        space.plan(at, ask.limit_s(part), nodes)
+        known = self.planned.get(ask.job_id)
+        if known is None or at < known[0]:
+            self.planned[ask.job_id] = at, nodes
+            if ready is not None:
+                ready[ask.job_id] = at, ranked, placed
+        return True
+
+    def _may_begin(self, ask: Ask, part: Partition) -> bool:
+        """Whether backfill looks for nodes for a job."""
         self._drop(ask, lambda word: word in CLOSED)
         if kept := self.closed_to(ask, part):
             self._say(ask, kept)
@@ -262,30 +299,13 @@ class Passes:
             return False
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
             return False
-        if ask.reservation and not any(r.name == ask.reservation for r in self._active()):
-            return False
-        found = self._earliest(ask, part, space)
-        if found is None:
-            return False
-        at, placed = found
-        if hit := first_hit(ask, part, self.site, self.usage, tres=True):
-            self._say(ask, hit.reason)
-            return False
-        nodes = frozenset(share.node for share in placed)
-        if at <= self.now:
-            self.start(ranked, placed)
-            return True
-        space.plan(at, ask.limit_s(part), nodes)
-        known = self.planned.get(ask.job_id)
-        if known is None or at < known[0]:
-            self.planned[ask.job_id] = at, nodes
-        return True
+        return not ask.reservation or any(r.name == ask.reservation for r in self._active())
 
     def _earliest(
-        self, ask: Ask, part: Partition, space: Space
+        self, ask: Ask, part: Partition, space: Space, at: float
     ) -> tuple[float, tuple[Share, ...]] | None:
-        """When a job would start at the earliest, and where, by time limits."""
-        limit_s, at = ask.limit_s(part), float(self.now)
+        """When a job would start at the earliest from `at` on, and where, by time limits."""
+        limit_s = ask.limit_s(part)
         tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
         for _ in range(TRIES):
             suiting = set(self.nodes_of(ask, part, at))
@@ -478,6 +498,12 @@ def listed(ask: Ask, running: Mapping[str, Running]) -> float:
         return ask.submit
     tasks = (run.start for run in running.values() if run.ask.array == ask.array)
     return max(tasks, default=ask.submit)
+
+
+def whole(ask: Ask) -> str:
+    """The heterogeneous job that a job is a component of (``12`` of ``12+1``); "": of none."""
+    head, plus, _ = ask.job_id.partition("+")
+    return head if plus and "~" not in ask.job_id else ""
 
 
 def record(ask: Ask) -> str:

@@ -6,6 +6,7 @@ nodes are known (then: order of arrival, backfill by time limits, no limits).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from math import floor, inf
@@ -36,6 +37,7 @@ from scheduler.policies.slurm.passes import (
     listed,
     ranks,
     record,
+    whole,
 )
 from scheduler.policies.slurm.priority import FairShare, Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Share, Site, SiteNode
@@ -94,6 +96,7 @@ class Slurm(Policy):
         self._planned: dict[str, tuple[float, frozenset[str]]] = {}
         self._over: set[str] = set()  # jobs that others may wait for
         self._arrays: dict[str, list[str]] = {}
+        self._parts: Counter[str] = Counter()  # components of heterogeneous jobs, by its id
         self._grain_s = site.parameter("bf_resolution", 60)
         self._window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
         self._depth = int(site.parameter("default_queue_depth", DEPTH))
@@ -112,6 +115,7 @@ class Slurm(Policy):
         self._look(site)
         self.capabilities = replace(self.capabilities, places_cpus=True)
         self._names, self._asks = list(names), dict(asks)
+        self._parts = Counter(one for ask in self._asks.values() if (one := whole(ask)))
         for job_id, ask in self._asks.items():
             if ask.array:
                 self._arrays.setdefault(ask.array, []).append(job_id)
@@ -289,15 +293,15 @@ class Slurm(Policy):
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
 
     def _pass(self, now: float) -> Passes:
-        return Passes(self.site, now, self._capacity, self._usage, self._running, words=self._words)
+        known = self.site, now, self._capacity, self._usage, self._running
+        return Passes(*known, words=self._words, parts=self._parts)
 
     def _trial(self, now: float) -> Passes:
         """One that changes nothing."""
         capacity = self._capacity.later(self._capacity.free)
         words = dict(self._words)
-        return Passes(
-            self.site, now, capacity, self._usage.copy(), dict(self._running), words=words
-        )
+        known = self.site, now, capacity, self._usage.copy(), dict(self._running)
+        return Passes(*known, words=words, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
         """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
