@@ -165,6 +165,7 @@ class _Run:
         self.reads = Reads(store.engine)
         asked = Following(table=Table(self.client))
         self.follower = Follower(header, shape, self.client, store, asked)
+        self.follower.every_s = LOOK_S
         assert self.follower.take_over("benchmark", 3600.0)
 
     def all(self) -> None:

@@ -128,7 +128,7 @@ class Follower:
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
-        self._every_s = LOOKS_S
+        self.every_s = LOOKS_S
         self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
         self._begin()
@@ -254,19 +254,26 @@ class Follower:
     def _renewed(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """Forecasts that would have passed before the next look; and of jobs that had none: rough
-        ones, or why there is none."""
-        now, late = snapshot.now, snapshot.now + self._every_s
-        waiting = [*snapshot.waiting, *snapshot.aside]
-        found = ((j, made.get(j) or self._foreseen.get(j)) for j in waiting)
-        known = {j: one for j, one in found if one and (j in snapshot.aside or not unfinished(one))}
+        """Forecasts that would have passed before the next look; of jobs that had none, rough ones
+        or why there is none; and those whose row a new decision takes away. What there was no time
+        for keeps what was foreseen before."""
+        now, late, before = snapshot.now, snapshot.now + self.every_s, self._foreseen
+        known: dict[str, StartForecast] = {}
+        for j in (*snapshot.waiting, *snapshot.aside):
+            one, was = made.get(j), before.get(j)
+            if was and (one is None or (unfinished(one) and was.start_p90 is not None)):
+                one = was
+            if one and (j in snapshot.aside or not unfinished(one)):
+                known[j] = one
         made_now = {j: still_waiting(one, late) for j, one in known.items()}
         new = [j for j in first if j not in known]
         made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
         for job_id in snapshot.aside.keys() - known.keys():
             made_now[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
         self._foreseen = known | made_now
-        return {j: one for j, one in made_now.items() if one is not known.get(j)}
+        again = {*made, *(d.job_id for d in snapshot.decisions if self._is_new(d))}
+        found = self._foreseen.items()
+        return {j: one for j, one in found if j in again or one is not before.get(j)}
 
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
@@ -410,7 +417,7 @@ class Follower:
         self, stopping: Callable[[], bool], holder: str, interval_s: float, lease_s: float
     ) -> None:
         """Follow until stopped, while nobody else does."""
-        self._every_s = interval_s
+        self.every_s = interval_s
         due = 0.0
         while not stopping():
             try:

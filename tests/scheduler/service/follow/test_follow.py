@@ -730,6 +730,27 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     assert why_not() == ["", "", *others]
 
 
+@pytest.mark.parametrize("futures_rest", [True, False])
+def test_a_forecast_stays_when_the_reason_changes_or_there_is_no_time_for_another(
+    store: Store, monkeypatch: pytest.MonkeyPatch, futures_rest: bool
+) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    runs = scene.job(1, "RUNNING", start=NOW, **EVERYTHING)
+    waits = scene.job(2, gpus=4, gpu_types=(("", 4),), reason="Priority", time_limit_s=60.0)
+
+    def forecast() -> Any:
+        return PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("2")
+
+    scene.look(runs, waits, replace(waits, id="3", priority=2000, reason="Resources"))
+    before = forecast()
+    assert before.start_p90 is not None
+    monkeypatch.setattr("scheduler.service.follow.follower.BUDGET_S", 0.0)
+    scene.follower._foresee_at = inf if futures_rest else 0.0
+    scene.look(runs, replace(waits, reason="Resources"))
+    assert forecast() == before
+
+
 @pytest.mark.parametrize("far", [6e15, 1e18])
 def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far: float) -> None:
     """`sbatch --begin=now+9999999999weeks`: everybody was without advice."""
