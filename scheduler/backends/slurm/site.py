@@ -45,7 +45,7 @@ QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
     "MaxTRESPerNode", "MinTRES", "Flags", "UsageFactor", "GrpJobsAccrue", "MaxJobsAccruePA",
-    "MaxJobsAccruePU",
+    "MaxJobsAccruePU", "PreemptExemptTime",
 )  # fmt: skip
 _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
@@ -293,6 +293,7 @@ def _qos(row: Mapping[str, str]) -> Qos:
         float(row["UsageFactor"] or 1),
         _names(row["Preempt"]),
         "OverPartQOS" in flags,
+        duration_s(row["PreemptExemptTime"]) if row["PreemptExemptTime"] else None,
     )
 
 

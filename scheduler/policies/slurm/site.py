@@ -109,6 +109,7 @@ class Qos:
         not_modelled: what it sets that the twin does not know.
         factor: by which its jobs' usage counts. preempts: QOS whose jobs make way for its own.
         first: its limits go before those of a partition's QOS (OverPartQOS).
+        exempt_s: for how long its jobs run before they make way; None: as the site has it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Qos:
     factor: float = 1.0
     preempts: frozenset[str] = frozenset()
     first: bool = False
+    exempt_s: float | None = None
 
 
 # account, user; user "" = the account itself, ``ada|gpu`` = in partition gpu only

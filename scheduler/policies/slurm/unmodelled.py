@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.core.plural import count
-from scheduler.policies.slurm.priority import accounts_of
+from scheduler.policies.slurm.priority import accounts_of, duration_s
 from scheduler.policies.slurm.site import Ask, Site
 
 
@@ -68,7 +68,11 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     alike = Counter(_Kind.of(job) for job in jobs)
     for kind, touched in alike.items():
         ways = [name for name in kind.partitions if _preempted(site, name)]
-        more = (f"partition {name}: PreemptMode={site.partitions[name].preempted}" for name in ways)
+        after = f", PreemptExemptTime={s:g} s" if (s := _exempt_s(site, kind.qos)) else ""
+        more = (
+            f"partition {name}: PreemptMode={site.partitions[name].preempted}{after}"
+            for name in ways
+        )
         found.update(dict.fromkeys((*kind.touching(site), *more), touched))
     return dict(sorted(found.items()))
 
@@ -80,6 +84,14 @@ def _preempted(site: Site, name: str) -> bool:
     if of is None or not (by_tier and of.preempted):
         return False
     return any(one.tier > of.tier and one.nodes & of.nodes for one in site.partitions.values())
+
+
+def _exempt_s(site: Site, name: str) -> float:
+    """For how long a job of a QOS runs before it can be preempted."""
+    qos = site.qos.get(name)
+    if qos is not None and qos.exempt_s is not None:
+        return qos.exempt_s
+    return duration_s(site.config.get("PreemptExemptTime", "")) or 0.0
 
 
 def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> dict[str, str]:
@@ -108,6 +120,8 @@ def _makes_way(site: Site, ask: Ask, ran: Ask) -> bool:
     """Whether a running job may be preempted for one that waits."""
     here, kind = next(iter(ran.partitions), ""), site.config.get("PreemptType", "")
     on = {share.node for share in ran.shares}
+    if ran.limit_s(site.partitions.get(here)) <= _exempt_s(site, ran.qos):
+        return False  # it is over before
     parts = (site.partitions[name] for name in ask.partitions if name in site.partitions)
     near = [part for part in parts if part.nodes & on]
     if kind.endswith("qos"):

@@ -336,3 +336,7 @@ def test_who_may_preempt_whom_is_not_foreseen(
     ran = job("ran", shares=(Share("a1", 1, 1.0),), **runs)
     why = {"new": "not modelled: it may preempt 1 running job"} if touched else {}
     assert unforeseen(site, [job("new", **waits)], [ran]) == why
+    exempt = {name: replace(qos.get(name, Qos(name)), exempt_s=HOUR) for name in (*qos, "normal")}
+    by_site = {"PreemptType": kind, "PreemptExemptTime": "01:00:00"}
+    for over in (replace(site, config=by_site), replace(site, qos=exempt)):
+        assert not unforeseen(over, [job("new", **waits)], [ran])  # it is over before

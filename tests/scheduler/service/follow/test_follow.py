@@ -60,7 +60,7 @@ SAYS = {
 }
 
 
-ODD = "odd|0|||||||||low|cpu=100||||||||||"  # Preempt, GrpTRESMins
+ODD = "odd|0|||||||||low|cpu=100|||||||||||"  # Preempt, GrpTRESMins
 
 
 class Told:
@@ -704,7 +704,7 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     scene = Scene(store, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos"
-    plain = f"{'|' * 20}"
+    plain = f"{'|' * 21}"
     scene.slurm.says["qos"] = f"low|0{plain}\nhigh|0|||||||||low{plain[9:]}\nmins|0||||||||||cpu=1"
     scene.slurm.says["qos"] += plain[10:]
     runs = scene.job(1, "RUNNING", qos="low", start=NOW, **EVERYTHING)
