@@ -730,6 +730,17 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     assert why_not() == ["", "", *others]
 
 
+def test_who_waits_for_a_limit_by_slurms_word_is_ahead_of_nobody(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    waits = scene.job(2, gpus=4, gpu_types=(("", 4),), priority=2000, reason="Resources")
+    last = replace(waits, id="3", priority=1000, reason="Priority")
+    for reason, before in (("Resources", 1), ("QOSMaxJobsPerUserLimit", 0)):
+        runs = scene.job(1, "RUNNING", start=NOW, **EVERYTHING)
+        scene.look(runs, replace(waits, reason=reason), last)
+        assert [place.before for place in scene.follower.reasons["3"].places] == [before]
+
+
 @pytest.mark.parametrize("futures_rest", [True, False])
 def test_a_forecast_stays_when_the_reason_changes_or_there_is_no_time_for_another(
     store: Store, monkeypatch: pytest.MonkeyPatch, futures_rest: bool
