@@ -82,3 +82,14 @@ def test_what_runs_counts_as_having_lasted_so_long() -> None:
         by_runs.over(f"j{i}")
         by_runs.learn(600.0, 7200.0, 7200.0)
     assert by_runs.quantile_s(600.0, 0.9) == pytest.approx(7200.0)
+
+
+def test_what_began_just_now_says_nothing_of_what_took_longer() -> None:
+    """Half took a minute, half ten; a thousand that have run for a second are no longer ones."""
+    told = DurationDistribution(weight=0)
+    for i in range(1000):
+        told.began(f"j{i}", 600.0, 599.0)
+    for seconds in [60.0, 600.0] * 100:
+        told.learn(600.0, seconds, 600.0)
+    assert told.quantile_s(600.0, 0.4) == pytest.approx(60.0)
+    assert told.quantile_s(600.0, 0.9) == pytest.approx(600.0)
