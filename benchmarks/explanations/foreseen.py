@@ -168,6 +168,26 @@ def forecast(a: Asked) -> str:
     return "" if all(one in first for one in at) else f"{first!r}, truly {at}"
 
 
+def after_end(a: Asked) -> str:
+    """Its median is not before the end of the one run that it cannot start without, and no other:
+    where it stands alone in line, it is that end."""
+    made, holders = a.told["forecast"], a.analysis["holders"]
+    if made is None or made["start_p50"] is None or made.get("estimate") == "crude":
+        return ""
+    if len(holders) != 1 or holders[0]["kind"] != "running job":
+        return ""
+    asked, run = a.moment.asked[a.job_id], a.moment.runs[holders[0]["job"]]
+    pool = [node for node in a.moment.pool(asked["vc"]) if node not in a.moment.closed]
+    held = sum(gpus for node, gpus in run.gpus.items() if node in pool)
+    if run.profiling or len(pool) * a.moment.per_node - held >= asked["gpus"]:
+        return ""
+    end_s, start_s = holders[0]["ends_in_s"], made["start_p50"] - a.analysis["at"]
+    alone = a.analysis["waiting"] == 1
+    if start_s >= 0.8 * end_s - 30.0 and not (alone and start_s > 1.5 * end_s + 60.0):
+        return ""
+    return f"starts in {start_s:.0f} s, what must end before in {end_s:.0f}"
+
+
 def promised(a: Asked) -> str:
     """What was foreseen when it was submitted: as the log has it."""
     told, kept = a.told["promised"], a.moment.forecasts.get(a.job_id)

@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks.explanations.asked import Asked, Told, ints, near, times
 from benchmarks.explanations.foreseen import (
+    after_end,
     belief,
     changed,
     evidence,
@@ -428,8 +429,8 @@ CHECKS: dict[str, Callable[[Asked], str]] = {
     check.__name__: check
     for check in (
         phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, wait, promise,
-        sharing, odds, belief, evidence, prediction, forecast, promised, changed, lines, printed,
-        page, page_wait, page_numbers, way, tried, fewest, otherwise, helps,
+        sharing, odds, belief, evidence, prediction, forecast, after_end, promised, changed, lines,
+        printed, page, page_wait, page_numbers, way, tried, fewest, otherwise, helps,
     )
 }  # fmt: skip
 for moving in (place, numbers, overtaken, alive):

@@ -15,6 +15,7 @@ import pytest
 from benchmarks.explanations import live
 from benchmarks.explanations.asked import Asked
 from benchmarks.explanations.audit import Found
+from benchmarks.explanations.foreseen import after_end
 from benchmarks.explanations.sentences import CHECKS, judged
 from features.codec import decode
 from pipeline.printed.why import lines_of
@@ -38,6 +39,20 @@ def answers() -> Iterator[list[Asked]]:
         core = life.follower.state.core
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
         yield [life.asked(job_id) for job_id in waiting[:LOOKS]]
+
+
+def _behind_one() -> list[Asked]:
+    """Of a service where two ask for all GPUs, one after the other: of the second."""
+    with live.living() as service:
+        life = live._Life(service, 1, 3)
+        asked = {"command": ["train", "3000", "50"], "gpus": 16, "vc": "language"}
+        for _ in range(2):
+            service.submit(live.Sent(0.0, "alan", asked))
+            life._until(service.world.now() - service.start + 30.0)
+        service.analyst.turn()
+        life.follower.follow()
+        core = life.follower.state.core
+        return [life.asked(job_id) for job_id in core.jobs if job_id not in core.cluster.runs]
 
 
 def test_nothing_is_wrong_in_what_is_right(answers: list[Asked]) -> None:
@@ -543,6 +558,15 @@ def test_one_who_says_otherwise_is_found(
     assert judged(lie(a))[name]
 
 
+def test_a_start_before_the_end_that_it_waits_for_is_found() -> None:
+    (a,) = _behind_one()
+    assert after_end(a) == ""
+    assert len(a.analysis["holders"]) == 1
+    for start_s in (0.0, 9e6):
+        made = a.told["forecast"] | {"start_p50": a.analysis["at"] + start_s}
+        assert judged(replace(a, told={**a.told, "forecast": made}))["after_end"]
+
+
 def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:
     first = answers[0]
     others = [a for a in answers if a.job_id != first.job_id]
@@ -554,7 +578,7 @@ def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:
 
 def test_no_kind_of_sentence_is_without_a_lie() -> None:
     planted = {check for check, _ in LIES.values()}
-    planted |= {"lines", "printed", "page", "page_wait", "page_numbers", "way"}
+    planted |= {"lines", "printed", "page", "page_wait", "page_numbers", "way", "after_end"}
     planted |= {f"printed_{name}" for name, *_ in PRINTED}
     assert planted == CHECKS.keys()
     assert len(LIES) >= 40
