@@ -69,10 +69,10 @@ class Watching(Memory):
         self.fresh.append(job.job_id)
 
     def quantiles(
-        self, past: SubmittedJob, elapsed_s: float = 0.0, points: int | None = None
+        self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
         if self._truth is None:
-            return super().quantiles(past, elapsed_s, points)
+            return super().quantiles(past, elapsed_s, core)
         return (max(self._truth[past.job.job_id], elapsed_s),)
 
 

@@ -273,7 +273,7 @@ def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
         policy.expect(asks_of(later.values(), look.site))
         core.estimator = Believed({})
         beliefs = Beliefs(look.at, {}, {}, [], 0.0, [])
-        draw = Draw(beliefs, "")
+        draw = Draw(beliefs, 0, 0)
         draw |= {job_id: Work(known.get(job_id, NEVER)) for job_id in asked}
         draw |= {job_id: Work(seen.get(job_id, NEVER)) for job_id in snapshot.running}
         pending = [job.id for job in look.jobs if job.state == "PENDING"]

@@ -217,7 +217,7 @@ def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
     Of each job at submission, from how the predictions `score` (ln(1 + seconds)) of the jobs that
     had ended by then turned out. NaN where there is no prediction.
     """
-    distribution, running = DurationDistribution(points=64), list[tuple[float, int]]()
+    distribution, running = DurationDistribution(), list[tuple[float, int]]()
     predicted = np.maximum(np.expm1(score), 0.0)
     limit = rows.X["time_limit_s"].to_numpy() if "time_limit_s" in rows.X else None
     found = np.full((len(rows), len(LEVELS)), np.nan)

@@ -19,9 +19,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from math import ceil, exp, log1p
 from statistics import NormalDist
+
+import numpy as np
 
 from scheduler.core.decisions import Evidence
 
@@ -31,6 +33,9 @@ LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
 TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
 
 STATED_POINTS = 200  # of the distribution of a duration that a job states itself
+
+FINE = 64  # quantiles that futures are drawn from and ends are read off: more than decide
+EVEN = 256  # of the ratios, of which they are made
 
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
@@ -66,6 +71,8 @@ class _Ratios:
     stale: int = 0
     grid: tuple[float, ...] = ()  # the distribution at even quantiles, as exp(ratio)
     above: tuple[float, ...] = ()  # sum of the grid from each point on
+    fine: tuple[float, ...] = ()  # as the grid, finer, by straight lines between what was seen
+    seen: int = 0  # ended jobs behind them, with what the prior is worth
 
     def add(self, ratio: float) -> None:
         self.recent.append(ratio)
@@ -165,28 +172,20 @@ class DurationDistribution:
         return 1.0 - bisect_right(grid, (1.0 + longer_s) / (1.0 + predicted_s)) / len(grid)
 
     def quantiles(
-        self,
-        predicted_s: float | None,
-        elapsed_s: float = 0.0,
-        limit_s: float | None = None,
-        points: int | None = None,
+        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Quantiles:
         """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`.
 
-        By `points` quantiles: fewer take less time. None: as many as this distribution has.
-
-        Of everything learned up to now, where the other questions are answered from a grid that is
-        refreshed now and then. Less than 0 elapsed (it began by a clock that is ahead of ours)
-        counts as 0.
+        Less than 0 elapsed (it began by a clock that is ahead of ours) counts as 0.
         """
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
-        scale, n = 1.0 + predicted, points or self._points
-        seen = self._believed(self._range(predicted))
-        first = bisect_right(seen, log1p(elapsed_s) - log1p(predicted)) if elapsed_s > 0 else 0
-        left = len(seen) - first
-        own = round(n * left / (left + self._tail)) if elapsed_s > 0 else n
-        found = [scale * exp(seen[first + int((i + 0.5) * left / own)]) - 1 for i in range(own)]
+        ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
+        outlived = _share_below(ratios.fine, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
+        left = ratios.seen * (1.0 - outlived)
+        own = round(n * left / (left + self._tail * outlived)) if outlived else n
+        levels = (outlived + (1.0 - outlived) * (i + 0.5) / own for i in range(own))
+        found = [scale * at_level(ratios.fine, level) - 1.0 for level in levels]
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
@@ -194,13 +193,10 @@ class DurationDistribution:
 
     def described(self, predicted_s: float) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""
-        grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
-        return (
-            ("p10_s", scale * grid[len(grid) // 10] - 1.0),
-            ("p50_s", scale * grid[len(grid) // 2] - 1.0),
-            ("p90_s", scale * grid[9 * len(grid) // 10] - 1.0),
-            ("mean_s", self.expected_s(predicted_s)),
-        )
+        found = self.quantiles(predicted_s)
+        levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
+        spread = tuple((name, at_level(found, level)) for name, level in levels)
+        return (*spread, ("mean_s", self.expected_s(predicted_s)))
 
     def _range(self, predicted_s: float) -> _Ratios:
         if isinstance(predicted_s, Stated):
@@ -239,22 +235,54 @@ def _of_error(error: float, points: int) -> _Ratios:
 def _describe(
     ratios: _Ratios, ascending: Sequence[float], points: int, lasted: Sequence[float] = ()
 ) -> None:
-    ratios.grid = tuple(map(exp, _levels(ascending, points, lasted)))
+    left = _left(ascending, lasted)
+    ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
+    ratios.fine, ratios.seen = _between(ascending, left, lasted), len(ascending)
     ratios.stale = 0
 
 
-def _levels(ended: Sequence[float], points: int, lasted: Sequence[float]) -> list[float]:
-    """Even quantiles of what ended there, ascending, beside what has `lasted` so long and goes on;
-    beyond what ended last, the longest of all."""
+def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:
+    """Share that goes on after each of what ended there, ascending, beside what has `lasted` so
+    long and goes on."""
     n, before, left, found = len(ended), 0, 1.0, list[float]()
     for i, at in enumerate(ended):
         while before < len(lasted) and lasted[before] < at:
             before += 1
         left *= 1.0 - 1.0 / (n - i + len(lasted) - before)
-        while len(found) < points and 1.0 - left > (len(found) + 0.5) / points + 1e-12:
+        found.append(left)
+    return found
+
+
+def _levels(
+    ended: Sequence[float], points: int, left: Sequence[float], lasted: Sequence[float]
+) -> list[float]:
+    """Even quantiles of it; beyond what ended last, the longest of all."""
+    found = list[float]()
+    for at, share in zip(ended, left, strict=True):
+        while len(found) < points and 1.0 - share > (len(found) + 0.5) / points + 1e-12:
             found.append(at)
     return found + [max((*ended[-1:], *lasted[-1:]))] * (points - len(found))
+
+
+def _between(
+    ended: Sequence[float], left: Sequence[float], lasted: Sequence[float]
+) -> tuple[float, ...]:
+    """Even quantiles, as exp(ratio), by straight lines between the middles of the steps."""
+    ends = [*ended, max((*ended[-1:], *lasted[-1:]))]
+    steps = [1.0, *left, 0.0]
+    levels = [1.0 - 0.5 * (before + after) for before, after in pairwise(steps)]
+    wanted = [(i + 0.5) / EVEN for i in range(EVEN)]
+    return tuple(map(exp, np.interp(wanted, levels, ends).tolist()))
+
+
+def _share_below(even: Sequence[float], value: float) -> float:
+    """At which level of even quantiles a value stands, by straight lines."""
+    place = bisect_right(even, value)
+    if place in (0, len(even)):
+        return place / len(even)
+    low, high = even[place - 1], even[place]
+    return (place - 0.5 + (value - low) / (high - low)) / len(even)
 
 
 def _without(predicted_s: float) -> float:

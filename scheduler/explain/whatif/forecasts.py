@@ -22,7 +22,6 @@ from scheduler.explain.words import NEVER, Estimate
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
 CRUDE = "crude estimate: work ahead over GPUs"
-MIDDLE = 15  # quantiles of which the median of a run is read: there are many runs
 SOON_S = 10.0  # waits are compared as ln(10 s + wait): a few seconds more or less are no news
 LEAST = 9  # fewer futures than this say nothing of a p90
 
@@ -45,7 +44,8 @@ class StartForecast:
         samples: futures it was read from; 0 for what is known already.
         why_not: why there is no estimate; "" when there is; of a crude one, that it is.
         estimate: an `Estimate`; None: from futures, or not known.
-        starts: the starts behind it, ascending; inf for those beyond the horizon.
+        starts: the starts behind it, ascending; inf for those beyond the horizon. Of a crude one:
+            p10, p50 and p90 of the end of a run that must end first; () where none must.
         start_p10: before which it starts in one case of ten.
     """
 
@@ -87,7 +87,7 @@ class Futures:
         self.memory = memory
         self.seed = seed
         self.horizon_s = horizon_s
-        self.durations = memory.durations
+        self.durations = memory.believed_by(core)
         self._user_correlation = user_correlation
         self._walls = not core.policy.capabilities.borrows
         self._ends: dict[str, float] = {}
@@ -132,7 +132,7 @@ class Futures:
         vcs = None
         if self._walls:
             vcs = frozenset(core.jobs[job_id].job.vc for job_id in awaited)
-        draw = Draw(self.beliefs, f"{self.seed}/{sample}", otherwise)
+        draw = Draw(self.beliefs, self.seed, sample, otherwise)
         return Future(
             core,
             self.beliefs,
@@ -286,16 +286,18 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             for run in core.runs_of(vc)
             if run.partner is None or run.order < run.partner.order  # shared GPUs once
         )
+        must_end = _MustEnd(core, memory, now, vc)
         for queued in line:
             job = queued.job
             if gpus < max(1, job.gpus):
                 why = "not enough of its GPUs are on open nodes"
                 found[job.job_id] = StartForecast(now, why_not=why)
                 continue
-            at = now + work / gpus
+            ends = must_end.ends(gpus - job.gpus)
+            at = max([now + work / gpus, *ends[1:2]])
             lasts = _past(core, memory, job.job_id).predicted_s
             lasts = TYPICAL_S if lasts is None else lasts
-            found[job.job_id] = crudely(now, at, lasts)
+            found[job.job_id] = replace(crudely(now, at, lasts), starts=ends)
             work += job.gpus * lasts
     return found
 
@@ -316,6 +318,34 @@ def roughly(
     return found
 
 
+class _MustEnd:
+    """When runs of a virtual cluster have ended that keep more GPUs than a job can do without: p10,
+    p50 and p90, of several the latest."""
+
+    def __init__(self, core: Core, memory: Memory, now: float, vc: str):
+        self._core, self._memory, self._now = core, memory, now
+        pool = core.cluster.pools[vc]
+        runs = [] if core.policy.capabilities.borrows else core.runs_of(vc)
+        self._held = [
+            (sum(m.bit_count() for n, m in held if n in pool and pool.is_open(n)), run)
+            for run in runs
+            for held in [zip(run.nodes, run.gpus, strict=True)]
+        ]
+        self._known: dict[int, tuple[float, ...]] = {}
+
+    def ends(self, spare: int) -> tuple[float, ...]:
+        """For a job that can do without so many GPUs; () where none must end."""
+        if spare not in self._known:
+            ends = [self._of(run) for held, run in self._held if held > spare]
+            self._known[spare] = tuple(map(max, zip(*ends, strict=True)))
+        return self._known[spare]
+
+    def _of(self, run: Run) -> tuple[float, ...]:
+        past = _past(self._core, self._memory, run.job.job_id)
+        found = self._memory.quantiles(past, self._now - run.start_time, self._core)
+        return tuple(run.start_time + at_level(found, level) for level in (0.1, 0.5, 0.9))
+
+
 def _waits(core: Core, job_id: str) -> bool:
     """It does not run; one that is profiled will wait."""
     run = core.cluster.runs.get(job_id)
@@ -325,7 +355,7 @@ def _waits(core: Core, job_id: str) -> bool:
 def _left_s(core: Core, memory: Memory, run: Run, now: float) -> float:
     ran_s = now - run.start_time
     past = _past(core, memory, run.job.job_id)
-    return max(0.0, at_level(memory.quantiles(past, ran_s, MIDDLE), 0.5) - ran_s)
+    return max(0.0, at_level(memory.quantiles(past, ran_s, core), 0.5) - ran_s)
 
 
 def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
@@ -335,7 +365,8 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
     """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
-    return _end(now, start, memory.quantiles(_past(core, memory, job_id), now - start))
+    quantiles = memory.quantiles(_past(core, memory, job_id), now - start, core)
+    return _end(now, start, quantiles)
 
 
 def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:

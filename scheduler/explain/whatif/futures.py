@@ -130,7 +130,7 @@ class Beliefs:
             jobs[job_id] = memory.believed(core.jobs[job_id])
         started = {job_id: run.start_time for job_id, run in core.cluster.runs.items()}
         quantiles = Asked(
-            lambda job_id: memory.quantiles(jobs[job_id], now - started.get(job_id, now))
+            lambda job_id: memory.quantiles(jobs[job_id], now - started.get(job_id, now), core)
         )
         history_s = now - (memory.first if memory.first is not None else now)
         piece_s = min(DAY_S, history_s) if history_s >= HOUR_S else 0.0
@@ -153,15 +153,22 @@ class Beliefs:
 class Draw(dict[str, Work]):
     """The truth of one possible future: made up job by job, the same for the same seed and job.
 
-    Two futures of one seed differ only in what was done differently, never by chance.
+    Two futures of one seed and number differ only in what was done differently, never by chance.
+    Of two that follow each other the second has durations as far below their medians as the first
+    has them above: a start that waits for one end has its median.
     """
 
     def __init__(
-        self, beliefs: Beliefs, seed: str, otherwise: Mapping[str, Quantiles] = MappingProxyType({})
+        self,
+        beliefs: Beliefs,
+        seed: int,
+        number: int,
+        otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
     ):
         super().__init__()
         self._beliefs = beliefs
-        self._seed = seed
+        self._seed = f"{seed}/{number}"
+        self._pair, self._side = f"{seed}/pair {number // 2}", 1.0 if number % 2 == 0 else -1.0
         self._quantiles = ChainMap(dict(otherwise), beliefs.quantiles)
 
     def __missing__(self, job_id: str) -> Work:
@@ -172,16 +179,20 @@ class Draw(dict[str, Work]):
 
     def chance(self, *about: object) -> float:
         """A number in (0, 1)."""
-        text = "\x1f".join((self._seed, *map(str, about)))
+        return self._chance(self._seed, *about)
+
+    def _chance(self, *about: object) -> float:
+        text = "\x1f".join(map(str, about))
         word = int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
         return (word + 0.5) / 2.0**56
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
         """A duration from its distribution, alike for jobs of one user."""
         kin = self._beliefs.user_correlation
-        own = _NORMAL.inv_cdf(self.chance("job", job.job_id))
-        shared = _NORMAL.inv_cdf(self.chance("user", job.user)) if kin else 0.0
-        return at_level(quantiles, _NORMAL.cdf(sqrt(kin) * shared + sqrt(1.0 - kin) * own))
+        own = _NORMAL.inv_cdf(self._chance(self._pair, "job", job.job_id))
+        shared = _NORMAL.inv_cdf(self._chance(self._pair, "user", job.user)) if kin else 0.0
+        score = sqrt(kin) * shared + sqrt(1.0 - kin) * own
+        return at_level(quantiles, _NORMAL.cdf(self._side * score))
 
     def profile(self, job_id: str) -> Profile | None:
         """The profile that a job not yet profiled may have."""

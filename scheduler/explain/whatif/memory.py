@@ -12,6 +12,7 @@ from features.job import Job, Profile
 from features.progress import Progress
 from features.schema import State
 from models.bundle import Bundle
+from scheduler.core.core import Core
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.queue import QueuedJob
@@ -61,8 +62,7 @@ class Memory(Estimator):
         self.name = inner.name
         self.days = days
         self.asks = asks
-        # finer than the policies': of every job a forecast reads many levels, and seldom
-        self.durations = durations or DurationDistribution(window=2000, points=64)
+        self.durations = durations or DurationDistribution()
         self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first; see `came`
         self.first: float | None = None  # when the first job was submitted
         self._live: dict[str, SubmittedJob] = {}  # not ended
@@ -109,11 +109,18 @@ class Memory(Estimator):
             return None
 
     def quantiles(
-        self, past: SubmittedJob, elapsed_s: float = 0.0, points: int | None = None
+        self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
-        """Distribution of a job's duration, given how long it has run."""
-        limit_s = past.job.time_limit_s
-        return self.durations.quantiles(past.predicted_s, elapsed_s, limit_s, points)
+        """Distribution of a job's duration, given how long it has run: as a core believes."""
+        believed = self.believed_by(core)
+        return believed.quantiles(past.predicted_s, elapsed_s, past.job.time_limit_s)
+
+    def believed_by(self, core: Core | None) -> DurationDistribution:
+        """The distribution that a core decides by; of one without, or whose durations are those
+        on a reference GPU type, what is learned here."""
+        if core is None or core.policy.distribution is None or core.cluster.spec.mixes_types:
+            return self.durations
+        return core.policy.distribution
 
     def profiles(self) -> Iterable[Profile]:
         """Profiles of the recent arrivals that have one."""

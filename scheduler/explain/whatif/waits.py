@@ -42,6 +42,7 @@ FUTURES = {
     0.5: 0.5,
     0.9: 0.25,
 }  # how far futures count, by level; the rest are queue figures
+SAME = 0.15  # medians of starts and ends that are as far apart, as logarithms, are of one moment
 FEW = 0.15  # of the weight that waited longest: of times beyond, what was seen says nothing
 AT_ONCE = 6  # of those that wait, and of those new among them, noted in one look
 LOOKS = 15.0  # looks in the time that jobs wait on average
@@ -168,7 +169,7 @@ class Waits:
             _between(now, at, figures, FUTURES[level])
             for at, figures, level in zip((p10, p50, p90), own, LEVELS, strict=True)
         )
-        return starting(made, *mixed)
+        return starting(made, *_not_before(rough.starts, p50, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
         """By which factors the crude rule is off for a job that stands there."""
@@ -222,6 +223,21 @@ def kaplan_meier(
         else:
             found.append(float(y[last]) + log(max(1.0, float(survival[last]) / (1.0 - level))))
     return found
+
+
+def _not_before(
+    ends: Sequence[float], futures_p50: float, mixed: Sequence[float], now: float
+) -> Sequence[float]:
+    """Levels of a start that is not before the same levels of an end that it must wait for: its
+    median is that of the end, where futures say that it waits for nothing else. Nothing needs to be
+    waited for where futures have it start well before, as beside a run that shares its GPUs."""
+    if not ends:
+        return mixed
+    late = log(SOON_S + max(0.0, futures_p50 - now)) - log(SOON_S + max(0.0, ends[1] - now))
+    if late < -SAME:
+        return mixed
+    p10, p50, p90 = map(max, mixed, ends)
+    return p10, ends[1] if late < SAME else p50, p90
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:

@@ -58,6 +58,7 @@ BREAKS_OFF = (
 IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
 PAUSE_S = 0.2  # between two turns
 SOONER = 1 / 3  # of the usual time until the next refresh, once a job waits for another reason
+OLD = 0.1  # of the soonest start, passed: runs that go on are expected to go on for longer
 DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
@@ -123,6 +124,7 @@ class Analyst:
         self._crude: dict[str, float] = {}  # crude starts as last written, by job
         self._stale = False  # something was decided since the last refresh
         self._refresh_at = 0.0
+        self._old_at = inf  # monotonic: forecasts are old, though nothing was decided
         self._in_vain_until = 0.0  # monotonic: there is no time for futures before
         self._rested_at = 0.0  # monotonic: no forecast is begun before
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
@@ -227,7 +229,8 @@ class Analyst:
         if self.clock.monotonic() >= self._rested_at:
             began = time.process_time()
             self._foresee_new()
-            if self._stale and self.clock.monotonic() >= self._refresh_at:
+            at = self.clock.monotonic()
+            if (self._stale or at >= self._old_at) and at >= self._refresh_at:
                 self.refresh()
             spent = time.process_time() - began
             if spent > SHORT_S:  # leave the cores to those who decide and answer
@@ -398,6 +401,9 @@ class Analyst:
         """Make the forecasts of all jobs that have not ended."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.foresee(self.state.core.jobs)
+        left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
+        soonest_s = min((left_s for left_s in left if left_s > 0), default=inf)
+        self._old_at = self.clock.monotonic() + max(self.refresh_s, OLD * soonest_s)
         for job_id, one in list(made.items()):
             if one.estimate != Estimate.CRUDE or one.start_p50 is None:
                 self._crude.pop(job_id, None)

@@ -170,6 +170,6 @@ def test_a_job_may_come_again_on_a_node_of_several_types(nodes: list[Node]) -> N
     kind, vc = "a100_3g.20gb", next(iter(shape.spec.vcs))
     again = Arrival(5.0, Job("7", 0.0, 1, "ada", vc, gpu_type=kind), None, None, 60.0)
     beliefs = Beliefs(10.0, {}, {}, [{vc: [again]}], 3600.0, [])
-    future = Future(core, beliefs, Draw(beliefs, ""), ["none"], horizon_s=3000.0).look()
+    future = Future(core, beliefs, Draw(beliefs, 0, 0), ["none"], horizon_s=3000.0).look()
     result = future.results["7~0"]
     assert result.end_time == (result.start_time or 0.0) + 60.0

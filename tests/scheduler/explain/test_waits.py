@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.explain.whatif.forecasts import CRUDE, StartForecast, WhyNot, crude
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits, kaplan_meier
 from scheduler.policies.fifo import FifoSkip
-from scheduler.testing.builders import Desk, a_job, cluster_of
+from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
 
 class Line:
@@ -101,6 +102,29 @@ def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> 
     held = StartForecast(line.now, why_not="it is held")
     line.desk.core.waiting.hold("j59", line.now)
     assert line.forecast("j59", held).start_p50 is None
+
+
+@pytest.mark.parametrize("ran_s", [10.0, 300.0, 1200.0])
+def test_a_start_that_waits_for_one_end_has_its_median(ran_s: float) -> None:
+    """The other holds all GPUs: what is said of its end, of its duration and of the start agree."""
+    desk = Desk(pellucid(), cluster_of(nodes=8, gpus=8), LiveEstimator())
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("holds", gpus=64), now=0.0)
+    desk.submit(a_job("waits", gpus=64, at=ran_s), now=ran_s)
+    futures = Futures(desk.core, memory, ran_s, seed=1)
+    rough = crude(desk.core, memory, ran_s)
+    end = futures.ends_at(desk.core.cluster.runs["holds"])
+    raw = futures.forecast(["waits"])
+    made = Waits().corrected(desk.core, raw, rough, ran_s)["waits"]
+    assert made.start_p50 == pytest.approx(end)
+    assert made.start_p90 is not None
+    assert made.start_p90 >= (futures.end_of("holds").end_p90 or 0.0)
+    estimate, believed = desk.core.jobs["waits"].estimate_s, desk.core.policy.distribution
+    assert estimate is not None
+    assert believed is not None
+    assert dict(believed.described(estimate))["p50_s"] == pytest.approx(estimate, rel=0.01)
+    if ran_s == 10.0:
+        assert end == pytest.approx(estimate, rel=0.03)
 
 
 def test_the_same_calls_give_the_same_forecasts_and_who_left_is_no_start() -> None:
