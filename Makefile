@@ -65,7 +65,6 @@ benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.bundle --json
 	python -m benchmarks.ingest --json
 	python -m benchmarks.orchestrator --json
-	python -m benchmarks.local --json
 	python -m benchmarks.load --json
 	python -m benchmarks.front_door --json --quick
 

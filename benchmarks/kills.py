@@ -1,6 +1,7 @@
 """Kills a real service with SIGKILL while it runs real processes, again and again.
 
     python -m benchmarks.kills --kills 150 --jobs 300 --json
+    python -m benchmarks.kills --decider SETTINGS   # its decider alone; settings as JSON
 
 The jobs write one line each, and so prove that each ran once and to its end. What is killed is the
 whole service, or its decider; the jobs are no part of it and run on.
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -27,14 +28,13 @@ from typing import Any
 import psutil
 from sqlalchemy import Connection, insert, select
 
-from benchmarks import decider
 from features.folders import temporary_folder
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.service.decide.supervisor import begin
+from scheduler.service.decide.supervisor import begin, run_decider
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.record import Phase, first_row
@@ -43,6 +43,8 @@ from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
 
 PATIENCE_S = 300.0  # on a machine that has more to do
+MOST_S = 30.0  # a stop that takes longer has hung
+BAD = ("process_died", "process_killed", "process_failed")
 CLUSTER = """name: kills
 gpus_per_node: 4
 vcs: {vc: 2}
@@ -114,7 +116,8 @@ class Victim:
             code: checkout whose code it is.
             through: a command that becomes the one that it is given.
         """
-        command = decider.command(self.settings)
+        given = self.settings.model_dump_json()
+        command = [sys.executable, "-m", "benchmarks.kills", "--decider", given]
         if self.whole:
             command = [*through, python, "-m", "pipeline.cli", "serve"]
         names = self.settings.model_dump(mode="json", exclude_none=True)
@@ -211,6 +214,55 @@ def run(
     return found
 
 
+def stops(folder: Path, times: int, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Start a whole service and stop it by one SIGTERM to its process group, as init systems and
+    terminals do, at a moment of its life that differs each time; what came of each stop.
+
+    One is clean when it ends by itself with status 0, had no process to kill, saw none die, and
+    leaves none behind.
+    """
+    victim, draw = Victim(folder, whole=True), random.Random(seed)
+    victim.settings.log_level = "info"
+    path = folder / "log"
+    for turn in range(times):
+        before = path.stat().st_size
+        victim.submit(f"job{turn:04d}", 4.0)
+        victim.start()
+        process = victim.process
+        assert process is not None
+        _await(path, before, "process_started" if turn % 5 == 4 else "decides", process)
+        time.sleep(draw.uniform(0.0, 1.0))
+        alive = family(process.pid)
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            status: int | None = process.wait(MOST_S)
+        except subprocess.TimeoutExpired:
+            status = None
+            victim.kill()
+        _, left = psutil.wait_procs(alive, 5.0)
+        said = [line["event"] for line in _lines(path, before)]
+        bad = [event for event in said if event in BAD]
+        clean = status == 0 and not bad and not left and "stopped" in said
+        yield {"status": status, "bad": bad, "left": len(left), "clean": clean}
+    victim.store.close()
+    victim.log.close()
+
+
+def _await(path: Path, offset: int, event: str, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + PATIENCE_S
+    while not any(line["event"] == event for line in _lines(path, offset)):
+        if process.poll() is not None or time.monotonic() > until:
+            raise SystemExit(f"the service did not start:\n{path.read_text()[offset:][-2000:]}")
+        time.sleep(0.05)
+
+
+def _lines(path: Path, offset: int) -> list[dict[str, Any]]:
+    with path.open("rb") as log:
+        log.seek(offset)
+        lines = log.read().decode(errors="replace").splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
 def _alive(victim: Victim) -> None:
     """Wait until a decider decides again."""
     before = victim.store.last_seq()
@@ -235,7 +287,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-s", type=float, default=3600.0)
     parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--decider", help=argparse.SUPPRESS)
     asked = parser.parse_args()
+    if asked.decider:
+        return run_decider(Settings.model_validate_json(asked.decider), lambda: False)
     with temporary_folder("pellucid-kills-") as folder:
         more = {"seed": asked.seed, "most_s": asked.most_s}
         found = run(folder, kills=asked.kills, number=asked.jobs, **more)

@@ -899,41 +899,6 @@ def test_jobs_with_any_id_run_and_stay_in_the_spool(site: ThisHost) -> None:
     assert site.open().begun() == {(job_id, 1) for job_id in EVIL}
 
 
-# --- the service, killed for real -----------------------------------------------------------------
-
-DRIVER = """
-import sys
-from pathlib import Path
-from benchmarks.local import drive
-drive(Path(sys.argv[1]), int(sys.argv[2]))
-"""
-
-
-def test_every_process_ends_once_however_often_the_service_is_killed(tmp_path: Path) -> None:
-    """The benchmark's books, on a smaller number (`python -m benchmarks.local` for all of it)."""
-    from benchmarks.local import books
-
-    command = [sys.executable, "-c", DRIVER, str(tmp_path), "120"]
-    for pause in (0.45, 0.5, 0.6, None):
-        process = subprocess.Popen(command, cwd=Path(__file__).parents[3])
-        try:
-            process.wait(pause)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        process.wait()
-    assert process.returncode == 0
-    found = books(tmp_path, 120)
-    assert found == {
-        "jobs": 120,
-        "ended_once": 120,
-        "ran_twice": 0,
-        "never_ran": 0,
-        "wrong_exit_code": 0,
-        "not_ended": 0,
-        "left_in_spool": 0,
-    }
-
-
 def test_the_zygote_needs_no_package_but_the_standard_library() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "

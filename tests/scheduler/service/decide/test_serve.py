@@ -26,7 +26,6 @@ from sqlalchemy import text
 from typer.testing import CliRunner
 
 from benchmarks import kills
-from benchmarks.stops import stops
 from features.files import write_whole
 from pipeline.app import app
 from pipeline.commands import serve as serve_command
@@ -686,7 +685,7 @@ def _wait_for(path: Path, event: str, times: int) -> None:
 
 
 def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path: Path) -> None:
-    found = list(stops(tmp_path, times=2))
+    found = list(kills.stops(tmp_path, times=2))
     assert all(one["clean"] for one in found), found
 
 
