@@ -17,7 +17,6 @@ import json
 import os
 import re
 import resource
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -29,6 +28,7 @@ from urllib.request import urlopen
 
 from benchmarks.calibration import Calibration
 from benchmarks.pages import ROOT, broken_links, commands, mistake, pages, words
+from benchmarks.serving import serving
 from benchmarks.wheel import build, install, left_out, sizes_mb
 from pipeline import runs
 from pipeline.report.build import Inputs
@@ -60,30 +60,13 @@ def _once(said: tuple[str, ...]) -> float:
 @contextmanager
 def service() -> Iterator[str]:
     """A service in which one job runs and another waits: the id of that one."""
-    with TemporaryDirectory() as folder:
-        Path(folder, "cluster.yaml").write_text(CLUSTER)
-        words = ("serve", "--fake-gpus", "--port", "0", "--cluster", "cluster.yaml")
-        process = subprocess.Popen(
-            [*PELLUCID, *words, "--policy", "fifo", "--log-level", "error"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+:\d+", process.stdout.readline())
-            if found is None:
-                raise RuntimeError("the service did not start")
-            os.environ["PELLUCID_SERVER"] = found[0]
-            os.environ.pop("PELLUCID_TOKEN", None)
-            first, last = _submitted(), _submitted()
-            yield last
-            for job in (last, first):
-                subprocess.run([*PELLUCID, "cancel", job], cwd=ROOT, stdout=subprocess.DEVNULL)
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
+    with serving(CLUSTER, "--policy", "fifo") as address:
+        os.environ["PELLUCID_SERVER"] = address
+        os.environ.pop("PELLUCID_TOKEN", None)
+        first, last = _submitted(), _submitted()
+        yield last
+        for job in (last, first):
+            subprocess.run([*PELLUCID, "cancel", job], cwd=ROOT, stdout=subprocess.DEVNULL)
 
 
 def _submitted() -> str:

@@ -6,13 +6,52 @@ import random
 import time
 from typing import Any
 
-from benchmarks.orchestrator import deep_line
+from features.job import Job
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.estimates import TableEstimator
+from scheduler.core.pairs import TablePairPredictor
+from scheduler.core.policy import Predictors
+from scheduler.core.profiling import WaitingStage
 from scheduler.explain import findings
 from scheduler.explain.whatif.counterfactuals import WhatIf
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.pellucid.policy import Pellucid
 
 ANSWERS = 60
+QUEUED = 10_000
+NODES = 256
+SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32)
+
+
+def deep_line() -> tuple[Core, Memory]:
+    """10,000 waiting for GPUs that are all in use."""
+    rng, submitted = random.Random(0), 0
+    pairs = TablePairPredictor(_Everyone(), lambda a, b: (0.9, 0.85))
+    seconds = {f"j{i}": rng.lognormvariate(6.0, 2.0) for i in range(QUEUED * 3)}
+    cluster = Cluster(ClusterSpec({"vc": NODES + 2}), {"vc": 2})
+    memory = Memory(TableEstimator("given", seconds))
+    policy = Pellucid(predictors=Predictors(pairs))
+    core = Core(cluster, policy, memory, profiling=WaitingStage())
+    while sum(len(queue) for queue in core.queues.values()) < QUEUED:
+        size, user = rng.choice(SIZES), f"u{submitted % 50}"
+        core.submitted(Job(f"j{submitted}", 0.0, size, user, "vc"), 0.0)
+        submitted += 1
+        if submitted % 500 == 0:
+            core.decide(0.0)
+    core.decide(0.0)
+    return core, memory
+
+
+class _Everyone(dict[str, int]):
+    """Every job scores 0."""
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __missing__(self, key: str) -> int:
+        return 0
 
 
 def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
@@ -20,17 +59,15 @@ def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
 
     Every answer is about another job and begins with nothing kept from the one before.
     """
-    line = deep_line(Memory)
-    (queue,) = line.core.queues.values()
+    core, memory = deep_line()
+    (queue,) = core.queues.values()
     jobs = random.Random(seed).sample([queued.job.job_id for queued in queue], answers // 2)
     jobs += [queue[place].job.job_id for place in range(answers - len(jobs))]
-    memory = line.core.estimator
-    assert isinstance(memory, Memory)
     why: list[float] = []
     helps: list[float] = []
     named = 0
     for job_id in jobs:
-        futures = Futures(line.core, memory, line.now)
+        futures = Futures(core, memory, 0.0)
         began = time.process_time()
         found = findings.analysis(findings.answer(futures, job_id), "u1", futures)
         why.append(1000 * (time.process_time() - began))

@@ -13,7 +13,6 @@ from statistics import fmean, median
 from typing import Any
 
 from benchmarks.explanations.log import Log
-from benchmarks.forecast_scores import pinball
 
 HORIZONS = ("minutes", "hours", "days")  # of promised waits, and where they begin and end
 SOON_S = 600.0
@@ -125,6 +124,12 @@ def _batches(told: Sequence[Foretold]) -> float | None:
         by[one.batch].append(one)
     shares = [share for mine in by.values() if (share := _kept(mine)) is not None]
     return round(fmean(shares), 4) if shares else None
+
+
+def pinball(promised: float, true: float, level: float) -> float:
+    """Pinball (quantile) loss; smallest on average for the true quantile."""
+    late = true - promised
+    return late * level if late > 0 else late * (level - 1.0)
 
 
 def _losses(scored: Sequence[Foretold]) -> Mapping[str, Any]:

@@ -9,25 +9,20 @@ as many seconds an epoch as the run before.
 from __future__ import annotations
 
 import json
-import os
-import re
-import signal
 import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
+from benchmarks.pages import ROOT
+from benchmarks.serving import serving
 from features.amounts import Work
 from features.throughput import Ran, last_pace
 from scheduler.service.client import Client
 
-ROOT = Path(__file__).parents[2]
 CLUSTER = "name: runs\ngpus_per_node: 4\nvcs: {runs: 8}\n"
 # seconds a step beside those a row, a row, each GPU more, and the end of an epoch
 SCRIPTS = {
@@ -48,31 +43,6 @@ class Asks(NamedTuple):
 FIRST = Asks(6)
 SECOND = {"epochs": Asks(16), "batch": Asks(10, 128), "GPUs": Asks(12, 64, 2)}
 LATER = (Asks(10), Asks(14, 128), Asks(14, 64, 2), Asks(16, 128, 2), Asks(20))
-
-
-@contextmanager
-def service() -> Iterator[Client]:
-    """A service on GPUs that are only declared."""
-    with TemporaryDirectory() as folder:
-        Path(folder, "cluster.yaml").write_text(CLUSTER)
-        words = ("serve", "--fake-gpus", "--port", "0", "--cluster", "cluster.yaml")
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", *words, "--log-level", "error"],
-            cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+:\d+", process.stdout.readline())
-            if found is None:
-                raise RuntimeError("the service did not start")
-            with Client(found[0]) as client:
-                yield client
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
 
 
 def follow(
@@ -137,7 +107,8 @@ def submitted(jobs: int) -> dict[str, Any]:
     ]
     with (
         TemporaryDirectory() as folder,
-        service() as client,
+        serving(CLUSTER) as address,
+        Client(address) as client,
         ThreadPoolExecutor(jobs) as pool,
     ):
         tasks = [pool.submit(follow, client, Path(folder), *way, n) for n, way in enumerate(ways)]

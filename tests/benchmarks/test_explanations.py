@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from benchmarks import explanations, orchestrator
-from benchmarks.explanations import live
+from benchmarks import explanations
+from benchmarks.explanations import deep, live
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, audit
 from benchmarks.explanations.figures import BUDGET, figures, verdict
@@ -330,8 +330,8 @@ def test_a_world_without_the_shared_data_is_left_out(world: AuditWorld, tmp_path
 def test_deep_times_answers(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(orchestrator, "QUEUED", 100)
-    monkeypatch.setattr(orchestrator, "NODES", 4)
+    monkeypatch.setattr(deep, "QUEUED", 100)
+    monkeypatch.setattr(deep, "NODES", 4)
     monkeypatch.setattr("sys.argv", ["explanations", "--deep", "--waits", "4"])
     main()
     told = json.loads(capsys.readouterr().out)

@@ -10,7 +10,6 @@ import pytest
 
 from benchmarks import moves
 
-
 # PostgreSQL: `make test-service`
 NAMES = [n for n in moves.ALL if "postgres" not in n or "PELLUCID_TEST_DATABASE" in os.environ]
 
