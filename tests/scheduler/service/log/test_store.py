@@ -356,7 +356,7 @@ class TestCheckpoint:
                 store.append([NOTE])
             sizes.append(journal.stat().st_size)
             store.checkpoint()
-        assert max(sizes) == sizes[0]
+        assert max(sizes) < 2 * sizes[0]  # four times, were it never begun anew
 
     def test_it_stays_short_and_whole_under_writers(self, store: Store) -> None:
         def write(_: int) -> None:
