@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from interpret.glassbox import ExplainableBoostingRegressor
 from numpy.typing import NDArray
 
 from features.spec import FeatureSpec
@@ -117,3 +118,40 @@ def _origin(axis: Axis, level: Any) -> NDArray[np.intp]:
 def _counts(bins: list[NDArray[np.intp]], sizes: list[int]) -> Floats:
     flat = bins[0] if len(bins) == 1 else bins[0] * sizes[1] + bins[1]
     return np.bincount(flat, minlength=int(np.prod(sizes))).astype(np.float64).reshape(sizes)
+
+
+def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
+    """The model as interpret's own, so that its tools explain, edit, merge and show it.
+
+    It predicts the score of `model` (of a duration: ln(1 + seconds)), term by term the same.
+    """
+    ebm = ExplainableBoostingRegressor()
+    ebm.feature_names_in_ = [spec.name for spec in model.features]
+    ebm.feature_types_in_ = [spec.kind for spec in model.features]
+    ebm.n_features_in_ = len(model.features)
+    ebm.bins_ = [
+        [np.array(axis.cuts, dtype=np.float64)]
+        if axis.spec.kind == "continuous"
+        else [{name: k for k, name in enumerate(axis.categories, 1)}]
+        for axis in model.axes
+    ]
+    ebm.feature_bounds_ = np.array(
+        [(axis.cuts[0], axis.cuts[-1]) if axis.cuts else (np.nan, np.nan) for axis in model.axes]
+    )
+
+    def whole(term: Term, values: Floats) -> Floats:
+        """With the bin of what is unknown, which interpret keeps for numbers, too."""
+        kinds = [model.axes[i].spec.kind for i in term.features]
+        return np.pad(values, [(0, int(kind == "continuous")) for kind in kinds])
+
+    ebm.term_features_ = [term.features for term in model.terms]
+    ebm.term_names_ = list(model.term_names)
+    ebm.term_scores_ = [whole(term, term.scores) for term in model.terms]
+    ebm.standard_deviations_ = [whole(term, term.spread) for term in model.terms]
+    ebm.bin_weights_ = [whole(term, term.weights) for term in model.terms]
+    ebm.bagged_scores_ = [scores[None] for scores in ebm.term_scores_]
+    ebm.intercept_ = model.intercept
+    ebm.bagged_intercept_ = np.array([model.intercept])
+    ebm.bag_weights_ = np.array([sum(t.weights.sum() for t in model.terms[:1])])
+    ebm.link_, ebm.link_param_, ebm.has_fitted_ = "identity", np.nan, True
+    return ebm

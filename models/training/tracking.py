@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.metadata import version as installed
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -34,6 +35,7 @@ from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training import pyfunc_bundle
 from models.training.card import effects, model_card, write_card
 from models.training.errors import TrainingError
+from models.training.export import as_ebm
 from models.training.plots import plot_shapes
 
 TRACKING_URI = "sqlite:///mlflow.db"
@@ -41,6 +43,7 @@ ARTIFACT_ROOT = "mlartifacts"
 EXPERIMENT = "pellucid"
 MODEL_NAME = "pellucid-duration"
 CHAMPION = "champion"
+EBM = "interpret.glassbox._ebm._ebm.ExplainableBoostingRegressor"
 NOTE = "mlflow.note.content"  # what the UI shows as the description
 
 
@@ -153,6 +156,14 @@ def log_training(
                 input_example=_example(bundle.duration),
                 pip_requirements=["pellucid"],
             )
+            mlflow.sklearn.log_model(
+                as_ebm(bundle.duration),
+                name="ebm",
+                serialization_format="skops",  # nothing is pickled
+                skops_trusted_types=[EBM],
+                signature=_signature(bundle.duration),
+                pip_requirements=[f"interpret-core=={installed('interpret-core')}", "skops"],
+            )
             version = _register(client, name, info, run.info.run_id)
             mlflow.set_tags({"promoted": str(promoted).lower(), "promotion_reason": reason})
         client.update_model_version(name, version, description=about)
@@ -173,7 +184,9 @@ def _about(bundle: Bundle, figure: str, value: float, promoted: bool, reason: st
         f"{', '.join(bundle.parts)}. {figure[:1].upper()}{figure[1:]} on days it never saw: "
         f"{value:.4f}. {became} champion: {reason}.\n\n"
         "Artifacts: `card.html` (the model card), `shapes.png` and `effects.json` (what each "
-        "feature adds)."
+        "feature adds). The logged model `ebm` opens in interpret: "
+        "`interpret.show(mlflow.sklearn.load_model(...).explain_global())`; it predicts "
+        "ln(1 + seconds)."
     )
 
 

@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 import mlflow
 import numpy as np
 import pytest
+from interpret.glassbox import merge_ebms
 
 from models.bundle import AdditiveModel, Bundle
 from models.training.errors import TrainingError
@@ -74,12 +75,19 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     mlflow.set_tracking_uri(uri)
     try:
         served = mlflow.pyfunc.load_model(f"models:/{MODEL_NAME}@champion")
+        ebm = mlflow.sklearn.load_model(f"runs:/{runs[3].run_id}/ebm")
     finally:
         mlflow.set_tracking_uri(before)
         mlflow.set_registry_uri(before)
     X = make_frame(20, 11)
     expected = model.seconds(model.score_batch(X))
     assert np.allclose(served.predict(X), expected, rtol=1e-12)
+    assert np.abs(ebm.predict(X) - model.score_batch(X)).max() < 1e-6
+    shown = ebm.explain_global()
+    assert shown.feature_names == list(model.term_names)
+    assert np.allclose(shown.data(0)["scores"], model.terms[0].scores[1:])
+    both = merge_ebms([ebm, ebm])  # and interpret's own tools work on it
+    assert np.allclose(both.predict(X), ebm.predict(X))
     example = served.input_example
     assert list(example.columns) == [spec.name for spec in model.features]
     assert served.predict(example) > 0
