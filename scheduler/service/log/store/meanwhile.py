@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from sqlalchemy import Connection, RowMapping, and_, or_, select
+from sqlalchemy import Connection, RowMapping, or_, select, union_all
 
 from scheduler.core.decisions import ANOTHER, Action, Reason
 from scheduler.explain.life import Held, had, runs_of, seconds_before
@@ -35,20 +35,24 @@ def held_meanwhile(
     if not spells:
         return []
     (began, _), (_, over) = spells[0], spells[-1]
-    was_there = or_(
-        jobs.c.ended_at > began,
-        jobs.c.phase.in_([phase.value for phase in HOLDS]),
-        and_(jobs.c.phase.in_([phase.value for phase in WAITS]), jobs.c.started_at.is_not(None)),
+    # One index for each, not all decisions ever made: that grows with the jobs that have ended.
+    of = select(jobs.c.job_id)
+    was_there = union_all(
+        of.where(jobs.c.ended_at > began),
+        of.where(jobs.c.phase.in_([phase.value for phase in HOLDS])),
+        of.where(
+            jobs.c.phase.in_([phase.value for phase in WAITS]), jobs.c.started_at.is_not(None)
+        ),
     )
     borrowed = decisions.c.reason == Reason.BORROWED.value
     query = (
         select(decisions, *(jobs.c[name] for name in _OF_JOB), jobs.c.vc.label("of_vc"))
         .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
         .where(decisions.c.action.in_([move.value for move in MOVES]), decisions.c.at < over)
-        .where(was_there, or_(jobs.c.vc == job.vc, borrowed), jobs.c.job_id != job.job_id)
-        .order_by(decisions.c.seq)
+        .where(jobs.c.job_id.in_(was_there), jobs.c.job_id != job.job_id)
+        .where(or_(jobs.c.vc == job.vc, borrowed))
     )
-    rows = connection.execute(query).mappings().all()
+    rows = sorted(connection.execute(query).mappings(), key=lambda row: row["seq"])
     gpus, mends = _gpus_there(connection, job.vc, rows), Mends.of(connection)
     runs = runs_of(
         (row["job_id"], row["at"] - mends.late_s(row["event"]), gpus[row["seq"]]) for row in rows
