@@ -124,10 +124,10 @@ def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[i
         name, job_id = ranked.partition.name, ranked.ask.job_id
         if job_id in wanted:
             found.setdefault(job_id, []).append((ahead[name], ranked))
-        pending, said = policy.reasons.get(job_id), slurm_word(ranked.ask.reason)
-        if said in ("", "None") and pending is not None:  # Slurm has not looked at it yet
-            said = pending.reason
-        ahead[name] += said in CAPACITY  # no limit keeps it back
+        pending, word = policy.reasons.get(job_id), slurm_word(ranked.ask.reason)
+        if word in ("", "None") and pending is not None:  # Slurm has not looked at it yet
+            word = pending.reason
+        ahead[name] += word in CAPACITY  # no limit keeps it back
     return found
 
 
