@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Engine, event
 
 from scheduler.backends.events import Kind
 from scheduler.service.api.explanation import explain
@@ -51,3 +55,32 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
     )
     desk.until_idle()
     assert said(OPERATOR).startswith("Job waits (8 GPUs, vc) waited 8 h, 64 GPU hours of its 8")
+
+
+def test_who_had_the_gpus_is_found_without_reading_every_decision(
+    store: Store, tmp_path: Path
+) -> None:
+    if not store.is_sqlite:
+        pytest.skip("the plan is SQLite's")
+    desk = Desk(store, tmp_path, {"long": lasting(9 * HOUR_S)})
+    desk.submit("long", gpus=8, owner="bob")
+    desk.turn()
+    desk.submit("waits", gpus=8)
+    desk.turn()
+    desk.turn(HOUR_S)
+    asked: list[tuple[str, Any]] = []
+
+    def seen(_: Any, __: Any, statement: str, parameters: Any, *___: Any) -> None:
+        asked.append((statement, parameters))
+
+    view = PageQueries(store, OPERATOR)
+    listens_to = Engine, "before_cursor_execute", seen
+    event.listen(*listens_to)
+    explain(view, "waits", desk.world.now())
+    event.remove(*listens_to)
+    [(statement, parameters)] = [
+        one for one in asked if "jobs.estimate_s, jobs.vc AS of_vc" in one[0]
+    ]
+    with store.engine.connect() as connection:
+        plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+    assert not [row for row in plan if "SCAN decisions" in row[-1] or "SCAN jobs" in row[-1]]
