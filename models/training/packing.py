@@ -36,7 +36,6 @@ Labels = NDArray[np.int64]
 
 JUMBO_BELOW, TINY_FROM = 0.5, 0.9  # share of partners worth sharing with
 MAX_LEAVES = 16
-PAIR_LEAVES = 12
 LEAF_ROWS = (3, 4, 6, 8)  # fewest configurations in a leaf, tried
 # the tree looks at what the GPU is kept busy with: never more worth sharing with more of it
 LOOKS_AT = 2  # first of PACKING_FEATURES
@@ -150,7 +149,7 @@ def fit_packing(
 def fit_pair_speed(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedPairSpeed:
-    """Fits speeds on what both keep the GPU busy with: at most 12 leaves, never rising.
+    """Fits each member's speed on both profiles: at most 16 leaves, never rising with demand.
 
     Args:
         pairs: what was measured.
@@ -165,9 +164,10 @@ def fit_pair_speed(
         )
     with config_context(skip_parameter_validation=True, assume_finite=False):
         fitted = DecisionTreeRegressor(
-            max_leaf_nodes=PAIR_LEAVES,
-            min_samples_leaf=max(2, round(0.02 * len(members.speed))),
-            monotonic_cst=[-1],
+            max_leaf_nodes=MAX_LEAVES,
+            min_samples_leaf=max(2, round(0.015 * len(members.speed))),
+            # more asked of the GPU by both together never makes either faster
+            monotonic_cst=[0, -1, -1],
             random_state=0,
         ).fit(_pair_columns(members), members.speed)
 
@@ -275,7 +275,7 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
     if not tested.any():
         raise TrainingError("no pair is left once its own families are taken out")
     worth = speed.sum(axis=0) > WORTH_SHARING
-    rule = columns[:n, 0] <= 120.0
+    rule = columns[:n, 1] <= 120.0
     result = {"pairs": float(tested.sum()), "rule_accuracy": float((rule == worth)[tested].mean())}
     for prefix, guess in guesses.items():
         error_sum = np.abs(guess.sum(axis=0) - speed.sum(axis=0))[tested]
@@ -305,8 +305,11 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
 
 
 def _pair_columns(members: Members) -> Floats:
-    """Columns of `PAIR_FEATURES`, (2n, 1); as `models.bundle.packing.pair_values`."""
-    return (members.profile[:, 0] + members.partner[:, 0])[:, None]
+    """Columns of `PAIR_FEATURES`, (2n, 3); as `models.bundle.packing.pair_values`."""
+    own, partner = members.profile, members.partner
+    return np.column_stack(
+        [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]
+    )
 
 
 def _where(known: Configurations, mask: NDArray[np.bool_]) -> Configurations:
