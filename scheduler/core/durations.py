@@ -23,8 +23,6 @@ from itertools import accumulate, pairwise
 from math import ceil, exp, log1p
 from statistics import NormalDist
 
-import numpy as np
-
 from scheduler.core.decisions import Evidence
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
@@ -272,8 +270,17 @@ def _between(
     ends = [*ended, max((*ended[-1:], *lasted[-1:]))]
     steps = [1.0, *left, 0.0]
     levels = [1.0 - 0.5 * (before + after) for before, after in pairwise(steps)]
-    wanted = [(i + 0.5) / EVEN for i in range(EVEN)]
-    return tuple(map(exp, np.interp(wanted, levels, ends).tolist()))
+    return tuple(exp(_straight(levels, ends, (i + 0.5) / EVEN)) for i in range(EVEN))
+
+
+def _straight(levels: Sequence[float], values: Sequence[float], level: float) -> float:
+    """The value at a level, by straight lines between ascending ones; flat beyond the ends."""
+    place = bisect_right(levels, level)
+    if place in (0, len(levels)):
+        return values[min(place, len(levels) - 1)]
+    low, high = levels[place - 1], levels[place]
+    rise = (values[place] - values[place - 1]) / (high - low)
+    return values[place - 1] + rise * (level - low)
 
 
 def _share_below(even: Sequence[float], value: float) -> float:
