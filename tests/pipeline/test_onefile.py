@@ -34,6 +34,22 @@ def ask(file: Path, *words: str, path: str = "") -> subprocess.CompletedProcess[
     return subprocess.run(command, capture_output=True, text=True, env={"PATH": path}, check=False)
 
 
+def test_of_what_it_runs_nothing_needs_numpy(file: Path) -> None:
+    """Those of models and of the simulator that do are imported there, and never called."""
+    with zipfile.ZipFile(file) as content:
+        needs = {n for n in content.namelist() if b"\nimport numpy" in content.read(n)}
+    assert needs <= {
+        "features/throughput.py",
+        "models/bundle/additive.py",
+        "models/bundle/arrivals.py",
+        "models/bundle/store.py",
+        "models/bundle/tree.py",
+        "models/interference.py",
+        "scheduler/core/arrivals.py",
+        "scheduler/simulation/work.py",
+    }
+
+
 def test_it_is_small_and_the_same_twice(file: Path, tmp_path: Path) -> None:
     assert file.stat().st_size < 10_000_000
     assert build(tmp_path).read_bytes() == file.read_bytes()

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, WhyNot, crude
+from scheduler.explain.whatif.futures import Beliefs, Draw
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits, kaplan_meier
 from scheduler.policies.fifo import FifoSkip
@@ -158,3 +159,13 @@ def test_quantiles_rise_with_the_level_whatever_was_seen(
     found = kaplan_meier(logs, over, np.full(len(seen), weight), levels)
     assert found == sorted(found)
     assert exp(found[0]) > 0
+
+
+def test_of_two_futures_one_is_as_far_below_the_median_as_the_other_above() -> None:
+    beliefs = Beliefs(0.0, {}, {}, (), 0.0, ())
+    even = [float(i) for i in range(101)]
+    job = a_job("j").job
+    for first in range(0, 20, 2):
+        low, high = sorted(Draw(beliefs, 3, n).seconds(job, even) for n in (first, first + 1))
+        assert low < 50.0 < high
+        assert low + high == pytest.approx(100.0)
