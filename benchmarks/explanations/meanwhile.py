@@ -21,6 +21,9 @@ def slack(a: Asked) -> float:
     return SLACK_S + a.answered_at - a.asked_at
 
 
+JUST_CAME = " was submitted a moment ago."
+
+
 def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
     """For what a job waited, from when to when, by the decisions about it."""
     since, reason, idle = a.moment.asked[a.job_id]["submitted_at"], "NotYetEvaluated", True
@@ -66,6 +69,9 @@ def wait(a: Asked) -> str:
     """Its whole wait: how long, for what by share, who had how many GPU hours, who went first, and
     the bound where it has passed."""
     text, asked = a.told["wait"], a.moment.asked[a.job_id]
+    if text.endswith(JUST_CAME):
+        late_s = a.answered_at - asked["submitted_at"] - slack(a)
+        return f"{text!r}, {late_s:.0f} s after it was" if late_s > 1.0 else ""
     found = re.match(rf"Job (\w+) \((\d+) GPUs?, (\S+)\) has waited (.+?), {HOURS} of its (\d+) "
                      r"GPUs? \((.+?)\)\.", text)  # fmt: skip
     if found is None or (found[1], found[3]) != (a.job_id, asked["vc"]):

@@ -36,7 +36,7 @@ from benchmarks.explanations.foreseen import (
 )
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
 from benchmarks.explanations.log import Log, later
-from benchmarks.explanations.meanwhile import slack, spells, wait
+from benchmarks.explanations.meanwhile import JUST_CAME, slack, spells, wait
 
 FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
 LATE_S = 3.0  # an answer older than this says so
@@ -47,7 +47,7 @@ MOST_EVENTS = 40  # between a question and its answer, that are looked at
 
 
 def phase(a: Asked) -> str:
-    """It waits, and says since when."""
+    """It waits, and says how long it has: without what it was profiled for, or held."""
     asked, told = a.moment.asked[a.job_id], a.told
     if not a.moment.queued(a.job_id) or told["phase"] not in ("queued", "submitted"):
         return f"{told['phase']} of a job that waits"
@@ -56,7 +56,7 @@ def phase(a: Asked) -> str:
     if told["times"]["started_at"] or told["times"]["ended_at"]:
         return "started, or over"
     waited = times(told["headline"])
-    true = a.answered_at - asked["submitted_at"]
+    true = sum(until - since for _, since, until in spells(a))
     ok = bool(waited) and (near(waited[0], true) or abs(waited[0] - true) <= slack(a))
     return "" if ok else f"headline {told['headline']!r}, waited {true:.0f} s"
 
@@ -403,14 +403,18 @@ def _made_of(text: str) -> list[str]:
         r"(Job \w+ \(.+?\) has waited) .+? GPU hours of its (\d+) GPUs? \((.+?)\)", text
     )
     if found is None:
-        return []
+        return [text] if text.endswith(JUST_CAME) else []
     reasons = re.findall(r"% ([A-Za-z ]+?)(?:,| and |$)", found[3])
     return [found[1], found[2], *sorted(reasons), *re.findall("Meanwhile|started first", text)]
 
 
 def page_numbers(a: Asked) -> str:
-    """And what is free now."""
-    shown = ints(a.page, r"needs ([\d,]+) GPUs?, ([\d,]+) of ([\d,]+) (?:is|are) free")
+    """And what is free now, in its first sentence and beside the bar."""
+    why = a.page.partition('id="why"')[2].partition("</section>")[0]
+    shown = ints(why, r"needs ([\d,]+) GPUs?.*?[,;] ([\d,]+) of ([\d,]+) (?:is|are) free")
+    bar = ints(why, r"needs ([\d,]+), free ([\d,]+), in all ([\d,]+)")
+    if shown is not None and bar != shown:
+        return f"on the page {shown}, beside the bar {bar}"
     return "" if shown in (None, _true(a)) else f"on the page {shown}, truly {_true(a)}"
 
 

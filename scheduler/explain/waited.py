@@ -87,7 +87,8 @@ def wait_words(
     if job.refused:
         return f"{who} was refused."
     if not waits:
-        return f"{who} did not have to wait."
+        came = live and job.start_time is None and job.end_time is None
+        return f"{who} {'was submitted a moment ago' if came else 'did not have to wait'}."
     waited = sum(w.seconds for w in waits)
     still = job.end_time is None and spans[-1].phase in (Phase.WAITING, Phase.HELD)
     text = f"{who} {'has ' if still else ''}waited {duration(waited)}" if waited else f"{who} waits"

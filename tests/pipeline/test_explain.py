@@ -46,6 +46,7 @@ from scheduler.explain.life import (
 from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Recorded, Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
+from scheduler.explain.waited import NOTHING_ELSE, wait_words
 from scheduler.explain.words import clock, duration, number, sentence_of
 from scheduler.simulation.engine import JobResult
 from scheduler.simulation.recorder import Recorder
@@ -731,6 +732,8 @@ def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_p
     assert "waits because, as it began: needs 4 GPUs" in alone.headline
     nothing = tell(a_run(tmp_path, [], a_job()), "j")
     assert "did not have to wait" not in nothing.headline
+    came = wait_words(nothing.job, [], [], [], NOTHING_ELSE, live=True)
+    assert came == "Job j (4 GPUs, research) was submitted a moment ago."
 
 
 def test_nobody_overtakes_a_job_that_was_refused(tmp_path: Path) -> None:

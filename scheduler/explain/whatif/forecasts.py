@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -44,9 +45,12 @@ class StartForecast:
         samples: futures it was read from; 0 for what is known already.
         why_not: why there is no estimate; "" when there is; of a crude one, that it is.
         estimate: an `Estimate`; None: from futures, or not known.
-        starts: the starts behind it, ascending; inf for those beyond the horizon. Of a crude one:
-            p10, p50 and p90 of the end of a run that must end first; () where none must.
+        starts: the starts behind it, ascending; inf for those beyond the horizon.
         start_p10: before which it starts in one case of ten.
+        after: of a crude one, p10, p50 and p90 of the end of a run without whose GPUs the others
+            are not enough; () where there is none.
+        aside: share of the futures in which it needs no GPUs to become free: it starts beside
+            another job, or ends while it is profiled.
     """
 
     made_at: float
@@ -59,6 +63,8 @@ class StartForecast:
     starts: tuple[float, ...] = ()
     start_p10: float | None = None
     estimate: str | None = None
+    after: tuple[float, ...] = ()
+    aside: float = 0.0
 
 
 class Futures:
@@ -170,6 +176,7 @@ class Futures:
             return stuck
         starts: dict[str, list[float]] = {job_id: [] for job_id in awaited}
         ends: dict[str, list[float]] = {job_id: [] for job_id in awaited}
+        aside = Counter[str]()
         began = time.process_time()
         awaiting, late = set(awaited), set[str]()
         for sample in range(samples):
@@ -187,12 +194,16 @@ class Futures:
             for job_id in awaiting:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))
+            aside.update(future.aside)
         no_time = {job_id: StartForecast(self.now, why_not=WhyNot.NO_TIME) for job_id in late}
         return (
             stuck
             | no_time
             | {
-                job_id: summary(self.now, starts[job_id], ends[job_id], self.horizon_s)
+                job_id: replace(
+                    summary(self.now, starts[job_id], ends[job_id], self.horizon_s),
+                    aside=aside[job_id] / max(1, len(starts[job_id])),
+                )
                 for job_id in awaiting
             }
         )
@@ -297,7 +308,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             at = max([now + work / gpus, *ends[1:2]])
             lasts = _past(core, memory, job.job_id).predicted_s
             lasts = TYPICAL_S if lasts is None else lasts
-            found[job.job_id] = replace(crudely(now, at, lasts), starts=ends)
+            found[job.job_id] = replace(crudely(now, at, lasts), after=ends)
             work += job.gpus * lasts
     return found
 

@@ -242,6 +242,7 @@ class Future(Engine):
         self.cut = False
         self.starts: dict[str, float] = {}
         self.ends: dict[str, float] = {}
+        self.aside = set[str]()  # awaited jobs that started beside another, or ended while profiled
         for job_id in core.jobs:
             self.results[job_id] = JobResult(core.jobs[job_id].job, 0.0)
         runs = core.cluster.runs
@@ -341,6 +342,8 @@ class Future(Engine):
                 self._awaited.discard(d.job_id)
             elif d.job_id in self._awaited and d.action in (Action.START, Action.PACK):
                 self._seen(d.job_id, now, self.end_of(d.job_id))
+                if d.action is Action.PACK:
+                    self.aside.add(d.job_id)
 
     def _end(self, run: Progress, now: float) -> None:
         super()._end(run, now)
@@ -348,6 +351,7 @@ class Future(Engine):
         if run.job_id in self._awaited and result.ended_in_profiling:
             assert result.start_time is not None
             self._seen(run.job_id, result.start_time, now)
+            self.aside.add(run.job_id)
 
     def _seen(self, job_id: str, start: float, end: float) -> None:
         if start <= self._horizon:

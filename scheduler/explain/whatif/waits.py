@@ -169,7 +169,7 @@ class Waits:
             _between(now, at, figures, FUTURES[level])
             for at, figures, level in zip((p10, p50, p90), own, LEVELS, strict=True)
         )
-        return starting(made, *_not_before(rough.starts, p50, tuple(mixed), now))
+        return starting(made, *_not_before(rough.after, made, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
         """By which factors the crude rule is off for a job that stands there."""
@@ -226,16 +226,13 @@ def kaplan_meier(
 
 
 def _not_before(
-    ends: Sequence[float], futures_p50: float, mixed: Sequence[float], now: float
+    ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
     """Levels of a start that is not before the same levels of an end that it must wait for: its
-    median is that of the end, where futures say that it waits for nothing else. Nothing needs to be
-    waited for where futures have it start well before, as beside a run that shares its GPUs."""
-    if not ends:
+    median is that of the end, where futures say that it waits for nothing else."""
+    if not ends or made.start_p50 is None or made.aside >= 0.5:
         return mixed
-    late = log(SOON_S + max(0.0, futures_p50 - now)) - log(SOON_S + max(0.0, ends[1] - now))
-    if late < -SAME:
-        return mixed
+    late = log(SOON_S + max(0.0, made.start_p50 - now)) - log(SOON_S + max(0.0, ends[1] - now))
     p10, p50, p90 = map(max, mixed, ends)
     return p10, ends[1] if late < SAME else p50, p90
 

@@ -38,7 +38,8 @@ def ended(connection: Connection) -> list[SubmittedJob]:
 def body_of(made: StartForecast) -> Json:
     """A forecast as plain values."""
     record = asdict(made)
-    del record["starts"]
+    for name in ("starts", "after", "aside"):  # of the moment at which it is made
+        del record[name]
     return record
 
 

@@ -31,10 +31,9 @@ from scheduler.service.log.store.rows import JobRow
 def explain(view: JobView, job_id: str, now: float) -> Explanation:
     """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
     job, story = story_of(view, job_id, now)
-    forecast = view.forecast(job_id)
+    forecast = forecast_of(view, job, now)
     if job.slurm is not None:
         job = replace(job, slurm=job.slurm.as_of(now))
-        forecast = _not_passed(forecast, now) if Phase(job.phase).waits else forecast
     slurms = job.slurm is not None and job.slurm.started
     waits = () if slurms else story.waits
     findings = _findings(job, story, now, view.keeps_decider())
@@ -90,10 +89,11 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
     )
 
 
-def _not_passed(forecast: StartForecastRow | None, now: float) -> StartForecastRow | None:
-    """A forecast of a job that still waits: the look that made it was some time ago."""
-    if forecast is None:
-        return None
+def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | None:
+    """The latest forecast; of a job that still waits, as it is given that it does."""
+    forecast = view.forecast(job.job_id)
+    if forecast is None or not Phase(job.phase).waits:
+        return forecast
     made = still_waiting(StartForecast(**asdict(forecast)), now)
     return replace(forecast, **{name: getattr(made, name) for name in FIGURES})
 

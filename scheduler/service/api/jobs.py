@@ -18,7 +18,7 @@ from scheduler.explain.explanation import Analysis, Compared, Explanation, Order
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
-from scheduler.service.api.explanation import explain
+from scheduler.service.api.explanation import explain, forecast_of
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import (
@@ -243,9 +243,10 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
 
 
 @router.get("/jobs/{job_id}/forecast", summary="When it will start", responses=responses(404))
-def forecast(job_id: str, view: Seen) -> ForecastAnswer:
+def forecast(job_id: str, request: Request, view: Seen) -> ForecastAnswer:
     """Start and end as p50 and p90: the forecast made at submission, and the latest."""
-    return ForecastAnswer(view.forecast(job_id, "submission"), view.forecast(job_id))
+    latest = forecast_of(view, view.job(job_id), request.app.state.changes.now())
+    return ForecastAnswer(view.forecast(job_id, "submission"), latest)
 
 
 @router.post(

@@ -18,7 +18,7 @@ from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import act, duration, progress_words
-from scheduler.service.api.explanation import believed, detail_of
+from scheduler.service.api.explanation import believed, detail_of, forecast_of
 from scheduler.service.api.stories import story_of, where_it_stands
 from scheduler.service.log.store.reads import JobRow, Line
 from scheduler.service.pages.asked import asked
@@ -125,7 +125,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
     events = {event.decision.seq: event for event in story.events}
     predicted = predictions(story.events)
     why = story.events[-1] if waits_now and story.events else None
-    stands, forecast = where_it_stands(job, story, now), queries.forecast(job_id)
+    stands, forecast = where_it_stands(job, story, now), forecast_of(queries, job, now)
     return JobPage(
         job,
         now,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from math import exp, log
+from dataclasses import replace
+from math import exp, inf, log
 
 import numpy as np
 import pytest
@@ -121,6 +122,11 @@ def test_a_start_that_waits_for_one_end_has_its_median(ran_s: float) -> None:
     assert made.start_p90 is not None
     assert made.start_p90 >= (futures.end_of("holds").end_p90 or 0.0)
     estimate, believed = desk.core.jobs["waits"].estimate_s, desk.core.policy.distribution
+    early = replace(raw["waits"], start_p50=ran_s + 0.3 * (end - ran_s))  # by the luck of the draw
+    floored = Waits().corrected(desk.core, {"waits": early}, rough, ran_s)["waits"]
+    assert (floored.start_p50 or 0.0) >= end - 1e-6
+    beside = Waits().corrected(desk.core, {"waits": replace(early, aside=1.0)}, rough, ran_s)
+    assert (beside["waits"].start_p50 or inf) < end  # who shares its GPUs waits for no end
     assert estimate is not None
     assert believed is not None
     assert dict(believed.described(estimate))["p50_s"] == pytest.approx(estimate, rel=0.01)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from benchmarks.explanations.reading import readable
 from features.codec import decode
 from pipeline.printed.why import after_lines, lines_of
 from scheduler.explain.explanation import Analysis, Compared, Explanation
+from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.service.analyst.process import Analyst
+from scheduler.service.analyst.records import write
 from scheduler.service.api import jobs as job_routes
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
@@ -157,6 +160,26 @@ def test_a_job_that_ran_already_is_said_to_have(service: Service) -> None:
     (line,) = after_lines(decode(Compared, told))
     assert line.startswith(f"{first} went before {later}: it started ")
     assert line.endswith(f" before {later} was submitted.")
+
+
+def test_a_start_that_has_passed_is_shown_to_nobody(service: Service) -> None:
+    """However late the analyst is."""
+    service.submit("alice", gpus=8, seconds=5000.0)
+    job_id = service.submit("alice", gpus=8)
+    service.turn(2)
+    now = time.time()
+    old = StartForecast(
+        now - 900.0, now - 600.0, now - 60.0, now, now + 60.0, start_p10=now - 800.0
+    )
+    service.store.append([], lambda there, _: write(there, {job_id: old}, ("latest",)))
+    asked = service.by("alice")
+    for made in (
+        asked.get(f"/api/v1/jobs/{job_id}/explain").json()["forecast"],
+        asked.get(f"/api/v1/jobs/{job_id}/forecast").json()["latest"],
+    ):
+        assert now <= made["start_p50"] < made["start_p90"]
+        assert made["start_p50"] < made["end_p50"] <= made["end_p90"]
+        assert made["made_at"] == old.made_at
 
 
 def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
