@@ -141,6 +141,9 @@ def prediction(a: Asked) -> str:
     if abs(product / math.prod(one["factor"] for one in told) - 1) > 1e-6:
         return f"reasons multiply to {product}"
     text = a.told["belief"]["text"]
+    if not a.told["prediction"]:  # nothing is known but what every job starts at
+        alone = near(times(text)[0], math.expm1(score["intercept"]))
+        return "" if alone else f"{text!r}, truly {math.expm1(score['intercept']):.0f} s"
     said = [float(n) for n in re.findall(r"×(\d+(?:\.\d+)?)", text.split("every job starts")[-1])]
     shown = [one["factor"] for one in a.told["prediction"][: len(said)]]
     base = re.search(r"every job starts at (.+?);", text)
@@ -178,7 +181,7 @@ def after_end(a: Asked) -> str:
         return ""
     asked, run = a.moment.asked[a.job_id], a.moment.runs[holders[0]["job"]]
     pool = [node for node in a.moment.pool(asked["vc"]) if node not in a.moment.closed]
-    held = sum(gpus for node, gpus in run.gpus.items() if node in pool)
+    held = sum(mask.bit_count() for node, mask in run.gpus.items() if node in pool)
     if run.profiling or len(pool) * a.moment.per_node - held >= asked["gpus"]:
         return ""
     end_s, start_s = holders[0]["ends_in_s"], made["start_p50"] - a.analysis["at"]
