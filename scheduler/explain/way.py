@@ -10,6 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from math import inf
 from time import process_time
 
 from scheduler.core.cluster import Pool, Run
@@ -23,6 +24,7 @@ from scheduler.explain.whatif.futures import Believed
 
 SEEDS = 4  # nodes whose runs are tried together
 LINE = 100  # of more jobs before it, none is tried by itself
+SPARED = 16  # of a line that is not tried one by one, the smallest are tried whether they may stay
 SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
 BUDGET_S = 0.2  # processor seconds after which no copy is begun
 BEGINS = (Action.START, Action.PACK, Action.PROFILE)
@@ -156,13 +158,34 @@ class _Search:
                 still = self._even_then()
                 if not self.best:
                     return Way(still=still, not_examined=tuple(self.not_examined))
-            self.best = tuple(self._fewest(list(self.best)))
+            tried = [*self.best]
+            fewest = self._fewest(sorted(tried, key=self._size_of_waiting, reverse=True))
+            self.best = tuple(sorted(fewest, key=tried.index))
             self._instead()
         except _OutOfTime:
             self.best = self.best or self._anybody()
             text = "whether fewer of these would do" if self.best else "further sets of jobs"
             self.not_examined.append(text)
-        return self._way([*self.crowd, *self.best] if self.best else [])
+        if not self.best:
+            return self._way([])
+        stay = self._spared()
+        return self._way([*(one for one in self.crowd if one not in stay), *self.best])
+
+    def _spared(self) -> list[str]:
+        """Of a very long line those that start beside it, the smallest first."""
+        jobs, stay = self.core.jobs, list[str]()
+        small = sorted(self.crowd, key=lambda job_id: jobs[job_id].job.gpus)[:SPARED]
+        those = {*self.core.cluster.runs, *small, self.job_id}
+        base = CoreCopy(self.core.among(those), self.futures.now) if small else self.base
+        for one in small:
+            gone = [*self.best, *(other for other in small if other not in (one, *stay))]
+            tried = base.restore(self.believed)
+            if process_time() > self.until or not _begins(
+                _decided_without(tried, gone, self.futures.now), self.job_id
+            ):
+                break
+            stay.append(one)
+        return stay
 
     def _anybody(self) -> tuple[Item, ...]:
         """Without time for more: the runs of one node and who waits before it, or everything."""
@@ -289,6 +312,12 @@ class _Search:
             for node in run.nodes:
                 found.setdefault(node, []).append((run, end))
         return found
+
+    def _size_of_waiting(self, item: Item) -> float:
+        """Those that wait are left out the smallest first: one that starts beside it may stay."""
+        if isinstance(item, int) or item in self.core.cluster.runs:
+            return inf
+        return self.core.jobs[item].job.gpus
 
     def _fewest(self, items: list[Item]) -> list[Item]:
         """Without what can be left out and it still starts: the tail, then piece by piece."""
