@@ -20,7 +20,7 @@ chaos: install ## Everything goes wrong that can, on SQLite and PostgreSQL, then
 	$(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_PG_SEEDS) --slurm
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
 	  $(BIN)/python -m benchmarks.chaos --seeds $(CHAOS_PG_SEEDS) --database postgresql
-	$(BIN)/python -m benchmarks.kills
+	$(BIN)/python -m benchmarks.moves --only kill
 
 DEMO_ARGS ?=
 

@@ -1,45 +1,102 @@
 """A real `pellucid serve` in a folder, a client that submits and repeats what was not answered, and
 somebody who asks for `/ready` four times a second.
 
-Afterwards every accepted job ran once, and the audit is clean.
+Afterwards every accepted job ran once, the audit is clean, and the service ends by itself when its
+process group is asked to, as init systems and terminals do.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
+import psutil
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
-from benchmarks.kills import Victim
+from scheduler.assembly import CoreSpec
+from scheduler.core.cluster import ClusterSpec
+from scheduler.core.settings import ProfilingPartition
+from scheduler.service.decide.supervisor import begin
 from scheduler.service.http import Http, TransportError
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
+from scheduler.service.settings import Settings
 
 LEASE_S = 10.0
-PATIENCE_S = 300.0
+PATIENCE_S = 300.0  # on a machine that has more to do
+MOST_S = 30.0  # a stop that takes longer has hung
+BAD = ("process_died", "process_killed", "process_failed")
+CLUSTER = """name: life
+gpus_per_node: 4
+vcs: {vc: 2}
+"""
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """The processes of a service: the one given and those forked from it. Its jobs are not."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        found.append(psutil.Process(pid))
+        command = found[0].cmdline()
+        for process in found[0].children(recursive=True):
+            with suppress(psutil.Error):
+                if process.cmdline() == command:
+                    found.append(process)
+    return found
 
 
 class Life:
-    """A service in a folder, a client, and somebody who looks."""
+    """A service in a folder, a client, and somebody who looks.
 
-    def __init__(self, folder: Path, **more: Any):
+    Args:
+        begun: by whoever made its database.
+        more: settings other than those of here.
+    """
+
+    def __init__(self, folder: Path, *, begun: bool = False, **more: Any):
         self.folder = folder
         with closing(socket.socket()) as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.out = folder / "out"
-        given: dict[str, Any] = {"state_dir": folder / "state", "port": self.port}
-        given["database"] = f"sqlite:///{folder / 'state' / 'pellucid.db'}"
+        cluster = folder / "cluster.yaml"
+        cluster.write_text(CLUSTER)
+        (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet
         (folder / "state").mkdir(mode=0o700, exist_ok=True)
-        given |= {"lease_s": LEASE_S, "log_level": "info"}
-        self.victim = Victim(folder, whole=True, **{**given, **more})
+        given: dict[str, Any] = {
+            "database": f"sqlite:///{folder / 'state' / 'pellucid.db'}",
+            "cluster": cluster,
+            "policy": "fifo",
+            "state_dir": folder / "state",
+            "bundle": folder / "champion",
+            "fake_gpus": True,
+            "lease_s": LEASE_S,
+            "port": self.port,
+            "export_every": 0,
+            "log_level": "info",
+            **more,
+        }
+        self.settings = Settings(**given)
+        self.out, self.log = folder / "out", (folder / "log").open("ab")
+        if not begun:
+            spec = ClusterSpec({"vc": 2}, 4, name="life")
+            begin(self.settings, CoreSpec.of(spec, "fifo", profiling=ProfilingPartition()))
+        self.store = Store(self.settings.database)
+        self.service: subprocess.Popen[bytes] | None = None
         self.headers: dict[str, str] = {}
         self.prefix = "job"  # of the names of jobs
         self.accepted: dict[str, tuple[str, float]] = {}  # name -> job, uptime when it was taken
@@ -49,14 +106,56 @@ class Life:
         self.over, self.quiet = Event(), Event()  # everything ends; nothing is submitted
         self.threads: list[Thread] = []
 
-    @property
-    def process(self) -> int:
-        assert self.victim.process is not None
-        return self.victim.process.pid
+    def start(
+        self, python: str = sys.executable, code: Path | None = None, through: Sequence[str] = ()
+    ) -> None:
+        """Start it, and wait until it decides.
 
-    def start(self, **how: Any) -> None:
-        self.victim.start(**how)
+        Args:
+            code: checkout whose code it is.
+            through: a command that becomes the one that it is given.
+        """
+        names = self.settings.model_dump(mode="json", exclude_none=True)
+        environment = {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
+        self.service = subprocess.Popen(
+            [*through, python, "-m", "pipeline.cli", "serve"],
+            env={**os.environ, **environment, "OMP_NUM_THREADS": "1"},
+            stdout=self.log,
+            stderr=self.log,
+            cwd=code,
+            start_new_session=True,
+        )
         self.await_ready()
+
+    def kill(self) -> None:
+        """SIGKILL to every process of the service at once; none has a last word."""
+        assert self.service is not None
+        for process in family(self.service.pid):
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        self.service.wait()
+
+    def stop(self) -> list[str]:
+        """One SIGTERM to its process group. What was wrong: it had to be killed, ended otherwise
+        than with status 0, lost a process, or left one behind."""
+        assert self.service is not None
+        alive, before = family(self.service.pid), (self.folder / "log").stat().st_size
+        os.killpg(self.service.pid, signal.SIGTERM)
+        try:
+            wrong = [f"status {status}" for status in [self.service.wait(MOST_S)] if status]
+        except subprocess.TimeoutExpired:
+            self.kill()
+            wrong = [f"no end in {MOST_S:g} s"]
+        _, left = psutil.wait_procs(alive, 5.0)
+        lines = (self.folder / "log").read_bytes()[before:].decode(errors="replace").splitlines()
+        events = [json.loads(line)["event"] for line in lines if line[:1] + line[-1:] == "{}"]
+        wrong += [event for event in events if event in BAD] + [f"left {one.pid}" for one in left]
+        return wrong if "stopped" in events else [*wrong, "did not report that it stopped"]
+
+    def rows(self) -> dict[str, str]:
+        """Phases of its jobs."""
+        with self.store.engine.connect() as connection:
+            return {row.job_id: row.phase for row in connection.execute(select(jobs))}
 
     def await_ready(self) -> float:
         """Seconds until somebody decides."""
@@ -87,7 +186,7 @@ class Life:
         while not self.over.wait(0.25):
             ready = self._ask("/ready", 2.0)
             with suppress(DBAPIError, OSError):
-                lease = self.victim.store.holder("decider")
+                lease = self.store.holder("decider")
                 count = 0 if lease is None else lease.beats
                 if not self.beats or self.beats[-1][1] != count:
                     self.beats.append((time.monotonic(), count))
@@ -123,25 +222,26 @@ class Life:
         for thread in self.threads:
             thread.join()
         until = time.monotonic() + PATIENCE_S
-        while not all(Phase(phase).over for phase in self.victim.rows().values()):
+        while not all(Phase(phase).over for phase in self.rows().values()):
             if time.monotonic() > until:
                 break
             time.sleep(0.5)
-        self.victim.kill()
+        stopped = self.stop()
         text = self.out.read_text() if self.out.exists() else ""
         lines = Counter(line.split()[0] for line in text.splitlines())
-        rows = self.victim.rows()
-        find = BundleStore(self.victim.settings.state_dir / "bundles").find
-        found = audit(self.victim.store, find)
+        rows = self.rows()
+        find = BundleStore(self.settings.state_dir / "bundles").find
+        found = audit(self.store, find)
         wrong = {
             "lost": [n for n, (job, _) in self.accepted.items() if rows.get(job) != Phase.ENDED],
             "unrun": [n for n in self.accepted if lines[n] < 1],
             "doubled": [name for name, times in lines.items() if times > 1],
             "unasked": [name for name in lines if name not in {*self.accepted, self.asking}],
             "divergences": [d.sentence() for d in found.divergences],
+            "stop": stopped,
         }
-        self.victim.store.close()
-        self.victim.log.close()
+        self.store.close()
+        self.log.close()
         return {
             "jobs": len(self.accepted),
             "ready_while_nobody_decides": self._green(),

@@ -1,10 +1,12 @@
-"""A real service moves while a client submits: to the code of today, or to another machine.
+"""A real service is killed, or moves, while a client submits: to the code of today, or to another
+machine.
 
     python -m benchmarks.moves --json
     python -m benchmarks.moves --only upgrade --older 9ff0a41
 
 | move | what is done |
 |---|---|
+| kill | SIGKILL to all its processes at any moment, again and again (`--kills`) |
 | upgrade | a service with the code and schema of an older version is stopped; today's goes on |
 | restore | a backup is taken; its machine is gone, jobs and all; it is restored on another |
 | restore-postgres | the same, by `pg_dump` and `pg_restore` |
@@ -19,8 +21,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -69,6 +71,17 @@ class Impossible(Exception):
     """Not on this machine; one line."""
 
 
+def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
+    life, draw = Life(folder), random.Random(0)
+    life.start()
+    life.attend(seconds="1", every_s=0.3)
+    for _ in range(asked.kills):
+        time.sleep(draw.uniform(0.0, 0.6))
+        life.kill()
+        life.start()
+    return {"kills": asked.kills, **life.finish()}
+
+
 # --- to the code of today -------------------------------------------------------------------------
 
 
@@ -96,21 +109,19 @@ def upgrade(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     life.start(code=code)
     life.attend(seconds="6", every_s=0.7)
     time.sleep(asked.load_s)
-    os.kill(life.process, signal.SIGTERM)
-    assert life.victim.process is not None
-    life.victim.process.wait(60.0)
+    life.stop()
     running = sum(p.cmdline()[:2] == ["sleep", "6"] for p in jobs_of(folder))
-    before = schema(life.victim.settings.database)
+    before = schema(life.settings.database)
     began = time.monotonic()
     life.start()
     again = round(time.monotonic() - began, 1)
     time.sleep(asked.load_s)
     found = life.finish()
-    store = Store(life.victim.settings.database)
+    store = Store(life.settings.database)
     versions = {event.body["version"] for event in store.read(kinds=[Kind.LEASE])}
     store.close()
     return {
-        "schema": [before, schema(life.victim.settings.database)],
+        "schema": [before, schema(life.settings.database)],
         "versions_in_log": len(versions),
         "ran_on": running,
         "ready_again_s": again,
@@ -144,7 +155,7 @@ def restore(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     there = folder / "there"
 
     def backup(life: Life) -> None:
-        source = life.victim.settings.state_dir / "pellucid.db"
+        source = life.settings.state_dir / "pellucid.db"
         command = ["sqlite3", str(source), f"VACUUM INTO '{there / 'pellucid.db'}'"]
         subprocess.run(command, check=True)
 
@@ -201,22 +212,22 @@ def moved(
     answered = dict(life.accepted)
     backup(life)
     for name in ("bundles", "site"):
-        kept = life.victim.settings.state_dir / name
+        kept = life.settings.state_dir / name
         if kept.is_dir():
             shutil.copytree(kept, there / name)
         elif kept.exists():
             shutil.copy(kept, there / name)
     time.sleep(3.0)  # it goes on, which the backup does not know
     life.quiet.set()
-    life.victim.kill()
+    life.kill()
     for process in jobs_of(folder / "state"):
         with suppress(psutil.Error):
             process.kill()
     life.over.set()
     for thread in life.threads:
         thread.join()
-    life.victim.store.close()
-    life.victim.log.close()
+    life.store.close()
+    life.log.close()
     life.out.write_text("")
     rows = in_rows(url)
     for path in (there, *there.rglob("*")):
@@ -258,8 +269,8 @@ def a_token(url: str) -> str:
 
 def at_once(life: Life, machine: list[str], *words: str) -> str:
     """What a command says on that machine."""
-    names = {"PELLUCID_DATABASE": life.victim.settings.database}
-    names["PELLUCID_STATE_DIR"] = str(life.victim.settings.state_dir)
+    names = {"PELLUCID_DATABASE": life.settings.database}
+    names["PELLUCID_STATE_DIR"] = str(life.settings.state_dir)
     done = subprocess.run(
         [*machine, sys.executable, "-m", "pipeline.cli", *words],
         env={**os.environ, **names},
@@ -274,7 +285,7 @@ def judged(life: Life, ended: set[str]) -> dict[str, Any]:
 
     `ended`: before that, on the old machine.
     """
-    store = Store(life.victim.settings.database)
+    store = Store(life.settings.database)
     lost = {event.job_id for event in store.read(kinds=[Kind.LOST])}
     store.close()
     gone = {name for name, (job, _) in life.accepted.items() if job in lost}
@@ -307,6 +318,7 @@ def another_machine(folder: Path) -> list[str]:
 
 
 ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
+    "kill": kill,
     "upgrade": upgrade,
     "restore": restore,
     "restore-postgres": restore_postgres,
@@ -316,6 +328,7 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 def parser() -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     made.add_argument("--older", help="commit to upgrade from (that before the schema of today)")
+    made.add_argument("--kills", type=int, default=150)
     made.add_argument("--load-s", type=float, default=12.0, help="before and after each move")
     return made
 

@@ -1,4 +1,4 @@
-"""A service moves under load, to newer code and to another machine: nothing is lost."""
+"""A service is killed, and moves, under load: nothing is lost or doubled, and it stops cleanly."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ NAMES = [n for n in moves.ALL if "postgres" not in n or "PELLUCID_TEST_DATABASE"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_lost_on_the_way(open_folder: Callable[[], Path], name: str) -> None:
-    asked = moves.parser().parse_args(["--load-s", "4"])
+    asked = moves.parser().parse_args(["--load-s", "2", "--kills", "2"])
     try:
         found = moves.ALL[name](open_folder(), asked)
     except moves.Impossible as why:
         pytest.skip(str(why))
     assert found["wrong"] == {}
     assert found["ready_while_nobody_decides"] == 0
-    if name == "upgrade":
+    if name == "kill":
+        assert found["jobs"] > 0
+    elif name == "upgrade":
         assert found["schema"][0] < found["schema"][1]
         assert found["versions_in_log"] == 2
         assert found["ran_on"] > 0

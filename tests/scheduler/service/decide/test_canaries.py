@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import MetaData, select
 from sqlalchemy.engine import make_url
 
-from benchmarks.kills import family
+from benchmarks.life import family
 from scheduler.service.api import tokens
 from scheduler.service.client import Client
 from scheduler.service.http import Http

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 import pytest
 
-from benchmarks.kills import family
+from benchmarks.life import family
 from scheduler.backends.local import cgroup
 from scheduler.service.api import tokens
 from scheduler.service.client import Client

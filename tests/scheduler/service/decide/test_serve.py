@@ -25,7 +25,6 @@ import pytest
 from sqlalchemy import text
 from typer.testing import CliRunner
 
-from benchmarks import kills
 from features.files import write_whole
 from pipeline.app import app
 from pipeline.commands import serve as serve_command
@@ -682,17 +681,6 @@ def _wait_for(path: Path, event: str, times: int) -> None:
         return len(_lines(path, event)) >= times
 
     assert happened() or until(happened, f"{times} lines {event} in {path}")
-
-
-def test_a_signal_to_the_whole_group_stops_it_cleanly(tmp_path: Path) -> None:
-    found = list(kills.stops(tmp_path, times=2))
-    assert all(one["clean"] for one in found), found
-
-
-def test_sigkill_loses_no_process_and_runs_none_twice(tmp_path: Path) -> None:
-    found = kills.run(tmp_path, kills=2, number=24, whole=False, most_s=120)
-    assert found.kills == 2
-    assert (found.lost, found.doubled, found.divergences) == ([], [], [])
 
 
 def test_services_that_begin_at_once_give_their_state_folder_one_name(
