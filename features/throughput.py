@@ -90,11 +90,6 @@ def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
     return Asked(total, error, words)
 
 
-def last_pace(work: Work, runs: tuple[Ran, ...]) -> float | None:
-    """The simple rule it has to beat: seconds a unit of the last run, times the amount."""
-    return work.amount * runs[-1].total_s / runs[-1].work.amount if runs else None
-
-
 def _posterior(everyone: list[Ran]) -> tuple[float, float]:
     """Median of the total of the last, which is yet to run, and the error of its logarithm."""
     n = len(everyone) - 1

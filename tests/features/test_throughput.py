@@ -11,7 +11,7 @@ from features.amounts import Work, of_settings
 from features.job import Job
 from features.schema import State
 from features.state import FeatureState
-from features.throughput import Ran, asked, last_pace
+from features.throughput import Ran, asked
 
 HOUR = 3600.0
 
@@ -82,12 +82,9 @@ def test_how_much_times_how_fast() -> None:
 
 def test_a_long_start_up_is_not_multiplied() -> None:
     runs = tuple(ran(f"train.py --epochs {n}", 110.0 + 10.0 * n) for n in (2, 20, 3))
-    new = work("train.py --epochs 90")
-    found, rule = asked(new, 1, runs), last_pace(new, runs)
+    found = asked(work("train.py --epochs 90"), 1, runs)
     assert found is not None
-    assert rule is not None
-    assert found.total_s == pytest.approx(1010.0, rel=0.15)
-    assert rule > 3 * 1010.0
+    assert found.total_s == pytest.approx(1010.0, rel=0.15)  # the last run's pace: 4,300
 
 
 def test_gpus_and_batch_size_are_learned_from_the_runs() -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
 from io import StringIO
 from pathlib import Path
 
@@ -12,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.progress import trainings
-from benchmarks.progress.__main__ import EVERY_S, LOOK_S, SIZES
 from features.amounts import Amount, of_command, printed
 from features.progress import Progress
 from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import COUNTERS, Reader
 from profiler.progress.tail import Tail
+from tests.profiler import trainings
 
 
 class Clock:
@@ -47,31 +44,11 @@ class Output(StringIO):
         return len(text)
 
 
-@pytest.fixture
-def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Output, float]]:
-    """Runs a training of the benchmark on a clock of its own: its output, and how long it took."""
-
-    def run(name: str, **sizes: float) -> tuple[Output, float]:
-        clock = Clock()
-        output = Output(clock)
-        monkeypatch.setattr(trainings, "time", clock)
-        monkeypatch.setenv("SIZES", json.dumps({"startup_s": 1.0, **sizes}))
-        monkeypatch.setattr(sys, "stdout", output)
-        monkeypatch.setattr(sys, "stderr", output)
-        if "tqdm" in sys.modules:
-            monkeypatch.setattr("tqdm.std.time", clock.time)
-        trainings.TRAININGS[name](trainings.Training())
-        monkeypatch.undo()
-        return output, clock.now
-
-    return run
-
-
 def replay(output: Output, until: float, amount: Amount | None = None) -> Progress | None:
     """What a reader says `until` seconds after the beginning."""
     reader, at, rest = Reader(amount), 0.0, list(output.log)
     while at < until:
-        at += EVERY_S
+        at += 0.25
         text = ""
         while rest and rest[0][0] <= at:
             text += rest.pop(0)[1]
@@ -79,23 +56,25 @@ def replay(output: Output, until: float, amount: Amount | None = None) -> Progre
     return reader.progress(at)
 
 
-USES_LIBRARIES = {"tqdm_nested", "tqdm_epoch", "lightning", "hugging_face", "ultralytics",
-                  "boosting", "own_file"}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", sorted(set(trainings.TRAININGS) - USES_LIBRARIES))
-def test_a_job_says_how_long_it_runs(name: str, play: Callable[..., tuple[Output, float]]) -> None:
-    sizes = SIZES["plain"]
-    output, took_s = play(name, **sizes)
-    needs = trainings.NEEDS.get(name)
-    steps = sizes["epochs"] * sizes["steps"]
-    amount = {None: None, "epochs": Amount(sizes["epochs"])}.get(needs, Amount(None, steps))
-    found = replay(output, LOOK_S, amount)
+@pytest.mark.parametrize("name", trainings.TRAININGS)
+def test_a_job_says_how_long_it_runs(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = Output(clock := Clock())
+    monkeypatch.setattr(sys, "stdout", output)
+    monkeypatch.setattr(sys, "stderr", output)
+    monkeypatch.setattr("tqdm.std.time", clock.time)
+    training = trainings.Training(
+        clock, output.write, epochs=15, steps=40, step_s=0.05, validate_s=0.25
+    )
+    trainings.TRAININGS[name](training)
+    monkeypatch.undo()
+    took_s, needs = clock.now, trainings.NEEDS.get(name)
+    amount = {None: None, "epochs": Amount(15), "steps": Amount(None, training.total)}[needs]
+    found = replay(output, 10.0, amount)
     assert found is not None
     assert found.total_s == pytest.approx(took_s, rel=0.1)
     assert found.low_s <= took_s <= found.high_s
     if needs:  # without its command it is not known
-        assert replay(output, LOOK_S) is None
+        assert replay(output, 10.0) is None
 
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
