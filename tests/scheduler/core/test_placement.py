@@ -45,7 +45,7 @@ def occupancies(draw: st.DrawFn) -> tuple[list[int], int]:
     return draw(st.lists(masks, max_size=9)), per_node
 
 
-@settings(max_examples=400)
+@settings(max_examples=200)
 @given(occupancy=occupancies(), gpus=st.integers(1, 40))
 def test_placement_is_that_of_the_specification(
     occupancy: tuple[list[int], int], gpus: int

@@ -66,7 +66,7 @@ def simulated(header: LogHeader, submissions: list[Submission], work: dict[str, 
     return [told(d) for d in decisions]
 
 
-@pytest.mark.parametrize("policy", ["fifo", "lucid", "pellucid"])
+@pytest.mark.parametrize("policy", ["lucid", "pellucid"])
 def test_simulated_and_live_decide_the_same(tmp_path: Path, policy: str) -> None:
     header = LogHeader(
         CoreSpec.of(CLUSTER, policy, profiling=PARTITION), START, backend="simulated"

@@ -246,7 +246,7 @@ def is_legal(
     return borrows or all(cluster.node_vc[node] == job.vc for node in nodes)
 
 
-@settings(max_examples=400)
+@settings(max_examples=150)
 @given(data=st.data(), world=clusters(), borrows=st.booleans())
 def test_random_placements_are_carried_out_where_legal_and_refused_where_not(
     data: st.DataObject, world: tuple[Cluster, set[int], Placement], borrows: bool

@@ -40,7 +40,7 @@ def check_named(core: Core, memory: Memory, decisions: list[Decision], now: floa
 
 
 @pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(world=worlds(), max_wait_s=st.sampled_from([0.0, 300.0, 3000.0]))
 def test_without_the_named_blocker_the_job_starts(
     name: str, world: World, max_wait_s: float
@@ -54,10 +54,10 @@ def test_without_the_named_blocker_the_job_starts(
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["lucid", "pellucid"])
 def test_without_the_named_blocker_the_job_starts_on_venus(name: str, shared_data: Path) -> None:
-    first_days(shared_data, 0.7, name, lambda *seen: (check_named(*seen), None)[1])
+    first_days(shared_data, 0.3, name, lambda *seen: (check_named(*seen), None)[1])
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(world=worlds(), name=st.sampled_from(POLICIES))
 def test_what_the_analyst_says_blocks_does(world: World, name: str) -> None:
     """Checked otherwise than it was found: the blockers end instead of leaving."""

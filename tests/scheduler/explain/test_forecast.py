@@ -101,7 +101,7 @@ def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() ->
     assert future.ends["a"] == 125.0 + (600.0 - 125.0 * 0.5)
 
 
-@settings(max_examples=12)
+@settings(max_examples=4)
 @given(world=worlds(), name=st.sampled_from(["fifo-skip", "lucid", "pellucid"]))
 def test_the_same_seed_gives_the_same_forecasts(world: World, name: str) -> None:
     def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
@@ -164,9 +164,9 @@ def test_promises_are_kept_in_a_world_like_the_past() -> None:
         def _decided(self, at: float) -> None:
             newest = memory.arrivals[-1].job.job_id
             waits = newest in core.jobs and newest not in core.cluster.runs
-            if at > DAY_S and waits and newest not in made and rng.random() < 0.5:
+            if at > DAY_S and waits and newest not in made and rng.random() < 0.4:
                 futures = Futures(core, memory, at, user_correlation=0.0)
-                made[newest] = futures.forecast([newest], samples=16)[newest]
+                made[newest] = futures.forecast([newest], samples=11)[newest]
 
     work = {s.id: s.work for s in jobs}
     done = Foreseen(core, [s.job for s in jobs], work, PairTable({})).run()

@@ -43,7 +43,7 @@ class FitlessHelios(OnlineHelios):
 
 @pytest.mark.parametrize("make", [LiveEstimator, Fitless, FitlessHelios])
 @given(world=worlds(), later=st.lists(st.floats(0, 1e6), max_size=4))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_questions_at_any_later_time_change_no_decision(
     make: Callable[[], Estimator], world: World, later: list[float]
 ) -> None:

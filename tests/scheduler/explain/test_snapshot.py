@@ -19,7 +19,7 @@ from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.watched import a_policy, replay
 
 POLICIES = st.sampled_from(["fifo", "fifo-skip", "sjf", "qssf", "lucid", "pellucid"])
-_slow = settings(max_examples=40)
+_slow = settings(max_examples=20)
 
 
 @_slow

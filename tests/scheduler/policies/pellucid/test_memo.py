@@ -55,7 +55,7 @@ options = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(world=worlds(), chosen=options)
 def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, Any]) -> None:
     assert decisions(Pellucid, world, **chosen) == decisions(Forgetful, world, **chosen)
@@ -150,7 +150,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(
     chosen=st.fixed_dictionaries(
         {

@@ -16,7 +16,6 @@ from tests.scheduler.policies.pellucid import test_pellucid
 
 HOUR = 3600.0
 PROFILE_S = 200.0  # a stay in the profiling partition
-_common = settings(max_examples=60)
 
 
 class TestPellucidWithAShortBound(test_pellucid.TestPellucidProfilingWhileWaiting):
@@ -47,7 +46,7 @@ def _left(watched: Watched) -> dict[str, float]:
     return {args[0]: args[3] for name, args, _ in watched.core.events if name == "ended"}
 
 
-@_common
+@settings(max_examples=40)
 @given(
     world=worlds(),
     max_wait_s=st.sampled_from([0.0, 10.0, 300.0, 3000.0]),

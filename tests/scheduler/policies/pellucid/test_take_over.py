@@ -54,7 +54,7 @@ events = st.one_of(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     chosen=st.fixed_dictionaries(
         {
