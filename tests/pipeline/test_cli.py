@@ -87,7 +87,7 @@ def test_a_wrong_command_is_told_the_nearest() -> None:
     assert "'why'" in done.stderr
 
 
-@pytest.mark.parametrize("cpu_ms", [1, 20, 60, 120, 200, 300, 450, 700])
+@pytest.mark.parametrize("cpu_ms", [1, 60, 200, 450])
 def test_an_interrupt_at_any_moment_leaves_no_traceback(cpu_ms: int) -> None:
     """Measured in CPU time of the process: a busy machine interrupts at the same places."""
     code = (
@@ -111,7 +111,7 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
 def test_any_locale_will_do(encoding: str) -> None:
 
     done = python(

@@ -136,7 +136,7 @@ def test_they_are_nowhere_once_the_job_is_over(tmp_path: Path, database: str) ->
 
 @pytest.mark.parametrize(
     "words",
-    [["serve"], ["audit"], ["export", "x.parquet"], ["token", "list"]],
+    [["serve"], ["audit"]],
     ids=lambda words: words[0],
 )
 def test_a_database_that_does_not_answer_is_named_without_its_password(
