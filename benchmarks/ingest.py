@@ -1,13 +1,11 @@
-"""How fast `pellucid ingest` is, beside a plain pandas reader and DuckDB.
+"""How fast `pellucid ingest` is.
 
     python -m benchmarks.ingest --json
 
 Writes a Helios-format file of 2 million rows (the Venus log over and over, ids and times shifted
-each time), reads it with each contestant in a process of its own, and prints rows per CPU-second
-(user and system time of the whole process, all threads, start of the interpreter included) and peak
-resident memory. The budget stands in ``ingest_budget.json``; exit status 1 if it is not met.
-
-The others do less: no validation, no quarantine, no duplicates, no UTC, no months, no digest.
+each time), reads it in a process of its own, and prints rows per CPU-second (user and system time
+of the whole process, all threads, start of the interpreter included) and peak resident memory. The
+budget stands in ``ingest_budget.json``; exit status 1 if it is not met.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +26,6 @@ ROWS = 2_000_000
 VENUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "venus" / "cluster_full_log.csv"
 BUDGET = Path(__file__).with_name("ingest_budget.json")
 DAYS_PER_COPY = 26
-TIMES = ("submit_time", "start_time", "end_time")
 
 
 def write_source(path: Path, rows: int) -> None:
@@ -75,131 +71,61 @@ def _clock(seconds: Any) -> Any:
     return pc.strftime(pc.cast(seconds, pa.timestamp("s")), format="%Y-%m-%d %H:%M:%S")
 
 
-def run_pellucid(source: Path, out: Path) -> int:
-    from pipeline.traces import ingest
-
-    return ingest(source, out).kept
-
-
-def run_pandas(source: Path, out: Path) -> int:
-    import pandas as pd
-
-    frame = pd.read_csv(source)
-    for name in TIMES:
-        frame[name] = pd.to_datetime(frame[name])
-    frame.to_parquet(out)
-    return len(frame)
-
-
-def run_duckdb(source: Path, out: Path) -> int:
-    import duckdb
-
-    done = duckdb.sql(f"COPY (FROM read_csv('{source}')) TO '{out}' (FORMAT parquet)")
-    if done is None:
-        return int(duckdb.sql(f"SELECT count(*) FROM '{out}'").fetchall()[0][0])
-    return int(done.fetchall()[0][0])
-
-
-CONTESTANTS: dict[str, Callable[[Path, Path], int]] = {
-    "pellucid": run_pellucid,
-    "pandas": run_pandas,
-    "duckdb": run_duckdb,
-}
-
-
-def measure(name: str, source: Path, folder: Path) -> dict[str, float]:
-    """Run a contestant in a process of its own."""
-    out = folder / f"out-{name}"
+def measure(source: Path, out: Path) -> dict[str, float]:
+    """Read it in a process of its own."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "benchmarks.ingest", "--contestant", name]
-    command += ["--source", str(source), "--out", str(out)]
+    command = [sys.executable, "-m", "benchmarks.ingest", "--source", str(source)]
     pid = os.posix_spawn(
-        sys.executable, command, os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)]
+        sys.executable,
+        [*command, "--out", str(out)],
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)],
     )
     os.close(writer)
     with os.fdopen(reader) as output:
         rows = output.read()
     _, status, usage = os.wait4(pid, 0)
     if status != 0:
-        raise SystemExit(f"{name}: failed with status {status}")
-    shutil.rmtree(out) if out.is_dir() else out.unlink()
+        raise SystemExit(f"ingest failed with status {status}")
+    shutil.rmtree(out)
     cpu = usage.ru_utime + usage.ru_stime
     return {
         "rows": float(rows),
-        "cpu_s": cpu,
-        "rows_per_cpu_s": float(rows) / cpu,
-        "peak_rss_mib": usage.ru_maxrss / 1024,
+        "cpu_s": round(cpu, 2),
+        "rows_per_cpu_s": round(float(rows) / cpu),
+        "peak_rss_mib": round(usage.ru_maxrss / 1024),
     }
 
 
 def benchmark(rows: int, runs: int) -> dict[str, Any]:
-    """Median of the runs of each contestant, in turns, and the ratios to them."""
+    """Median of the runs."""
     calibration = Calibration()
     with tempfile.TemporaryDirectory(prefix="pellucid-ingest-") as name:
-        folder = Path(name)
-        source = folder / "cluster_log.csv"
+        source = Path(name, "cluster_log.csv")
         write_source(source, rows)
-        found: dict[str, list[dict[str, float]]] = {name: [] for name in CONTESTANTS}
-        for _ in range(runs):
-            for contestant in CONTESTANTS:
-                found[contestant].append(measure(contestant, source, folder))
-        size = source.stat().st_size
-    results = {
-        name: {key: statistics.median(run[key] for run in runs_) for key in runs_[0]}
-        for name, runs_ in found.items()
-    }
-    own = results["pellucid"]
-    return {
-        "rows": rows,
-        "source_mib": round(size / 2**20, 1),
-        "runs": runs,
-        **{name: _rounded(result) for name, result in results.items()},
-        "speed_ratio": {
-            f"to_{name}": round(own["rows_per_cpu_s"] / result["rows_per_cpu_s"], 2)
-            for name, result in results.items()
-            if name != "pellucid"
-        },
-        "budget": calibration.judge(own, BUDGET),
-    }
-
-
-def _rounded(result: dict[str, float]) -> dict[str, float]:
-    return {
-        "cpu_s": round(result["cpu_s"], 2),
-        "rows_per_cpu_s": round(result["rows_per_cpu_s"]),
-        "peak_rss_mib": round(result["peak_rss_mib"]),
-    }
-
-
-def show(result: dict[str, Any]) -> None:
-    print(f"{result['rows']:,} rows, {result['source_mib']} MiB, median of {result['runs']} runs")
-    for name in CONTESTANTS:
-        row = result[name]
-        print(
-            f"{name:>10}: {row['rows_per_cpu_s']:>10,.0f} rows per CPU-second,"
-            f" {row['peak_rss_mib']:>6,.0f} MiB"
-        )
-    print(f"    ratios: {result['speed_ratio']}")
-    print(f"    budget: {result['budget']}")
+        found = [measure(source, Path(name, "out")) for _ in range(runs)]
+    middle = {key: statistics.median(run[key] for run in found) for key in found[0]}
+    return {**middle, "runs": runs, "budget": calibration.judge(middle, BUDGET)}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--contestant", choices=list(CONTESTANTS), help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="on one line")
     parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.contestant:
-        print(CONTESTANTS[arguments.contestant](arguments.source, arguments.out))
+    if arguments.source:
+        from pipeline.traces import ingest
+
+        print(ingest(arguments.source, arguments.out).kept)
         return 0
     if not VENUS.is_file():
         print("benchmarks.ingest: needs the Venus log in ../shared/data/venus", file=sys.stderr)
         return 2
     result = benchmark(arguments.rows, arguments.runs)
-    print(json.dumps(result, indent=2)) if arguments.json else show(result)
+    print(json.dumps(result, indent=None if arguments.json else 2))
     return 0 if result["budget"]["holds"] else 1
 
 
