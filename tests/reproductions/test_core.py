@@ -9,7 +9,6 @@ from reproductions.allocation.allocation import (
     Inventory,
     Node,
     Overcommitted,
-    on_freest,
 )
 from reproductions.allocation.core import AllocationCore, UnmetNeeds
 from reproductions.allocation.nature import GangGroundTruth
@@ -47,7 +46,6 @@ class Scripted(AllocationPolicy):
 
 ONE = Allocation((0,), (1,))
 TWO = Allocation((0,), (2,))
-BOTH = Allocation((0, 1), (2, 2))
 
 
 def test_start_resize_preempt_and_start_again() -> None:
@@ -68,14 +66,6 @@ def test_start_resize_preempt_and_start_again() -> None:
     assert played.outcome.busy_gpu_s == 60 + 120 + 420
     assert played.result("a").preemptions == 1
     assert played.result("a").resizes == 1
-
-
-def test_a_restart_costs_what_nature_says() -> None:
-    policy = Scripted({"a": ONE}, {"a": TWO})
-    ground_truth = GangGroundTruth({"a": 600.0}, restart_s=30.0)
-    played = play(policy, nodes_of(2), [a_job("a", at=0)], ground_truth)
-    # nothing happens to allocate before time 0 has passed, so the first round is at 0
-    assert played.result("a").end_time == 60 + 30 + (600 - 30) / 2
 
 
 @pytest.mark.parametrize(
@@ -153,14 +143,6 @@ def test_gpus_are_kept_where_they_can_be() -> None:
     assert inventory.in_use == 1
     with pytest.raises(Overcommitted):
         inventory.assign({"a": Allocation((0,), (5,))})
-
-
-def test_freest_first() -> None:
-    free = [1, 3, 3]
-    assert on_freest(free, 5) == Allocation((1, 2), (3, 2))
-    assert free == [1, 0, 1]
-    assert on_freest(free, 3) is None
-    assert free == [1, 0, 1]
 
 
 def test_drf_fills_evenly() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reproductions.allocation.allocation import Allocation, Node
+from reproductions.allocation.allocation import Allocation
 from reproductions.allocation.policy import (
     AllocationPolicy,
     Capability,
@@ -17,7 +17,7 @@ from reproductions.allocation.throughputs import (
     Terms,
     ThroughputTable,
 )
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import Reason
 from tests.reproductions.builders import a_job, nodes_of, play
 
 A, B = Kind("a", 1), Kind("b", 1)
@@ -98,33 +98,3 @@ def test_a_lease_is_whole_steps_and_a_round_ends_with_the_last() -> None:
     assert policy.times == [0, 10.25, 20.5]
     assert played.result("a").end_time == 20.5 + (90 - 82) / 4
     assert played.result("b").end_time == 20.5 + 5
-
-
-def test_an_end_inside_a_round_frees_nothing_before_its_end() -> None:
-    policy = Script({"a": FAST, "b": FAST})
-    jobs = [a_job("a"), a_job("b"), a_job("c", at=1)]
-    played = play(policy, NODES, jobs[:2], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 80)))
-    assert played.result("a").end_time == 1
-    assert policy.times == [0, 10]
-    assert played.result("b").end_time == 20
-
-
-def test_a_pair_that_cannot_share_makes_no_step() -> None:
-    both = Allocation((1,), (1,), partner="b"), Allocation((1,), (1,), partner="a")
-    policy = Script({"a": both[0], "b": both[1]}, {"a": FAST, "b": FAST})
-    played = play(
-        policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.0, a=(A, 4), b=(A, 4))
-    )
-    assert policy.times == [0, 10]
-    assert played.result("a").end_time == 11
-
-
-def test_a_job_no_type_holds_is_refused_with_its_rates() -> None:
-    policy = Script({"a": FAST}, round_s=60.0)
-    slow = (Node(0, 2, "slow"),)
-    made = TableGroundTruth({"b": StepWork(B, 10, Terms())}, TABLE, slow)
-    played = play(policy, slow, [a_job("b")], made)
-    (refusal,) = played.of("b", Action.REFUSE)
-    assert refusal.reason is Reason.NO_MATCHING_GPU_TYPE
-    assert refusal.evidence == (("trains", "b"), ("steps/s on slow", 0.0), ("GPUs of slow", 2.0))
-    assert played.result("b").refused

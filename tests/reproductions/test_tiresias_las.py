@@ -49,19 +49,6 @@ def test_a_job_falls_one_queue_when_it_has_had_its_share() -> None:
     assert served(queues) == ["b", "a"]
 
 
-def test_published_jumps_forget_the_gpus() -> None:
-    queues = LeastAttained(limits=(100.0,), published_jumps=True)
-    queues.join("a", 4, 0.0)
-    queues.run({"a"})
-    queues.advance(10.0)
-    assert queues.next_jump() == 10.0 + (100 - 10) // 4
-    true = LeastAttained(limits=(100.0,))
-    true.join("a", 4, 0.0)
-    true.run({"a"})
-    true.advance(10.0)
-    assert true.next_jump() == 25.0
-
-
 def test_a_starved_job_is_promoted() -> None:
     queues = LeastAttained(limits=(100.0,), promote=2.0)
     queues.join("a", 1, 0.0)
@@ -80,14 +67,6 @@ def test_waiting_before_the_first_run_is_no_starvation() -> None:
     queues.join("a", 1, 0.0)
     queues.advance(10_000.0)
     assert queues["a"].waited_s == 0.0
-
-
-def test_running_jobs_go_before_waiting_ones() -> None:
-    queues = LeastAttained()
-    for name in "abc":
-        queues.join(name, 1, 0.0)
-    queues.run({"c"})
-    assert served(queues) == ["c", "a", "b"]
 
 
 # --- the policy -----------------------------------------------------------------------------------

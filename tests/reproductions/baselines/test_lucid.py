@@ -20,7 +20,6 @@ from scheduler.testing.builders import (
     a_job,
     actions,
     cluster_of,
-    pair_speeds,
     play,
 )
 from tests.reproductions.baselines.lucid import lucid
@@ -57,12 +56,6 @@ def shares(partner: Sample, newcomer: Sample, policy: Lucid | None = None) -> bo
 
 def test_sharing_is_preferred_to_free_gpus() -> None:
     assert shares(a_job(), a_job())
-
-
-def test_only_jobs_of_as_many_gpus_share() -> None:
-    assert not shares(a_job(gpus=2), a_job(gpus=1))
-    assert shares(a_job(gpus=8), a_job(gpus=8))
-    assert not shares(a_job(gpus=16), a_job(gpus=16)), "wide jobs never do"
 
 
 @pytest.mark.parametrize(
@@ -172,29 +165,6 @@ def test_three_never_share_and_a_survivor_is_open_again() -> None:
     pack = pack_of(desk.end("a", now=50.0))
     assert pack is not None
     assert (pack.job_id, pack.partner) == ("c", "b")
-
-
-def test_a_survivor_stays_slow_and_shut_under_the_quirk_alone() -> None:
-    a, b = a_job("a", for_=30), a_job("b", for_=60, at=10)
-    c = a_job("c", for_=10, at=60)
-    speed = pair_speeds({}, unmeasured=0.5)
-
-    def ends(quirks: Quirks) -> list[float | None]:
-        jobs = (a, b, c)
-        played = play(
-            lucid(Likes()),
-            cluster_of(gpus=1),
-            *jobs,
-            stage=Known(*jobs),
-            speed=speed,
-            quirks=quirks,
-        )
-        return [r.end_time for r in played.outcome.jobs]
-
-    # a and b share from 10 to 50; b has 40 left, runs to 60, then shares with c to 80
-    assert ends(Quirks()) == [50, 100, 80]
-    # b goes on at half speed, alone, to 130; then c
-    assert ends(Quirks(survivor_stays_slow=True)) == [50, 130, 140]
 
 
 # --- the mode -------------------------------------------------------------------------------------

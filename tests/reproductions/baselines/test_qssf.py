@@ -42,14 +42,6 @@ def test_jobs_that_meet_an_empty_queue_are_ordered_by_gpus_under_the_quirk_alone
     assert together(Qssf(quirks=QUIRK)) == ["narrow", "middle"]
 
 
-def test_those_left_get_their_predicted_keys_then() -> None:
-    jobs = [a_job("a", gpus=8, for_=1), a_job("b", gpus=7, for_=100), a_job("c", gpus=6, for_=1)]
-    desk = Desk(Qssf(quirks=QUIRK), cluster_of(), truth(jobs))
-    desk.submit(*jobs)
-    assert list(desk.cluster.runs) == ["c"]
-    assert [(q.job.job_id, q.key) for q in desk.core.queues["vc"]] == [("a", 8.0), ("b", 700.0)]
-
-
 def test_whoever_finds_others_waiting_is_ordered_by_prediction_even_under_the_quirk() -> None:
     jobs = (a_job("wide", gpus=8, for_=1), a_job("narrow", gpus=1, for_=100))
     first = a_job("first", gpus=8, for_=1000)
@@ -58,11 +50,3 @@ def test_whoever_finds_others_waiting_is_ordered_by_prediction_even_under_the_qu
         "narrow",
         "first",
     ]
-
-
-def test_the_quirk_lets_nobody_pass_who_waits_already() -> None:
-    jobs = [a_job("holder", gpus=5), a_job("first", gpus=8, for_=10), a_job("narrow", for_=1000)]
-    desk = Desk(Qssf(quirks=QUIRK), cluster_of(), truth(jobs))
-    for job in jobs:
-        desk.submit(job)
-    assert list(desk.cluster.runs) == ["holder"]

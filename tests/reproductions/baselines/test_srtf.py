@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reproductions.baselines.srtf import Srtf
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import Action
 from scheduler.core.quirks import Quirks
-from scheduler.testing.builders import Desk, Sample, a_job, actions, cluster_of, play, truth
+from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
 
 
 class Left:
@@ -42,15 +42,6 @@ def test_a_shorter_job_takes_the_gpus_of_a_longer_one() -> None:
     assert (start.action, start.job_id) == (Action.START, "short")
 
 
-def test_what_counts_is_what_is_left() -> None:
-    long, short = a_job("long", gpus=8, for_=100), a_job("short", gpus=8, for_=10)
-    desk = a_desk(long, short, long=5.0)
-    desk.submit(long)
-    (_, wait) = desk.submit(short)
-    assert (wait.action, wait.reason) == (Action.WAIT, Reason.BEHIND_HIGHER_PRIORITY)
-    assert wait.blocker == "long"
-
-
 def test_equals_stay_where_they_are_unless_the_quirk_is_on() -> None:
     a, b = a_job("a", gpus=8, for_=10), a_job("b", gpus=8, for_=10)
     for ties in (False, True):
@@ -58,33 +49,6 @@ def test_equals_stay_where_they_are_unless_the_quirk_is_on() -> None:
         desk.submit(a)
         desk.submit(b)
         assert list(desk.cluster.runs) == (["b"] if ties else ["a"])
-
-
-def test_the_quota_skips_what_does_not_fit_and_goes_on() -> None:
-    """6 GPUs, then one of 4 that does not fit, then one of 2 that does."""
-    jobs = [a_job("a", gpus=6, for_=1), a_job("b", gpus=4, for_=2), a_job("c", gpus=2, for_=3)]
-    desk = a_desk(*jobs)
-    decisions = desk.submit(*jobs)
-    assert sorted(desk.cluster.runs) == ["a", "c"]
-    assert (Action.WAIT, "b") in actions(decisions)
-
-
-def test_nobody_is_stopped_while_there_is_room_for_all() -> None:
-    jobs = [a_job("long", gpus=4, for_=100), a_job("short", gpus=4, for_=1)]
-    desk = a_desk(*jobs)
-    desk.submit(jobs[0])
-    assert [d.action for d in desk.submit(jobs[1])] == [Action.ENQUEUE, Action.START]
-
-
-def test_a_job_inside_the_quota_may_still_be_scattered_out() -> None:
-    """One node of two is half full on both sides: 8 GPUs are inside the quota, none whole."""
-    halves = [a_job("a", gpus=4, for_=1), a_job("b", gpus=5, for_=1)]
-    wide = a_job("wide", gpus=7, for_=2)
-    desk = a_desk(*halves, wide, nodes=2)
-    desk.submit(*halves)
-    assert {desk.run(s.id).nodes for s in halves} == {(0,), (1,)}
-    (_, wait) = desk.submit(wide)
-    assert (wait.reason, wait.free) == (Reason.GPUS_FRAGMENTED, 7)
 
 
 @settings(max_examples=60)
@@ -126,10 +90,3 @@ def test_the_walk(sizes: list[tuple[int, int, bool]]) -> None:
     assert stopped == running - inside
     assert set(desk.cluster.runs) - running <= inside
     desk.cluster.validate()
-
-
-def test_ends_are_noticed_late_under_the_quirk_alone() -> None:
-    quirks = Quirks(tick_s=1.0, end_lag_s=1.0, counting_policies=frozenset({"srtf"}))
-    job = a_job("x", for_=10.2)
-    assert play(Srtf(), cluster_of(), job, quirks=quirks).result("x").end_time == 12.0
-    assert play(Srtf(), cluster_of(), job).result("x").end_time == 10.2

@@ -7,26 +7,9 @@ import numpy as np
 from reproductions.gavel.heuristics import (
     FAIR_PAIR,
     equal_shares,
-    first_come,
     introspected,
 )
-from reproductions.gavel.problem import Problem
 from tests.reproductions.gavel.problems import a_problem
-
-
-def test_first_come_takes_the_fastest_type_with_room_and_stops_at_the_first_that_does_not_fit() -> (
-    None
-):
-    rates = [[3, 2], [3, 2], [3, 2], [3, 2]]
-    problem = Problem.of(rates, [1, 2], [1, 1, 2, 1])
-    assert first_come(problem).tolist() == [0, 1, -1, -1]
-    assert first_come(Problem.of(rates, [1, 2], [1, 2, 1, 1])).tolist() == [0, 1, -1, -1]
-
-
-def test_as_published_a_job_may_take_gpus_it_cannot_run_on() -> None:
-    problem = Problem.of([[3, 0], [3, 0], [3, 2]], [1, 2])
-    assert first_come(problem).tolist() == [0, -1, -1]
-    assert first_come(problem, anywhere=True).tolist() == [0, 1, 1]
 
 
 def test_gandiva_pairs_only_when_gpus_are_short_and_parts_bad_pairs() -> None:

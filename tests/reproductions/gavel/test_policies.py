@@ -17,11 +17,6 @@ from reproductions.allocation.throughputs import (
     ThroughputTable,
 )
 from reproductions.gavel import POLICIES
-from reproductions.gavel.policies import (
-    BlindLeastAttainedService,
-    Hierarchical,
-    HierarchicalSettings,
-)
 from reproductions.registry import build
 from scheduler.core.decisions import Action, Decision, Reason
 from tests.reproductions.builders import Played, nodes_of, play
@@ -125,15 +120,6 @@ def test_a_job_that_no_type_can_hold_is_refused_and_the_rest_goes_on() -> None:
     assert played.result("2").end_time is not None
 
 
-def test_a_gang_larger_than_the_only_type_it_runs_on_is_refused() -> None:
-    nodes = nodes_of(2, 4, types=["new", "old"])
-    played = play(POLICIES["gavel-las"](), *a_world(("c4", 100, 0), ("a1", 400, 0), nodes=nodes))
-    (refusal,) = played.of("0", Action.REFUSE)
-    assert refusal.reason is Reason.NO_MATCHING_GPU_TYPE
-    assert dict(refusal.evidence)["GPUs of new"] == 2
-    assert played.result("1").end_time is not None
-
-
 def test_a_share_goes_by_weight() -> None:
     terms = {i: Terms(weight=4.0) for i in range(8)}
     played = play(POLICIES["gavel-las"](), *a_world(*[("a1", 30_000, 0.0)] * 24, terms=terms))
@@ -150,37 +136,6 @@ def test_who_opted_out_shares_with_nobody() -> None:
     assert not alone.outcome.packings
     both = [d for d in played.decisions if d.partner is not None]
     assert {d.reason for d in both if d.action is Action.START} == {Reason.PARTNER_FOUND}
-
-
-def test_sharing_helps_who_waits() -> None:
-    wanted = [("a1", 30_000, 0.0)] * 30
-    ends = [
-        max(r.end_time or 0 for r in play(POLICIES[name](), *a_world(*wanted)).outcome.jobs)
-        for name in ("gavel-makespan", "gavel-makespan-packed")
-    ]
-    assert ends[1] < 0.75 * ends[0]
-
-
-def test_entities_share_by_weight() -> None:
-    wanted = [("a1", 30_000, 0.0)] * 24
-    nodes, jobs, ground_truth = a_world(*wanted)
-    half = [Job(j.job_id, 0.0, 1, vc="x" if i < 12 else "y") for i, j in enumerate(jobs)]
-    policy = Hierarchical(HierarchicalSettings(weights={"x": 9.0}, first_come=["x"]))
-    played = play(policy, nodes, half, ground_truth)
-    mean = {
-        vc: np.mean([r.jct_s for r in played.outcome.jobs if r.job.vc == vc]) for vc in ("x", "y")
-    }
-    assert mean["x"] < 0.7 * mean["y"]
-
-
-def test_a_policy_that_sees_no_types_is_worse_off() -> None:
-    wanted = [(f"{'abc'[i % 3]}1", 20_000, 0.0) for i in range(18)]
-    jct = {
-        name: np.mean([r.jct_s for r in play(POLICIES[name](), *a_world(*wanted)).outcome.jobs])
-        for name in ("gavel-las", "gavel-las-agnostic")
-    }
-    assert jct["gavel-las"] < 0.9 * jct["gavel-las-agnostic"]
-    assert BlindLeastAttainedService.blind
 
 
 def test_large_gangs_are_on_the_fewest_nodes_and_who_stays_stays() -> None:

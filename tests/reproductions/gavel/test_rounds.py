@@ -85,18 +85,6 @@ def test_a_pair_takes_the_gpus_of_one_and_never_idle_ones() -> None:
     assert [turn.jobs for turn in rounds.choose(gangs, [2])] == [("a",)]
 
 
-def test_what_is_owed_at_a_reset_breaks_ties_after_it() -> None:
-    gangs = {name: Gang(1, (True,)) for name in "ab"}
-    rounds = Rounds(1, 360.0)
-    shares = {("a",): (0.5,), ("b",): (0.5,)}
-    rounds.reset(shares, 0.0)
-    (first,) = rounds.choose(gangs, [1])
-    assert first.jobs == ("a",)
-    rounds.ran(first, 360.0)
-    rounds.reset(shares, 360.0)
-    assert [turn.jobs for turn in rounds.choose(gangs, [1])] == [("b",)]
-
-
 def test_types_are_mixed_by_seed_and_alike_for_one_seed() -> None:
     gangs = {"a": Gang(1, EVERYWHERE)}
 

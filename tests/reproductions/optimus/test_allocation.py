@@ -26,21 +26,6 @@ def counts(jobs: list[GpuJob], gpus: int, **more: object) -> dict[str, int]:
     return {job_id: grant.gpus for job_id, grant in found.items()}
 
 
-def test_seconds_serve_the_long_job_and_shares_both() -> None:
-    jobs = [linear("long", 1000.0), linear("short", 10.0)]
-    assert counts(jobs, 8) == {"long": 7, "short": 1}
-    assert counts(jobs, 8, objective="relative") == {"long": 4, "short": 4}
-
-
-def test_everybody_gets_one_first_in_order() -> None:
-    jobs = [linear(name, 10.0) for name in "abc"]
-    assert counts(jobs, 2) == {"a": 1, "b": 1, "c": 0}
-
-
-def test_a_job_that_would_slow_down_gets_no_more() -> None:
-    assert counts([GpuJob("a", lambda gpus: 10.0 + gpus, 8)], 8) == {"a": 1}
-
-
 def test_a_whole_node_more_passes_a_dip_at_its_edge() -> None:
     def left_s(gpus: int) -> float:
         return 100.0 / gpus + (15.0 if gpus > 4 else 0.0)
@@ -53,12 +38,6 @@ def test_a_whole_node_more_passes_a_dip_at_its_edge() -> None:
 
     assert counts([GpuJob("a", steeper, 16)], 16) == {"a": 4}
     assert counts([GpuJob("a", steeper, 16)], 16, node_gpus=4) == {"a": 16}
-
-
-def test_model_parallel_groups_stay_whole() -> None:
-    found = counts([linear("a", 100.0, most=9, group=3), linear("b", 1.0)], 8)
-    assert found["a"] % 3 == 0
-    assert found["a"] == 6
 
 
 @settings(max_examples=50)

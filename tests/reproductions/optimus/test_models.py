@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.systems.optimus import epoch_errors, observations, step_error
-from reproductions.optimus.convergence import TooFewPoints, fit, fit_envelope, smooth
+from reproductions.optimus.convergence import TooFewPoints, fit
 from reproductions.optimus.outlook import Source, outlook
 from reproductions.optimus.speed import (
     ACROSS,
@@ -67,31 +67,6 @@ def test_a_clean_curve_is_found_again() -> None:
     curve = fit(k, 3.0 / (0.2 * k + 1.0) + 0.3)
     assert float(curve.loss(200.0)) == pytest.approx(3.0 / 41.0 + 0.3, rel=0.02)
     assert curve.residual < 1e-3
-
-
-def test_an_outlier_is_its_neighbours_mean() -> None:
-    _, losses = smooth(np.array([1.0, 0.9, 5.0, 0.7, 0.6]))
-    assert losses.tolist() == [1.0, 0.9, 0.8, 0.7, 0.6]
-
-
-def test_losses_are_averaged_at_the_middle_of_their_stretch() -> None:
-    steps, losses = smooth(np.array([4.0, 2.0, 2.0, 1.0]), points=2)
-    assert (steps.tolist(), losses.tolist()) == ([1.5, 3.5], [3.0, 1.5])
-
-
-def test_the_envelope_stands_a_loss_that_rises() -> None:
-    rng = np.random.default_rng(0)
-    k = np.arange(1.0, 61.0)
-    truth = 1.0 / (0.1 * k + 1.0) + 0.2
-    bumpy = truth * (1.0 + np.abs(0.4 * rng.standard_normal(60)))
-    assert abs(float(fit_envelope(k, bumpy).loss(100.0)) / (1 / 11 + 0.2) - 1.0) < 0.15
-
-
-def test_the_window_restarts_at_a_change_of_the_learning_rate() -> None:
-    k = np.arange(1.0, 41.0)
-    losses = np.where(k <= 20, 1.0, 1.0 / (0.5 * np.maximum(k - 20, 0.0) + 2.0) + 0.1)
-    after = fit_envelope(k, losses, since=21.0)
-    assert float(after.loss(60.0)) == pytest.approx(1 / 22 + 0.1, rel=0.1)
 
 
 def test_too_little_is_said() -> None:

@@ -17,7 +17,6 @@ from reproductions.smd.outer import (
     select,
     select_exactly,
 )
-from reproductions.smd.utility import Utility
 
 # --- knapsack -------------------------------------------------------------------------------------
 
@@ -46,20 +45,6 @@ def test_choices_of_one_job_exclude_each_other(seed: int, size: int, exact: bool
     assert problem.feasible(chosen)
 
 
-def test_nothing_to_choose_from() -> None:
-    empty = Knapsack(np.zeros(0), np.zeros((0, 1)), np.array([4.0]))
-    assert select(empty).chosen == ()
-    assert select_exactly(empty) == ()
-    with pytest.raises(ValueError, match="weights are"):
-        Knapsack(np.zeros(2), np.zeros((1, 1)), np.array([4.0]))
-
-
-def test_the_solver_keeps_standard_output_clean(capfd: pytest.CaptureFixture[str]) -> None:
-    for seed in range(4):
-        select_exactly(a_knapsack(60, seed), gap=1e-2)
-    assert capfd.readouterr().out == ""
-
-
 def test_a_solver_that_gives_up_leaves_a_feasible_selection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -71,11 +56,3 @@ def test_a_solver_that_gives_up_leaves_a_feasible_selection(
     assert problem.feasible(found.chosen)
     with pytest.raises(NoSolution, match="the knapsack: no"):
         select_exactly(problem)
-
-
-def test_utility_halves_when_due() -> None:
-    utility = Utility(worth=10.0, urgency=4.0, due=2.0)
-    assert utility(2.0) == 5.0
-    assert utility(0.0) > 9.9
-    assert utility(1e9) < 1e-300
-    assert Utility(urgency=0.0)(1e9) == 0.5
