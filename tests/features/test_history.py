@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from features.history import EWMA_STEP, FAILED, PAST, WINDOW, KeyHistory, Running
+from features.history import EWMA_STEP, FAILED, PAST, WINDOW, KeyHistory
 from features.schema import State
 
 ENDED = st.tuples(
@@ -50,32 +50,6 @@ def test_nothing_ended_is_missing_not_zero() -> None:
     key = KeyHistory()
     assert key.past[0] == 0
     assert all(math.isnan(value) for value in key.past[1:])
-
-
-@given(st.lists(st.tuples(st.booleans(), st.integers(0, 5), st.integers(0, 1000)), max_size=80))
-def test_running_jobs_equal_a_plain_list(steps: list[tuple[bool, int, int]]) -> None:
-    running, starts, now = Running(), {}, 1.6e9
-    for begins, pick, wait in steps:
-        now += wait
-        if begins or not starts:
-            job = f"j{len(starts)}-{now}-{pick}"
-            if job not in starts:
-                running.add(job, now)
-                starts[job] = now
-        else:
-            job = sorted(starts)[pick % len(starts)]
-            running.remove(job)
-            del starts[job]
-        for own in [*list(starts)[:3], "someone else"]:
-            others = [start for job, start in starts.items() if job != own]
-            count, longest, mean = running.values(own, now + 10)
-            assert count == len(others)
-            if others:
-                assert longest == now + 10 - min(others)
-                assert mean == pytest.approx(now + 10 - np.mean(others), abs=1e-5)
-            else:
-                assert math.isnan(longest)
-                assert math.isnan(mean)
 
 
 def outlook(key: KeyHistory, now: float) -> float:

@@ -104,19 +104,6 @@ def test_a_row_taken_again_follows_the_clock_but_keeps_the_moment_of_submission(
     assert again["user_queued"] == again["vc_queued"] == 1.0
 
 
-def test_a_stopped_job_waits_again_and_its_clock_starts_anew() -> None:
-    state = FeatureState()
-    state.submit(a_job(0, gpus=4), T0)
-    state.start("j0", T0)
-    state.requeue("j0", T0 + 200)
-    waiting = named(state, a_job(1, gpus=4), T0 + 200)
-    assert (waiting["vc_queued_gpus"], waiting["vc_running_gpus"]) == (4.0, 0.0)
-    state.start("j0", T0 + 500)
-    running = named(state, a_job(1, gpus=4), T0 + 600)
-    assert (running["vc_queued"], running["vc_running_gpus"]) == (0.0, 4.0)
-    assert running["user_gpus_longest_running_s"] == 100.0
-
-
 def test_a_job_that_never_ran_teaches_nothing() -> None:
     state = FeatureState()
     state.submit(a_job(0), T0)
@@ -296,19 +283,6 @@ def test_a_changed_job_is_described_as_if_it_had_been_submitted_so() -> None:
         row = named(one, probe, T0 + 600.0)
         told.append({k: v for k, v in row.items() if not k.endswith("since_submit_s")})
     assert told[0] == pytest.approx(told[1], nan_ok=True)
-
-
-def test_a_question_about_a_change_is_answered_as_the_change_would_be_an_hour_later() -> None:
-    state = FeatureState(FAMILIES)
-    for number in range(6):
-        state.submit(a_job(number, T0 + number), T0 + number)
-    state.start("j0", T0 + 10.0)
-    asked, now = a_job(3, T0 + 3.0), T0 + 3600.0
-    changed = replace(asked, gpus=asked.gpus + 3)
-    foreseen = named(state, changed, now)
-    state.change(changed, now)
-    assert foreseen == pytest.approx(named(state, changed, now), nan_ok=True)
-    assert foreseen["submit_hour"] == named(state, changed, now + 9999.0)["submit_hour"]
 
 
 def test_to_look_at_waiting_jobs_anew_forgets_no_template() -> None:

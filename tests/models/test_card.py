@@ -6,12 +6,10 @@ from html.parser import HTMLParser
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from models.bundle import Bundle
 from models.training.card import effects, model_card, similar_rows, write_card
-from models.training.drift import DRIFTED, measure_drift, stability_index
+from models.training.drift import DRIFTED, measure_drift
 from models.training.edits import Edits, apply_edits
 from models.training.errors import TrainingError
 
@@ -115,11 +113,3 @@ def test_drift_finds_the_feature_that_moved_and_the_bias(fitted, make_frame):
     assert found.metrics()["drift.residual_shift"] == pytest.approx(1.0, abs=0.2)
     with pytest.raises(TrainingError, match="at least"):
         measure_drift(model, make_frame(20, 0))
-
-
-@given(st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 10**6)), min_size=1, max_size=40))
-def test_the_stability_index_is_a_distance(pairs):
-    a, b = zip(*pairs, strict=True)
-    assert stability_index(a, b) == pytest.approx(stability_index(b, a))
-    assert stability_index(a, b) >= -1e-12
-    assert stability_index(a, a) == 0.0

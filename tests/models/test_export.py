@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from interpret.utils import purify
 
 from models.training.blocks import block_bags, time_blocks
 from models.training.export import additive_model
@@ -55,28 +54,6 @@ def test_pairs_hold_no_main_effect_and_mains_no_constant(fitted):
             weighted = term.scores * term.weights
             assert np.abs(weighted.sum(axis=0)).max() < 1e-6
             assert np.abs(weighted.sum(axis=1)).max() < 1e-6
-
-
-def test_unpurified_pairs_did_hold_main_effects(fitted):
-    """Otherwise the test above could not fail."""
-    pairs = [k for k, key in enumerate(fitted.ebm.term_features_) if len(key) == 2]
-    impure = [
-        np.abs((fitted.ebm.term_scores_[k] * fitted.ebm.bin_weights_[k]).sum(axis=0)).max()
-        for k in pairs
-    ]
-    assert max(impure) > 1.0
-
-
-def test_purification_agrees_with_interpret():
-    rng = np.random.default_rng(0)
-    scores, weights = rng.normal(size=(6, 5)), rng.integers(1, 50, (6, 5)).astype(float)
-    pure, rows, columns, constant = purify_pair(scores[None], weights)
-    theirs, impurities, intercept = purify(scores, weights)
-    mains = dict(impurities)
-    assert np.allclose(pure[0], theirs, atol=1e-9)
-    assert np.allclose(rows[0], mains[(0,)], atol=1e-9)
-    assert np.allclose(columns[0], mains[(1,)], atol=1e-9)
-    assert np.allclose(constant[0], intercept, atol=1e-9)
 
 
 @given(

@@ -79,14 +79,6 @@ def test_labels_count_the_partners_worth_sharing_with():
     assert just.label.tolist() == [2, 2]  # a sum of 1.8 is not above 1.8
 
 
-def test_leaving_a_family_out_also_takes_it_from_its_partners_labels():
-    three = measured(pair("x", "yy", 0.5, 1.0), pair("x", "zzz", 1.0, 1.0))
-    rest = configurations(three.members.without(["yy"]))
-    assert dict(zip(rest.family, rest.label, strict=True)) == {"x": 0, "zzz": 0}
-    whole = configurations(three.members)
-    assert dict(zip(whole.family, whole.label, strict=True))["x"] == 1
-
-
 def test_a_family_left_out_has_no_say(pairs):
     """Changing what was measured with it changes nothing that was fitted without it."""
     family = pairs.families[0]

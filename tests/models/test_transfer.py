@@ -104,16 +104,6 @@ def test_a_cpu_bench_and_an_unknown_way_of_sharing_are_refused(
         read_bench(tmp_path)
 
 
-def test_the_same_gpu_transfers_as_well_as_at_home(here: PairMeasurements) -> None:
-    other = simulated_pairs(2, pairs=300)
-    found = evaluate_transfer(here, other)
-    assert found["pairs"] == 300
-    there, home = found["there"], found["home"]
-    assert there["tree_mae_sum"] < there["mean_mae_sum"]
-    assert there["tree_mae_sum"] == pytest.approx(home["mae_sum"], abs=0.03)
-    assert there["rule_accuracy"] == pytest.approx(home["rule_accuracy"])
-
-
 def test_a_gpu_on_which_everything_is_slower_is_noticed(here: PairMeasurements) -> None:
     frame = here.frame.copy()
     for side in "ab":

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,8 +15,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from features.schema import TRACE_SCHEMA
-from pipeline.traces.base import TraceError
-from pipeline.traces.dataset import DatasetWriter, read_dataset
+from pipeline.traces.dataset import read_dataset
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.traces.synthetic import report as synthetic_report
 from pipeline.traces.synthetic.config import DAY_S
@@ -149,25 +145,6 @@ def test_small_trace_is_the_same_everywhere() -> None:
     assert digest(generate(default_config("small"))) == SMALL_DIGEST
 
 
-def test_another_process_with_other_hashing_gives_the_same_trace() -> None:
-    code = (
-        "from pipeline.traces.synthetic.generate import *;"
-        "from pipeline.traces.synthetic.generate import digest;"
-        "print(digest(generate(default_config('small', seed=3))))"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "12345"}
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPO, env=environment, capture_output=True, text=True
-    )
-    assert found.stdout.strip() == digest(generate(default_config("small", seed=3)))
-
-
-def test_seeds_differ() -> None:
-    assert digest(generate(default_config("small", 1))) != digest(
-        generate(default_config("small", 2))
-    )
-
-
 def test_digest_sees_every_column(table: pa.Table) -> None:
     few = table.slice(0, 5)
     assert digest(few) == digest(pa.concat_tables([table.slice(0, 2), table.slice(2, 3)]))
@@ -218,12 +195,6 @@ def test_virtual_clusters_are_loaded_as_asked(config: SyntheticConfig, table: pa
     assert all(0.75 <= value <= 1.0 for value in load.values())
 
 
-def test_templates_recur(jobs: Drawn) -> None:
-    runs = np.bincount(jobs.template)
-    assert 1 - (runs > 0).sum() / len(jobs.template) > 0.9  # jobs whose template ran before
-    assert np.quantile(runs[runs > 0], 0.9) > 20
-
-
 def test_days_weeks_and_bursts_show(config: SyntheticConfig, jobs: Drawn) -> None:
     calm = jobs.submit_s[~jobs.burst]
     hour = np.bincount(calm // 3600 % 24, minlength=24)
@@ -237,19 +208,6 @@ def test_days_weeks_and_bursts_show(config: SyntheticConfig, jobs: Drawn) -> Non
         assert (jobs.gpus[members] == 1).all()
         assert len(np.unique(jobs.user[members])) == 1
     assert np.bincount(jobs.submit_s // 3600).max() > 80
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_other_seeds_are_calibrated_too(seed: int) -> None:
-    config = default_config("demo", seed)
-    table = generate(config)
-    s = statistics(table)
-    assert s["mean_s"] > 30 * s["median_s"]
-    assert s["one_gpu_pct"] > 50
-    assert s["top_users_pct"] > 30
-    assert offered_load(config, table) == pytest.approx(
-        {vc.name: vc.load for vc in config.vcs}, abs=0.005
-    )
 
 
 # --- no leaks -----------------------------------------------------------------------------------
@@ -277,7 +235,7 @@ def test_durations_cannot_reach_labels(config: SyntheticConfig, table: pa.Table)
 def test_profiles_do_not_tell_the_duration() -> None:
     """Across templates, p-values of profile against duration are those of independence."""
     p_values, correlations = [], []
-    for seed in range(12):
+    for seed in range(6):
         config = default_config("demo", seed)
         jobs = draw(config)
         for rho, p in profile_leak(jobs, tabulate(config, jobs)).values():
@@ -290,7 +248,7 @@ def test_profiles_do_not_tell_the_duration() -> None:
 
 def test_names_do_not_tell_the_duration() -> None:
     """Within templates, a model on the name's tokens ranks no better than chance."""
-    for seed in range(4):
+    for seed in range(2):
         config = default_config("demo", seed)
         jobs = draw(config)
         rho, n = name_leak(jobs, tabulate(config, jobs))
@@ -317,7 +275,7 @@ def test_leak_checks_find_a_planted_leak(jobs: Drawn, table: pa.Table) -> None:
 
 def test_history_beats_a_constant() -> None:
     """What remains to be learnt: a template's last run ranks and predicts its next."""
-    for seed in range(4):
+    for seed in range(2):
         jobs = draw(default_config("demo", seed))
         assert history_signal(jobs) > 0.3
         order = np.argsort(jobs.template, kind="stable")
@@ -340,19 +298,6 @@ def test_profiles_rise_with_the_batch_and_fit_the_gpu(family: int, amp: bool) ->
     for values, top in ((util, 100), (traffic, 100), (memory, 32_768)):
         assert (np.diff(values) >= 0).all()
         assert 0 < values[0] <= values[-1] <= top
-
-
-def test_names_look_like_names(jobs: Drawn, table: pa.Table) -> None:
-    names = np.array(table["name"].to_pylist())
-    assert all(name.isascii() and name == name.strip() and 8 < len(name) < 90 for name in names)
-    model = np.array(table["model"].to_pylist())
-    assert all(m.lower() in name for m, name in zip(model, names, strict=True))
-    # the model and dataset are the template's; hyperparameters and counters are the run's
-    for template in np.unique(jobs.template)[:50]:
-        assert len(set(model[jobs.template == template])) == 1
-    counted = np.char.find(names, "_run") >= 0
-    assert counted.any()
-    assert len(set(names[counted])) > 0.95 * counted.sum()
 
 
 # --- refusals -----------------------------------------------------------------------------------
@@ -417,42 +362,6 @@ def test_written_dataset_reads_back(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "trace" / "summary.json").read_text())
     assert summary["rows_in"] == summary["kept"] == summary["statistics"]["jobs"] == config.jobs
     assert summary["first_submit"] == pc.min(table["submit_time"]).as_py().strftime("%FT%TZ")
-
-
-def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        write(default_config("small"), tmp_path / name)
-    files = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
-    assert len(files) >= 4
-    for file in files:
-        if (tmp_path / "a" / file).is_file():
-            assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
-
-
-def test_rewriting_replaces_and_failing_leaves_the_old(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "trace"
-    write(default_config("small", 1), out)
-    write(default_config("small", 2), out)
-    before = (out / "provenance.json").read_text()
-    assert json.loads(before)["config"]["seed"] == 2
-
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(28, "no space left")
-
-    monkeypatch.setattr(DatasetWriter, "write", fail)
-    with pytest.raises(TraceError, match="no space left"):
-        write(default_config("small", 3), out)
-    assert (out / "provenance.json").read_text() == before
-    assert [p.name for p in tmp_path.iterdir()] == ["trace"]
-
-
-def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "precious.txt").write_text("mine")
-    with pytest.raises(TraceError, match="not a dataset"):
-        write(default_config("small"), tmp_path)
-    assert (tmp_path / "precious.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("scale", ["demo", "small"])

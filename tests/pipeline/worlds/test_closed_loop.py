@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +17,6 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.policies import POLICIES, build
-from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.simulation.engine import Engine, Outcome
 from scheduler.simulation.loop import After
 from scheduler.simulation.work import PairTable, Workload
@@ -131,23 +129,6 @@ def test_an_answer_waits_for_the_end_that_it_answers() -> None:
     assert outcome.held_back == 1
 
 
-def test_an_answer_comes_no_earlier_than_its_own_time() -> None:
-    """The end came earlier in the replay than in the trace."""
-    loop = closed(workload_of(a_job("a", for_=100), a_job("b", at=510), ends={"a": 500.0}))
-    outcome = played(loop)
-    assert outcome.jobs[1].job.submit_time == 510
-    assert outcome.held_back == 0
-
-
-def test_a_chain_is_held_back_link_by_link() -> None:
-    jobs = [a_job("x", gpus=8, for_=1000, user="else")]
-    jobs += [a_job(f"j{i}", gpus=8, at=100.0 * i, for_=100) for i in range(5)]
-    outcome = played(closed(workload_of(*jobs)))
-    chain = outcome.jobs[1:]
-    assert [r.job.submit_time for r in chain] == [0, 1100, 1200, 1300, 1400]
-    assert [r.end_time for r in chain] == [1100, 1200, 1300, 1400, 1500]
-
-
 def test_whoever_answers_a_refused_job_comes_at_its_own_time() -> None:
     loop = closed(workload_of(a_job("a", gpus=99, for_=100), a_job("b", at=100)))
     outcome = played(loop)
@@ -236,9 +217,3 @@ def test_on_a_cluster_where_nobody_waits_both_loops_are_one(
     wide = replace(open_, cluster=ClusterSpec({"vc": 40}, 8))
     outcomes = [played(workload, "fifo") for workload in (wide, closed(wide))]
     assert outcomes[0] == outcomes[1]
-
-
-@pytest.mark.parametrize("policy", [Fifo, FifoSkip])
-def test_a_closed_loop_is_deterministic(policy: type) -> None:
-    workload = closed(drawn([(7, 30, 5, "u", State.COMPLETED)] * 20))
-    assert played(workload, policy.name) == played(workload, policy.name)
