@@ -19,11 +19,6 @@ def test_every_row_is_a_policy_that_can_be_built(group: str) -> None:
             settings_of("pellucid", row.settings)
 
 
-def test_no_two_rows_are_alike() -> None:
-    rows = [row for group in GROUPS.values() for row in group.values()]
-    assert len({repr(row) for row in rows}) == len(rows)
-
-
 def test_a_cell_is_measured_once_while_the_code_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

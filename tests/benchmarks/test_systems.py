@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.systems.__main__ import families, markdown, sentence
+from benchmarks.systems.__main__ import families, sentence
 from benchmarks.systems.figure import (
-    CpuClock,
     Figure,
     at_least,
     at_most,
@@ -41,27 +40,6 @@ def test_a_figure_holds_or_not(figure: Figure, holds: bool) -> None:
     assert figure.holds is holds
     assert json.loads(json.dumps(figure.to_json()))["holds"] is holds
     assert ("holds" if holds else "DOES NOT") in sentence(figure)
-
-
-def test_the_order_found_is_shown() -> None:
-    figure = ordered("s", "f", ["a", "b", "c"], {"a": 2.0, "b": 1.0, "c": 3.0}, 0.0)
-    assert (figure.reference, figure.measured) == ("a < b < c", "b < a < c")
-
-
-def test_the_table_has_a_row_per_figure() -> None:
-    rows = [("x", exact("s", "f", 1.0, 1.0, 0.04)), ("x", exact("s", "g", 0.0, 12345.678, 2.0))]
-    lines = markdown(rows).splitlines()
-    assert lines[2:] == [
-        "| s | f | 1 | 1 | exact | yes | 0.0 |",
-        "| s | g | 0 | 12345.68 | exact | **no** | 2.0 |",
-    ]
-
-
-def test_a_clock_counts_cpu_seconds_since_the_last_lap() -> None:
-    clock = CpuClock()
-    sum(range(200_000))
-    assert 0 < clock.lap() < 5
-    assert clock.lap() < 1
 
 
 def test_the_program_names_families_and_refuses_what_is_not_there(tmp_path: Path) -> None:

@@ -34,21 +34,6 @@ def test_seen_is_a_set(drawn: list[list[int]], run_rows: int) -> None:
         assert not list(Path(name).iterdir())
 
 
-@settings(max_examples=40)
-@given(st.lists(st.integers(0, 1000), min_size=1, max_size=60), st.integers(1, 7))
-def test_spans_do_not_hide_anything(keys: list[int], size: int) -> None:
-    """Rows are looked for only in runs whose keys overlap: equal rows have equal keys."""
-    with tempfile.TemporaryDirectory() as name:
-        seen = Seen(Path(name), run_rows=5)
-        known: set[int] = set()
-        for at in range(0, len(keys), size):
-            block = keys[at : at + size]
-            found = seen.check(np.array(block, np.uint64) * 7, min(block), max(block))
-            expected = [key in known or key in block[:i] for i, key in enumerate(block)]
-            known.update(block)
-            assert found.tolist() == expected
-
-
 def row(**change: object) -> dict[str, object]:
     base = {"job_id": "1", "gpus": 1, "state": "failed", "submit_time": 10**12, "user": "a"}
     return base | change

@@ -39,28 +39,6 @@ def test_seed_zero_keeps_exact_times_and_permutes_workloads() -> None:
     assert sorted(map(str, before)) == sorted(map(str, after))
 
 
-def test_other_seeds_move_submissions_by_less_than_a_minute_and_stay_sorted() -> None:
-    table, cluster = demo()
-    workload = workload_of(table, cluster, "small")
-    played = jitter(workload, 3)
-    exact = {j.job_id: j.submit_time for j in workload.jobs}
-    moved = np.array([j.submit_time - exact[j.job_id] for j in played.jobs])
-    assert (moved >= 0).all()
-    assert (moved < 60).all()
-    assert moved.std() > 10
-    times = [j.submit_time for j in played.jobs]
-    assert times == sorted(times)
-    assert [j.job_id for j in jitter(workload, 3).jobs] == [j.job_id for j in played.jobs]
-
-
-def test_compress_shortens_the_month() -> None:
-    table, cluster = demo()
-    workload = workload_of(table, cluster, "small")
-    span = workload.jobs[-1].submit_time - workload.jobs[0].submit_time
-    busy = jitter(workload, 0, compress=0.9)
-    assert busy.jobs[-1].submit_time - busy.jobs[0].submit_time == pytest.approx(0.9 * span)
-
-
 def test_the_recipe_of_a_seed_is_the_specified_one() -> None:
     """rng = default_rng(seed); permutation first, then U(0, 60) for every job in file order."""
     table, cluster = demo()

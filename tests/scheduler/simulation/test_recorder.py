@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -16,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from features.files import write_json, write_table
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.simulation.recorder import DECISION_SCHEMA, ROW_GROUP, Recorder, decision_table
 
@@ -62,12 +60,6 @@ def test_a_run_without_decisions_leaves_an_empty_table(tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "d.parquet").num_rows == 0
 
 
-def test_an_exception_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(RuntimeError):
-        record_then(RuntimeError, tmp_path / "d.parquet")
-    assert leftovers(tmp_path) == []
-
-
 def test_an_exception_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "d.parquet"
     with Recorder(path) as record:
@@ -77,12 +69,6 @@ def test_an_exception_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
         record_then(KeyboardInterrupt, path)
     assert path.read_bytes() == before
     assert leftovers(tmp_path) == ["d.parquet"]
-
-
-def test_a_decision_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
-    with pytest.raises(pa.ArrowException), Recorder(tmp_path / "d.parquet") as record:
-        record([a_decision(need=2**40)])
-    assert leftovers(tmp_path) == []
 
 
 KILLED = """
@@ -242,15 +228,3 @@ def test_times_are_those_of_the_jobs_table_to_the_millisecond() -> None:
 
 
 # --- the helpers ----------------------------------------------------------------------------------
-
-
-def test_json_and_tables_are_replaced_whole(tmp_path: Path) -> None:
-    write_json(tmp_path / "new" / "a.json", {"b": [1, None]})
-    assert json.loads((tmp_path / "new" / "a.json").read_text()) == {"b": [1, None]}
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "new" / "a.json", object())
-    assert json.loads((tmp_path / "new" / "a.json").read_text()) == {"b": [1, None]}
-    table = pa.table({"x": [1, 2]})
-    write_table(tmp_path / "new" / "t.parquet", table)
-    assert pq.read_table(tmp_path / "new" / "t.parquet").equals(table)
-    assert leftovers(tmp_path / "new") == ["a.json", "t.parquet"]
