@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -103,3 +104,14 @@ def service(store: Store, tmp_path: Path) -> Iterator[Service]:
     made = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=0.2))
     yield made
     made.app.state.changes.close()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory, tables: Path) -> Iterator[Service]:
+    """A service for requests that change nothing."""
+    folder = tmp_path_factory.mktemp("shared")
+    store = Store(f"sqlite:///{shutil.copy(tables, folder / 'pellucid.db')}")
+    made = Service(store, folder, Limits(rate_per_s=1e6, burst=10**6, guesses_burst=10**6))
+    yield made
+    made.app.state.changes.close()
+    store.close()

@@ -429,8 +429,8 @@ def test_what_a_job_wrote_acts_on_nobodys_terminal(service: Service, run: Run) -
 
 
 @pytest.mark.parametrize("odd", ["\x9b", "\u202e", "\x1b", "\u200b"])
-def test_a_word_that_acts_is_refused_in_queries(service: Service, odd: str) -> None:
-    client = service.by("olga")
+def test_a_word_that_acts_is_refused_in_queries(shared: Service, odd: str) -> None:
+    client = shared.by("olga")
     for path in ("/api/v1/jobs", "/history"):
         assert client.get(path, params={"owner": f"a{odd}"}).status_code == 422
 

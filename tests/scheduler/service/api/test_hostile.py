@@ -58,15 +58,15 @@ def inputs(service: Service) -> list[object]:
         "Bearer \xff\xfe",
     ],
 )
-def test_a_wrong_token_opens_nothing(service: Service, header: str) -> None:
-    before = inputs(service)
+def test_a_wrong_token_opens_nothing(shared: Service, header: str) -> None:
+    before = inputs(shared)
     headers = {b"Authorization": header.encode("latin-1")}
     for method, path in (("GET", JOBS), ("POST", JOBS), ("GET", "/metrics"), ("GET", "/live")):
-        answer = service.strangers.request(method, path, headers=headers, json=GOOD)
+        answer = shared.strangers.request(method, path, headers=headers, json=GOOD)
         assert answer.status_code == 401, (method, path)
         assert answer.headers["www-authenticate"] == "Bearer"
         assert answer.headers["content-type"] == "application/problem+json"
-    assert inputs(service) == before
+    assert inputs(shared) == before
 
 
 def test_a_secret_is_never_stored_and_ends_when_it_is_revoked(
@@ -212,8 +212,8 @@ def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
         "/jobs/..%2f..%2fetc%2fpasswd",
     ],
 )
-def test_path_tricks_lead_nowhere(service: Service, path: str) -> None:
-    answer = service.by("alice").get(path)
+def test_path_tricks_lead_nowhere(shared: Service, path: str) -> None:
+    answer = shared.by("alice").get(path)
     assert answer.status_code in (400, 404)
     assert "root:" not in answer.text
 
@@ -233,8 +233,8 @@ def test_path_tricks_lead_nowhere(service: Service, path: str) -> None:
         ("owner=" + "x" * 129, 422),
     ],
 )
-def test_odd_queries_are_turned_down(service: Service, query: str, status: int) -> None:
-    assert service.by("alice").get(f"{JOBS}?{query}").status_code == status
+def test_odd_queries_are_turned_down(shared: Service, query: str, status: int) -> None:
+    assert shared.by("alice").get(f"{JOBS}?{query}").status_code == status
 
 
 def test_a_huge_body_is_refused_before_it_is_read(service: Service) -> None:
@@ -266,7 +266,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(change=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1))
 def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
     service: Service, change: dict[str, object]
@@ -283,7 +283,7 @@ def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
         assert answer.json()["job_id"] in service.decider.state.ledger.records
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.binary(max_size=300))
 def test_bytes_that_are_no_body_change_nothing(service: Service, content: bytes) -> None:
     before = inputs(service)

@@ -252,12 +252,12 @@ def test_a_fresh_job_says_it_was_not_looked_at(service: Service) -> None:
     ],
 )
 def test_what_does_not_fit_is_said_in_a_sentence(
-    service: Service, change: dict[str, object], said: str
+    shared: Service, change: dict[str, object], said: str
 ) -> None:
-    answer = service.by("alice").post(JOBS, json={**BODY, **change})
+    answer = shared.by("alice").post(JOBS, json={**BODY, **change})
     assert answer.json()["detail"].startswith(said)
     assert answer.json()["errors"][0]["message"]
-    missing = service.by("alice").post(f"{JOBS}/none/whatif", json={})
+    missing = shared.by("alice").post(f"{JOBS}/none/whatif", json={})
     assert missing.json()["detail"].startswith("say what is to be different")
 
 
@@ -286,10 +286,10 @@ def test_what_does_not_fit_is_said_in_a_sentence(
     ],
 )
 def test_what_does_not_fit_names_its_field(
-    service: Service, change: dict[str, object], status: int, field: str | None
+    shared: Service, change: dict[str, object], status: int, field: str | None
 ) -> None:
-    before = len([e for e in service.events() if e.kind is not Kind.REFUSED])
-    answer = service.by("alice").post(JOBS, json={**BODY, **change})
+    before = len([e for e in shared.events() if e.kind is not Kind.REFUSED])
+    answer = shared.by("alice").post(JOBS, json={**BODY, **change})
     assert answer.status_code == status, answer.text
     problem = answer.json()
     assert answer.headers["content-type"] == "application/problem+json"
@@ -297,7 +297,7 @@ def test_what_does_not_fit_names_its_field(
     assert not re.search("Input should|[Vv]alue error|body", problem["detail"])
     if field is not None:
         assert problem["errors"][0]["field"].startswith(field)
-    assert len([e for e in service.events() if e.kind is not Kind.REFUSED]) == before
+    assert len([e for e in shared.events() if e.kind is not Kind.REFUSED]) == before
 
 
 def test_a_drained_node_takes_nothing_new(service: Service) -> None:

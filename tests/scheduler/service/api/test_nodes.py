@@ -74,14 +74,14 @@ def test_a_cluster_without_nodes_takes_no_job_and_says_why(service: Service) -> 
 
 
 @pytest.mark.parametrize("reason", ["\n", "\x1b[2J", "\x9b2J", "\u202e", "x" * 257])
-def test_a_reason_is_a_line_of_printable_text(service: Service, reason: str) -> None:
-    olga, before = service.by("olga"), service.events()
+def test_a_reason_is_a_line_of_printable_text(shared: Service, reason: str) -> None:
+    olga, before = shared.by("olga"), shared.events()
     for answer in (
         olga.delete(f"{API}/nodes/node001", params={"reason": reason}),
         olga.put(f"{API}/nodes/node001", json={"open": False, "reason": reason}),
     ):
         assert answer.status_code == 422
-    assert service.events() == before
+    assert shared.events() == before
 
 
 @pytest.mark.parametrize("query", ["", "?preview=true"])
@@ -187,9 +187,9 @@ def test_settings_that_were_not_taken_are_not_shown(service: Service) -> None:
     ],
 )
 def test_what_cannot_be_is_turned_down_with_a_sentence(
-    service: Service, method: str, path: str, body: dict[str, Any], status: int
+    shared: Service, method: str, path: str, body: dict[str, Any], status: int
 ) -> None:
-    answer = service.by("olga").request(
+    answer = shared.by("olga").request(
         method, API + path, content=json.dumps(body), headers={"Content-Type": "application/json"}
     )
     assert answer.status_code == status, answer.text

@@ -364,7 +364,7 @@ def test_a_planted_snapshot_is_not_believed(desk: Kept, part: Any) -> None:
     desk.goes_on()
 
 
-@settings(max_examples=100, suppress_health_check=list(HealthCheck))
+@settings(max_examples=50, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_whatever_is_in_a_file_something_is_read_or_nothing(
     desk: Kept, data: st.DataObject
