@@ -70,6 +70,7 @@ class _Ratios:
     grid: tuple[float, ...] = ()  # the distribution at even quantiles, as exp(ratio)
     above: tuple[float, ...] = ()  # sum of the grid from each point on
     fine: tuple[float, ...] = ()  # as the grid, finer, by straight lines between what was seen
+    fresh: tuple[float, ...] = ()  # `FINE` quantiles of those, of a job that has not run yet
     seen: int = 0  # ended jobs behind them, with what the prior is worth
 
     def add(self, ratio: float) -> None:
@@ -106,27 +107,36 @@ class DurationDistribution:
         self._points = points
         self._tail = tail
         self._ranges = [_Ratios(window) for _ in range(len(EDGES_S) + 1)]
-        self._going: dict[str, tuple[float, float, float]] = {}  # predicted, began, speed; by job
+        # by range and job: ln(1 + predicted), began, speed
+        self._going: list[dict[str, tuple[float, float, float]]] = [{} for _ in self._ranges]
         self.refreshed = 0  # how often a distribution has changed
         for ratios in self._ranges:
             self._refresh(ratios)
 
     def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
         """A job predicted at `predicted_s` runs from `now` on, at a speed."""
-        self._going[job_id] = _without(predicted_s), now, speed
+        predicted = _without(predicted_s)
+        self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
     def over(self, job_id: str) -> None:
         """It does not run any more."""
-        self._going.pop(job_id, None)
+        for going in self._going:
+            going.pop(job_id, None)
 
     def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
         """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds, and
         others that `began` have not ended by `now`."""
         predicted = _without(TYPICAL_S if predicted_s is None else predicted_s)
-        ratios = self._range(predicted)
+        place = bisect_right(EDGES_S, predicted)
+        ratios, going = self._ranges[place], self._going[place].values()
         ratios.add(log1p(max(0.0, duration_s)) - log1p(predicted))
         if ratios.stale * 20 > len(ratios.recent):
-            self._refresh(ratios, now)
+            self._refresh(
+                ratios,
+                sorted(log1p(max(0.0, (now - began) * by)) - log for log, began, by in going)
+                if now is not None
+                else (),
+            )
 
     def take_over(self, other: DurationDistribution) -> None:
         """Know what another has learned."""
@@ -183,7 +193,8 @@ class DurationDistribution:
         left = ratios.seen * (1.0 - outlived)
         own = round(n * left / (left + self._tail * outlived)) if outlived else n
         levels = (outlived + (1.0 - outlived) * (i + 0.5) / own for i in range(own))
-        found = [scale * at_level(ratios.fine, level) - 1.0 for level in levels]
+        above = (at_level(ratios.fine, level) for level in levels) if outlived else ratios.fresh
+        found = [scale * ratio - 1.0 for ratio in above]
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
@@ -209,14 +220,9 @@ class DurationDistribution:
         merged = seen if len(seen) > 10 * len(self._prior) else sorted(seen + self._prior)
         return merged or [0.0]
 
-    def _refresh(self, ratios: _Ratios, now: float | None = None) -> None:
+    def _refresh(self, ratios: _Ratios, lasted: Sequence[float] = ()) -> None:
         """Recompute the grid."""
-        lasted = [
-            log1p(max(0.0, (now - began) * speed)) - log1p(predicted_s)
-            for predicted_s, began, speed in self._going.values()
-            if now is not None and self._range(predicted_s) is ratios
-        ]
-        _describe(ratios, self._believed(ratios), self._points, sorted(lasted))
+        _describe(ratios, self._believed(ratios), self._points, lasted)
         self.refreshed += 1
 
 
@@ -237,6 +243,7 @@ def _describe(
     ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.fine, ratios.seen = _between(ascending, left, lasted), len(ascending)
+    ratios.fresh = tuple(at_level(ratios.fine, (i + 0.5) / FINE) for i in range(FINE))
     ratios.stale = 0
 
 
