@@ -9,6 +9,22 @@ Floats = NDArray[np.float64]
 
 LN10 = float(np.log(10.0))
 TAILS_S = {"auc_1h": 3600.0, "auc_6h": 21_600.0}
+# What the report and MLflow name a figure and the model it is of; MLflow takes no comma.
+TITLES = {
+    "n": "jobs",
+    "spearman": "Spearman of duration",
+    "spearman_gpu_time": "Spearman of GPU-time",
+    "mae_log10": "MAE of log10",
+    "rmse_log10": "RMSE of log10",
+    "auc_1h": "AUC longer than 1 h",
+    "auc_6h": "AUC longer than 6 h",
+    "auc_early": "AUC ends within 200 s",
+    "ga2m": "GA2M",
+    "constant_median": "constant median",
+    "lightgbm_l1": "LightGBM median",
+    "lightgbm_l2": "LightGBM mean",
+    "ewma_user_gpus": "moving average per user and GPUs",
+}
 EARLY_S = 200.0  # the profiling limit: what ends within it, mostly by failing, never needs a start
 
 

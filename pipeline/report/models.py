@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from models.bundle import AdditiveModel, Axis, Bundle, Term
+from models.training.metrics import TITLES
 from pipeline.student import bound
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart
@@ -101,20 +102,13 @@ def meaning(axis: Axis, term: Term) -> str:
 
 # --- metrics -------------------------------------------------------------------------------------
 
-METRICS: tuple[tuple[str, str, int], ...] = (
-    ("auc_1h", "AUC longer than 1 h", 1),
-    ("auc_6h", "AUC longer than 6 h", 1),
-    ("spearman", "Spearman, duration", 1),
-    ("spearman_gpu_time", "Spearman, GPU-time", 1),
-    ("mae_log10", "MAE of log10", -1),
-    ("rmse_log10", "RMSE of log10", -1),
-)
-_TITLES = {
-    "ga2m": "GA2M (used)",
-    "constant_median": "constant median",
-    "lightgbm_l1": "LightGBM, median",
-    "lightgbm_l2": "LightGBM, mean",
-    "ewma_user_gpus": "moving average per user and GPUs",
+METRICS = {  # 1: the higher, the better
+    "auc_1h": 1,
+    "auc_6h": 1,
+    "spearman": 1,
+    "spearman_gpu_time": 1,
+    "mae_log10": -1,
+    "rmse_log10": -1,
 }
 
 
@@ -152,28 +146,30 @@ def error_table(
         return None
     within = metrics.get("within")
     sure = within if isinstance(within, Mapping) else {}
-    shown = [m for m in METRICS if names is None or m[0] in names]
-    keys = [m for m in shown if any(_finite(row.get(m[0])) for row in found.values())]
+    shown = [key for key in METRICS if names is None or key in names]
+    keys = [key for key in shown if any(_finite(row.get(key)) for row in found.values())]
     best = {
-        key: (max if sign > 0 else min)(row[key] for row in found.values() if _finite(row.get(key)))
-        for key, _, sign in keys
+        key: (max if METRICS[key] > 0 else min)(
+            row[key] for row in found.values() if _finite(row.get(key))
+        )
+        for key in keys
     }
     order = sorted(found, key=lambda name: (name != "ga2m", name))
     rows = tuple(
         ErrorRow(
-            _TITLES.get(name, name),
+            TITLES.get(name, name) + " (used)" * (name == "ga2m"),
             name == "ga2m",
             tuple(
                 (_figure(found[name], sure.get(name, {}), key), found[name][key] == best[key])
                 if _finite(found[name].get(key))
                 else ("–", False)
-                for key, _, _ in keys
+                for key in keys
             ),
         )
         for name in order
     )
     jobs = max((int(row["n"]) for row in found.values() if _finite(row.get("n"))), default=0)
-    return ErrorTable(tuple(title for _, title, _ in keys), rows, jobs, bool(sure))
+    return ErrorTable(tuple(TITLES[key] for key in keys), rows, jobs, bool(sure))
 
 
 def _figure(row: Mapping[str, Any], sure: Mapping[str, Any], key: str) -> str:
@@ -257,11 +253,10 @@ def _moved(index: float) -> str:
 def _models(value: Any) -> dict[str, Mapping[str, Any]]:
     if not isinstance(value, Mapping):
         return {}
-    names = {key for key, _, _ in METRICS}
     rows = {
         str(name): row
         for name, row in value.items()
-        if isinstance(row, Mapping) and names & set(row)
+        if isinstance(row, Mapping) and METRICS.keys() & row.keys()
     }
     if rows:
         return rows

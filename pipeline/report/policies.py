@@ -112,7 +112,8 @@ def headline(c: Comparison) -> list[str]:
     sentences = [_winner(c, best, jct)]
     if len(contenders) > 1:
         sentences.append(_confidence(c, best, contenders[1]))
-        sentences += _price(best, contenders)
+        ours = c.run(OURS) or best
+        sentences += _losses(ours, [r for r in contenders if r is not ours], len(c.seeds))
     oracles = [r for r in c.ranked(oracle=True) if r is not best]
     if oracles:
         sentences.append(_bound(oracles[0], jct))
@@ -178,18 +179,37 @@ def _confidence(c: Comparison, best: PolicyRun, second: PolicyRun) -> str:
     )
 
 
-def _price(best: PolicyRun, contenders: list[PolicyRun]) -> list[str]:
-    """Where the shortest average is paid for: waits that are over 5 % longer than another's."""
-    figures = {"p99_queue_s": "the p99 wait", "max_queue_large_s": "the longest wait of a job of "
-               "more than 8 GPUs"}  # fmt: skip
-    paid = []
-    for key, name in figures.items():
-        ours = best.mean(key)
-        others = [(v, r.name) for r in contenders if (v := r.mean(key)) is not None]
-        least, whose = min(others, default=(0.0, ""))
-        if ours is not None and ours > 1.05 * least and ours - least >= 60:
-            paid.append(f"{name} is {duration(ours)} ({whose}: {duration(least)})")
-    return [f"It is not the best in everything: {listed(paid)}."] if paid else []
+def _losses(ours: PolicyRun, others: list[PolicyRun], draws: int) -> list[str]:
+    """Where a policy is worse than another, each figure with its interval over the draws.
+
+    Of fewer draws than `SURE` only what is over 5 % worse.
+    """
+    lost = []
+    for figure in (f for _, figures in TABLES for f in figures if f.better):
+        here = _cell(ours, figure, None)
+        beaten = [(value, other) for other in others if (value := _ahead(other, ours, figure))]
+        if beaten:
+            _, other = min(beaten, key=lambda pair: pair[0])
+            there = _cell(other, figure, None)
+            lost.append(
+                f"{figure.heading}, {here.text} {here.spread}".rstrip()
+                + f" ({other.name}: {there.text} {there.spread}".rstrip()
+                + ")"
+            )
+    how = f"beyond the 95 % interval over {draws} draws" if draws >= SURE else "by over 5 %"
+    if lost:
+        return [f"{ours.name} loses, {how}, in: {'; '.join(lost)}."]
+    return [f"Nothing below is worse than another's {how}."] if draws >= SURE else []
+
+
+def _ahead(other: PolicyRun, ours: PolicyRun, figure: Figure) -> float | None:
+    """A figure of the other policy, where it is better."""
+    theirs, value = value_of(other, figure.key, None), value_of(ours, figure.key, None)
+    if theirs is None or value is None:
+        return None
+    enough = min(len(each_of(run, figure.key)) for run in (ours, other)) >= SURE
+    worse = _verdict(ours, other, figure) == "worse" if enough else value > 1.05 * theirs
+    return theirs if worse else None
 
 
 def certainty(errors: float, seeds: int) -> str:

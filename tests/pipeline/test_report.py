@@ -382,16 +382,25 @@ def test_the_headline_names_winner_margin_certainty_and_yardstick() -> None:
     )
 
 
-def test_the_headline_says_what_the_shortest_average_costs() -> None:
-    made = [fake("fifo", 7200), fake("lucid", 3600), fake("srtf", 1800, oracle=True)]
-    waits = [(7200.0, 7200.0), (7300.0, 18000.0), (60.0, 60.0)]
-    for run, (p99, wide) in zip(made, waits, strict=True):
-        run.figures.update(p99_queue_s_mean=p99, max_queue_large_s_mean=wide)
-    paired = [Difference("fifo", "lucid", 3600.0, 60.0)]
-    said = policies.headline(Comparison("", [0, 1], made, paired))
-    assert said[2] == (  # p99 is within 5 %, and yardsticks are no choice
-        "It is not the best in everything: the longest wait of a job of more than 8 GPUs is 5 h "
-        "(fifo: 2 h)."
+def test_the_headline_says_where_it_loses() -> None:
+    def said(draws: int) -> str:
+        made = [fake("fifo", 7200), fake("pellucid", 3600), fake("srtf", 1800, oracle=True)]
+        waits = [(7200.0, 7200.0), (7300.0, 18000.0), (60.0, 60.0)]
+        for run, (p99, wide) in zip(made, waits, strict=True):
+            run.figures.update(p99_queue_s_mean=p99, max_queue_large_s_mean=wide)
+            noise = [0.0, 600.0, -600.0, 1200.0, -1200.0][:draws]
+            run.figures.update(max_queue_large_s_each=[wide + x for x in noise])
+            run.figures.update(p99_queue_s_each=[p99 + x * (run.name == "fifo") for x in noise])
+        return policies.headline(Comparison("", list(range(draws)), made, []))[2]
+
+    # p99 is within 5 %, or within its interval; an oracle is no contender
+    assert said(2) == (
+        "pellucid loses, by over 5 %, in: longest wait, wide, "
+        "5 h ± 1 h 4 min (fifo: 2 h ± 1 h 4 min)."
+    )
+    assert said(5) == (
+        "pellucid loses, beyond the 95 % interval over 5 draws, in: longest wait, wide, "
+        "5 h ± 20 min (fifo: 2 h ± 20 min)."
     )
 
 
@@ -565,11 +574,11 @@ def test_the_error_table_marks_the_best_of_each_column() -> None:
     table = error_table(METRICS)
     assert table is not None
     assert table.jobs == 5
-    assert table.headings == ("Spearman, duration", "MAE of log10")
+    assert table.headings == ("Spearman of duration", "MAE of log10")
     assert [row.used for row in table.rows] == [True, False, False]
     cells = {row.name: row.cells for row in table.rows}
     assert cells["GA2M (used)"] == (("0.500", False), ("0.700", True))
-    assert cells["LightGBM, median"] == (("0.600", True), ("0.800", False))
+    assert cells["LightGBM median"] == (("0.600", True), ("0.800", False))
     assert cells["constant median"][0] == ("–", False)
     assert error_table({"duration": 3, "x": [1]}) is None
 
