@@ -116,6 +116,10 @@ class Lazy(TyperGroup):
             formatter.write_dl([record for record in records if record is not None])
         formatter.write_paragraph()
         formatter.write_text("pellucid COMMAND --help explains a command, with examples.")
+        formatter.write_text(
+            "A service also has pages at its address: Fairness (who waits longest), Models (what "
+            "they think of jobs, and how to correct them), and of each job one that can be shared."
+        )
 
 
 app = typer.Typer(

@@ -22,7 +22,8 @@ def links(
 ) -> None:
     """List the active shared links to your jobs, or revoke some; an operator sees all.
 
-    A link is made on the page of a job. Whoever has one sees the answer about that job.
+    A link is made on the page of a job, /jobs/JOB/share at the address of the service, which shows
+    first what it reveals. Whoever has one sees the answer about that job.
 
     Examples:
 
@@ -42,7 +43,7 @@ def links(
         print_json(found)
         return
     if not found:
-        typer.echo("no active links")
+        typer.echo("no active links; a job's page makes one: /jobs/JOB/share")
         return
     rows = [
         [link.id, link.job_id, link.job_name, link.made_by,

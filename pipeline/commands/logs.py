@@ -86,6 +86,8 @@ def _parts(
             yield part
         if part["next"] < part["size"]:
             continue
+        if not (part["size"] or part["over"] or follow):
+            typer.echo(f"{job} has written nothing yet; -f waits for it", err=True)
         if part["over"] or not follow:
             return
         time.sleep(PAUSE_S)

@@ -23,6 +23,10 @@ from scheduler.service.pages.shapes import feature_text, heat, say, shape
 Floats = NDArray[np.float64]
 
 SHAPES, PAIRS, BARS = 8, 4, 15
+NO_BUNDLE = (
+    "No bundle of models is in use (serve --bundle): every job starts from one estimate, and what "
+    "has ended here corrects it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +86,7 @@ def models(
         how = "durations are learned from the jobs that were seen to run in Slurm"
         return Models(f"No bundle of models is in use: {how}.", accuracy=accuracy)
     if bundle is None:
-        return Models("No bundle of models is in use: durations are not predicted.")
+        return Models(NO_BUNDLE)
     has = set(bundle.parts)
     if "duration" not in has:
         return Models("The bundle in use predicts no durations.", accuracy=accuracy)

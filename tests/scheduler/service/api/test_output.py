@@ -181,7 +181,11 @@ def test_the_command_prints_it_and_follows_it(written: Written) -> None:
         environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
         return CliRunner().invoke(commands, ["logs", written.job, *words], env=environment)
 
+    waits = service.submit("alice", gpus=8)
     for address in listening(written.app):
+        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
+        none = CliRunner().invoke(commands, ["logs", waits], env=environment)
+        assert (none.stdout, none.stderr.split()[:2]) == ("", [waits, "has"])
         whole = run(address)
         assert whole.output == written.path.read_text(), whole.output[-200:]
         assert run(address, "--tail", "2").output == "step 49998\nstep 49999\n"
