@@ -183,6 +183,8 @@ class Futures:
             # the first few are given up where there will be no time for enough of them
             until = began + budget_s * min(1.0, 1.5 * (sample + 1) / LEAST)
             future = self.follow(self.copy(), sample, awaiting, until_cpu_s=until)
+            if future.cut and sample >= LEAST:  # those before are enough
+                break
             if future.cut:  # whoever starts late or never costs the others no forecast
                 late |= awaiting - future.starts.keys()
                 awaiting -= late

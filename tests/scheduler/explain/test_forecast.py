@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +16,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.durations import DurationDistribution
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, summary
-from scheduler.explain.whatif.futures import Beliefs
+from scheduler.explain.whatif.futures import Beliefs, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.simulation.engine import Engine
@@ -130,6 +132,20 @@ def test_no_time_no_estimate_and_it_is_said() -> None:
     (made,) = near.forecast(["second"], samples=9).values()
     assert (made.start_p50, made.start_p90) == (None, None)
     assert "in no future had it started" in made.why_not
+
+
+def test_futures_that_were_enough_are_not_lost_with_the_one_that_time_ran_out_in() -> None:
+    class Timed(Futures):
+        def follow(
+            self, core: Core, sample: int, awaited: Collection[str], *args: Any, **more: Any
+        ) -> Future:
+            more["until_cpu_s"] = inf if sample < 12 else -1.0
+            return super().follow(core, sample, awaited, *args, **more)
+
+    desk, memory = a_desk()
+    desk.submit(a_job("first", gpus=8), a_job("second", gpus=8))
+    (made,) = Timed(desk.core, memory, 0.0).forecast(["second"], samples=24).values()
+    assert (made.samples, made.start_p50, made.why_not) == (12, 600.0, "")
 
 
 def test_beyond_the_horizon_what_has_lasted_lasts_as_long_again_in_half_the_cases() -> None:
