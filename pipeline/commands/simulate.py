@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from features.plain import plain
 from pipeline.console import bar, table, user_errors
+from pipeline.errors import UserError
 from pipeline.options import JSON_NO_TABLE, LOOP_HELP, POLICY, SET, TRACE, World, spread
+
+if TYPE_CHECKING:
+    from pipeline.worlds.scenario import Scenario
 
 
 @spread
@@ -25,6 +30,12 @@ def simulate(
         str | None, typer.Option(help=f"{LOOP_HELP} Default: open, or as the track has it.")
     ] = None,
     options: SET = None,
+    site: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="--trace is a sacct dump, and these are files of its Slurm, as in replay."
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for decisions.parquet, jobs.parquet, summary.json.")
     ] = None,
@@ -42,31 +53,34 @@ def simulate(
 
       pellucid simulate --trace data/trace --policy my_package.my_policy:MyPolicy
 
+      pellucid simulate --trace dump.txt --site slurm.conf --site dump.cfg
+
     Then: pellucid explain JOB --run runs/lucid
     """
     with user_errors():
         from pipeline import runs
         from pipeline.pareto import LATE, NO_BOUND_S, POLICY, cost
-        from pipeline.worlds import open_scenario
-        from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
         from pipeline.worlds.policy_options import given
 
-        if policy is None:
-            policy = DEFAULT_POLICY if world.cluster is None else read_cluster(world.cluster).policy
+        policy = policy or _usual(world, site)
         values = given(policy, options or [])
         asked = {**world.options(), "seed": seed, "loop": loop, "settings": {policy: values}}
-        scenario = open_scenario(trace, **asked)
-        written = {
-            name: str(value.resolve()) if isinstance(value, Path) else value
-            for name, value in ({"trace": trace} | asked).items()
-        }
+        scenario = _open(trace, site, asked)
+        written = (
+            None
+            if site
+            else {
+                name: str(value.resolve()) if isinstance(value, Path) else value
+                for name, value in ({"trace": trace} | asked).items()
+            }
+        )
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=written)
         late = figures["late_share"] or 0.0
         if policy == POLICY and late > LATE:
             free = {policy: {**values, "max_wait_s": NO_BOUND_S}}
             with bar("without the bound on waiting", len(scenario.workload.jobs), as_json) as step:
-                unbound = open_scenario(trace, **{**asked, "settings": free})
+                unbound = _open(trace, site, asked | {"settings": free})
                 other = runs.run(unbound, policy, progress=step)
             figures["notes"].append(cost(f"{scenario.loop} loop", late, figures, other))
     if as_json:
@@ -88,3 +102,26 @@ def simulate(
         typer.echo("Nothing was kept: --out FOLDER keeps every decision, for pellucid explain.")
     else:
         typer.echo(f"Every decision is in {out}. Ask: pellucid explain JOB --run {out}")
+
+
+def _usual(world: World, site: Sequence[Path] | None) -> str:
+    """The policy where none is asked for."""
+    from pipeline.worlds.cluster_file import DEFAULT_POLICY, read_cluster
+
+    if site:
+        return "slurm"
+    return DEFAULT_POLICY if world.cluster is None else read_cluster(world.cluster).policy
+
+
+def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
+    """What is simulated: a trace, or a dump on the site of these files of Slurm's."""
+    from pipeline.replay.runs import of_files
+    from pipeline.worlds import open_scenario
+
+    if not site:
+        return open_scenario(trace, **asked)
+    own = World().options()
+    if other := [name for name, value in own.items() if asked[name] != value]:
+        raise UserError(f"--site brings its own cluster and jobs: leave out --{other[0]}")
+    ((policy, values),) = asked["settings"].items()
+    return of_files(trace, site, policy, values, asked["seed"], asked["loop"] or "open")

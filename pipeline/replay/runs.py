@@ -31,7 +31,7 @@ from pipeline.replay.figures import (
     over_seeds,
 )
 from pipeline.replay.knowledge import duration_knowledge
-from pipeline.replay.site import Site
+from pipeline.replay.site import DumpOptions, Site, read_site
 from pipeline.worlds.pairs import SIMULATED, simulated
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
@@ -170,6 +170,27 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
         },
         shows=None if twin is None else twin.shown(workload.jobs),
     )
+
+
+def of_files(
+    dump: Path,
+    printed: Sequence[Path],
+    policy: str,
+    values: Mapping[str, Any],
+    seed: int,
+    loop: str,
+) -> Scenario:
+    """The world of a ``sacct`` dump on the site of these files of Slurm's, for one policy.
+
+    Raises UserError: a file is not what it should be.
+    """
+    with TemporaryDirectory() as scratch:
+        site = read_site(dump, Path(scratch), DumpOptions(printed=printed)).in_loop(loop)
+    played = (one for one in variants_with(policy, values) if one.policy == policy)
+    variant = next(played)
+    notes = site.notes if site.twin is None or not variant.twin else [*site.notes, *site.twin.notes]
+    made = scenario(site, variant, seed, site.modelled if variant.twin else ALONE)
+    return replace(made, name=dump.name, loop=loop, notes=tuple(notes))
 
 
 def profiling(site: Site) -> ProfilingPartition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,16 @@ def test_a_site_of_files_is_replayed_with_its_jobs_without_gpus(tmp_path: Path) 
         given(tmp_path, **files)
         options = DumpOptions(printed=[tmp_path / name for name in files], cpu_jobs=True)
         found.append(waits(read_site(dump, tmp_path / f"scratch{number}", options))["2"])
+        paths = [word for name in files for word in ("--site", str(tmp_path / name))]
+        simulate = ["simulate", "--trace", str(dump), *paths, "--json"]
+        done = CliRunner().invoke(app, simulate)
+        assert done.exit_code == 0, done.output
+        simulated = json.loads(done.output)
+        assert (simulated["policy"], simulated["jobs"]) == ("slurm", 2)
+        assert (2 * simulated["avg_queue_s"] > 150) == bool(number)
     assert found[0] < 30 < 150 < found[1]  # seeds move durations
+    refused = CliRunner().invoke(app, [*simulate, "--compress=2"])
+    assert "leave out --compress" in str(refused.exception)
 
 
 @pytest.mark.parametrize("cpu_jobs", [None, True])
