@@ -98,6 +98,13 @@ def _hangs_s(history: History, frozen: Entry) -> float:
     begin = frozen["at"]
     if frozen["role"] != "supervisor":
         hangs_s = history.begins.get("hangs_s", float("inf"))
+        host = frozen["process"].partition("/")[0]
+        # a process that was killed for it may be silent for twice as long the next time
+        hangs_s *= 2 ** sum(
+            one["role"] == frozen["role"] and one["process"].partition("/")[0] == host
+            for one in history.by["frozen"]
+            if one["at"] < begin and one["seconds"] >= hangs_s
+        )
         end = begin + hangs_s
         for one in history.by["frozen"]:  # nor does a supervisor that hangs itself kill it
             thaws = one["at"] + min(one["seconds"], history.begins.get("watchdog_s", float("inf")))
