@@ -566,6 +566,15 @@ def test_a_start_before_the_end_that_it_waits_for_is_found() -> None:
     for start_s in (0.0, 9e6):
         made = a.told["forecast"] | {"start_p50": a.analysis["at"] + start_s}
         assert judged(replace(a, told={**a.told, "forecast": made}))["after_end"]
+    holder = a.analysis["holders"][0]["job"]
+    two = replace(a.moment.runs[holder], gpus={3: 0b1010000})  # of the sixteen
+    asked = {a.job_id: a.moment.asked[a.job_id] | {"gpus": 14}}
+    fits = replace(a.moment, asked=a.moment.asked | asked, runs={holder: two})
+    now = a.told["forecast"] | {"start_p50": a.analysis["at"]}
+    assert after_end(replace(a, moment=fits, told={**a.told, "forecast": now})) == ""
+    asked = {a.job_id: a.moment.asked[a.job_id] | {"gpus": 15}}
+    tight = replace(fits, asked=a.moment.asked | asked)
+    assert after_end(replace(a, moment=tight, told={**a.told, "forecast": now})) != ""
 
 
 def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:

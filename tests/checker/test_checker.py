@@ -224,6 +224,22 @@ def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
     assert any("nobody decided" in line for line in check(history))
 
 
+@pytest.mark.parametrize(("seconds", "wrong"), [(5.0, True), (11.0, False)])
+def test_who_was_killed_for_its_silence_may_be_silent_for_twice_as_long(
+    seconds: float, wrong: bool
+) -> None:
+    history = right()
+    history[0] |= {"hangs_s": 10.0, "watchdog_s": 99.0}
+    history += [
+        {"what": "started", "at": 0.2, "role": "decider", "process": "b/decider.2"},
+        {"what": "frozen", "at": 1.0, "role": "decider", "process": "a/d.1", "seconds": seconds},
+        {"what": "frozen", "at": 4.0, "role": "decider", "process": "a/d.2", "seconds": 90.0},
+        LATER,
+        a_call("list", "", at=31.0),
+    ]
+    assert any("nobody decided" in line for line in check(history)) is wrong
+
+
 @pytest.mark.parametrize("role", ["decider", "analyst"])
 def test_who_hangs_with_its_supervisor_is_waited_for_until_the_watchdog(role: str) -> None:
     """It may hang in a transaction, and nobody is there to kill it."""

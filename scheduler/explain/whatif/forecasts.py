@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
 from math import ceil, inf, isfinite, log
+from statistics import median
 from types import MappingProxyType
 
 from scheduler.core.cluster import Run
@@ -405,11 +406,12 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:
     """The quantile that one more draw stays below with at least the chance `level`.
 
-    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them.
-    Beyond the horizon: what has lasted for t lasts for another t in half the cases.
+    Of n draws the ceil(level (n + 1))-th: the one to come is as likely in any place among them. The
+    median of an even number lies between two. Beyond the horizon: what has lasted for t lasts for
+    another t in half the cases.
     """
     place = min(len(values), ceil(level * (len(values) + 1)))
-    found = sorted(values)[place - 1]
+    found = median(values) if level == 0.5 else sorted(values)[place - 1]
     if isfinite(found):
         return found
     beyond = sum(not isfinite(value) for value in values) / len(values)

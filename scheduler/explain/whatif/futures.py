@@ -32,6 +32,7 @@ HOUR_S = 3600.0
 AGAIN = "~"  # ends the id of a job that comes again, before the number of its piece
 UNKNOWN_SPEED = 0.8  # of each member of a pair where nothing predicts them
 ENDLESS = Work(inf)  # of jobs where time stands still
+LEVELS = 6  # of halves: sizes of scores are spread over 64 pairs of futures, then over again
 _NORMAL = NormalDist()
 
 
@@ -155,7 +156,8 @@ class Draw(dict[str, Work]):
 
     Two futures of one seed and number differ only in what was done differently, never by chance.
     Of two that follow each other the second has durations as far below their medians as the first
-    has them above: a start that waits for one end has its median.
+    has them above, and how far is spread evenly over the pairs (a scrambled sequence of van der
+    Corput, Owen 1995): a start that waits for one end has about its quantiles in a few futures.
     """
 
     def __init__(
@@ -168,7 +170,7 @@ class Draw(dict[str, Work]):
         super().__init__()
         self._beliefs = beliefs
         self._seed = f"{seed}/{number}"
-        self._pair, self._side = f"{seed}/pair {number // 2}", 1.0 if number % 2 == 0 else -1.0
+        self._every, self._pair, self._side = str(seed), number // 2, 1 if number % 2 == 0 else -1
         self._quantiles = ChainMap(dict(otherwise), beliefs.quantiles)
 
     def __missing__(self, job_id: str) -> Work:
@@ -182,15 +184,24 @@ class Draw(dict[str, Work]):
         return self._chance(self._seed, *about)
 
     def _chance(self, *about: object) -> float:
-        text = "\x1f".join(map(str, about))
-        word = int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big")
-        return (word + 0.5) / 2.0**56
+        return (_word(*about, size=7) + 0.5) / 2.0**56
+
+    def _score(self, *about: object) -> float:
+        """A normal score: its sign by chance, its size spread evenly over the pairs."""
+        flips, place, node = _word(self._every, *about, size=8), 0, 1
+        for digit in range(LEVELS):
+            bit = self._pair >> digit & 1
+            place = 2 * place + (bit ^ flips >> node & 1)
+            node = 2 * node + bit
+        chance = 2.0 * self._chance(self._every, "pair", self._pair, *about)
+        sign, within = (1.0, chance) if chance < 1.0 else (-1.0, chance - 1.0)
+        return sign * _NORMAL.inv_cdf(0.5 + (place + within) / 2.0 ** (LEVELS + 1))
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
         """A duration from its distribution, alike for jobs of one user."""
         kin = self._beliefs.user_correlation
-        own = _NORMAL.inv_cdf(self._chance(self._pair, "job", job.job_id))
-        shared = _NORMAL.inv_cdf(self._chance(self._pair, "user", job.user)) if kin else 0.0
+        own = self._score("job", job.job_id)
+        shared = self._score("user", job.user) if kin else 0.0
         score = sqrt(kin) * shared + sqrt(1.0 - kin) * own
         return at_level(quantiles, _NORMAL.cdf(self._side * score))
 
@@ -203,6 +214,11 @@ class Draw(dict[str, Work]):
         """The piece of the past that comes again as piece `number` of the future."""
         pieces = self._beliefs.pieces
         return pieces[int(self.chance("piece", number) * len(pieces))]
+
+
+def _word(*about: object, size: int) -> int:
+    text = "\x1f".join(map(str, about))
+    return int.from_bytes(blake2b(text.encode(), digest_size=size).digest(), "big")
 
 
 class Future(Engine):

@@ -247,20 +247,33 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     assert plain.in_all == len(found.way.holders)
 
 
-def test_of_a_long_line_who_starts_beside_it_is_not_in_its_way() -> None:
+@pytest.mark.parametrize("length", [60, 160])
+def test_of_a_line_who_starts_beside_it_is_not_in_its_way(length: int) -> None:
     desk = Desk(Fifo(), cluster_of(nodes=1, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator)
     desk.submit(a_job("runs", gpus=8), now=0.0)
-    line = [a_job(f"j{i}", gpus=1 if i % 40 == 7 else 8) for i in range(160)]
+    small = {f"j{i}" for i in range(7, length, length // 4)}
+    line = [
+        a_job(name, gpus=1 if name in small else 8) for name in map("j{}".format, range(length))
+    ]
     desk.submit(*line, a_job("me", gpus=5), now=1.0)
     futures = Futures(desk.core, memory, 2.0)
     found = {holder.job_id for holder in in_the_way(futures, "me").holders}
-    small = {one.job.job_id for one in line if one.job.gpus == 1}
     assert len(small) == 4
     assert len(small - found) == 3  # as many as there is room for beside it
     assert found == {"runs", *(one.job.job_id for one in line)} - (small - found)
     assert starts_without(futures, "me", found)
     assert not any(starts_without(futures, "me", found - {one}) for one in small & found)
+
+
+def test_where_one_large_job_or_four_small_ones_would_do_the_large_one_is_named() -> None:
+    desk = Desk(Fifo(), cluster_of(nodes=1, gpus=8))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("runs", gpus=8), now=0.0)
+    small = [a_job(f"small{i}", gpus=1) for i in range(4)]
+    desk.submit(*small[:2], a_job("large", gpus=4), *small[2:], a_job("me", gpus=4), now=1.0)
+    found = in_the_way(Futures(desk.core, memory, 2.0), "me").holders
+    assert {holder.job_id for holder in found} == {"runs", "large"}
 
 
 def test_a_job_that_runs_does_not_wait() -> None:

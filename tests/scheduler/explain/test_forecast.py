@@ -16,7 +16,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.durations import DurationDistribution
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, summary
-from scheduler.explain.whatif.futures import Beliefs, Future
+from scheduler.explain.whatif.futures import Beliefs, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.simulation.engine import Engine
@@ -84,7 +84,8 @@ def test_those_yet_to_come_may_overtake() -> None:
     assert made.start_p50 == now + 600.0
 
 
-def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() -> None:
+def a_pair_to_be() -> tuple[Desk, Memory]:
+    """Two with a profile that like each other; there is room for one."""
     policy = pellucid(Likes(speeds={("b", "a"): (0.8, 0.5)}), pack_first_above=None)
     policy.remembers = False  # it is not told of the profiles that are put in below
     desk, memory = a_desk(policy)
@@ -95,6 +96,21 @@ def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() ->
     for sample in (a, b):
         desk.core.jobs[sample.id].profile = sample.work.profile
     desk.core.touch("vc")
+    return desk, memory
+
+
+def test_who_starts_beside_another_needs_no_gpus_to_become_free() -> None:
+    desk, memory = a_pair_to_be()
+    desk.estimator._seconds["c"] = 5.0  # type: ignore[attr-defined]
+    futures = Futures(desk.core, memory, 0.0)
+    snapshot = futures.copy()
+    future = Future(snapshot, futures.beliefs, Draw(futures.beliefs, 0, 0), ["b"])
+    future.submit(a_job("c", gpus=8, at=1.0).job)
+    assert (future.look().starts, future.aside) == ({"b": 1.0}, {"b"})
+
+
+def test_a_pair_runs_at_the_speed_it_was_predicted_and_alone_again_after_it() -> None:
+    desk, memory = a_pair_to_be()
     desk.core.decide(0.0)
     assert desk.run("b").partner is desk.run("a")
     futures = Futures(desk.core, memory, 0.0)

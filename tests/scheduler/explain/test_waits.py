@@ -175,3 +175,17 @@ def test_of_two_futures_one_is_as_far_below_the_median_as_the_other_above() -> N
         low, high = sorted(Draw(beliefs, 3, n).seconds(job, even) for n in (first, first + 1))
         assert low < 50.0 < high
         assert low + high == pytest.approx(100.0)
+
+
+def test_a_few_futures_have_the_quantiles_of_a_duration() -> None:
+    beliefs = Beliefs(0.0, {}, {}, (), 0.0, (), user_correlation=0.0)
+    even = [float(i) for i in range(1001)]
+    jobs = [a_job(f"j{i}").job for i in range(200)]
+    drawn = np.array([[Draw(beliefs, 3, n).seconds(job, even) for n in range(16)] for job in jobs])
+    own = np.sort(drawn, axis=1)
+    # one on either side of the median in each eighth of its distance
+    assert (np.abs(own - 500.0).astype(int)[:, 8:] // 62.5 == np.arange(8)).mean() > 0.99
+    assert (np.median(drawn, axis=1) == pytest.approx(500.0)) is True
+    mutual = np.corrcoef(drawn[:, ::2])  # and of two jobs each by itself
+    assert abs(mutual[np.triu_indices(200, 1)].mean()) < 0.01
+    assert np.abs(drawn.mean(axis=0) - 500.0).max() < 80.0
