@@ -49,7 +49,7 @@ unit: install
 	python -m pytest -n 2
 
 mlflow: install ## Serve the MLflow UI on http://127.0.0.1:5000
-	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?workflowType=machine_learning"
+	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?viewStateShareKey=errors&workflowType=machine_learning"
 	mlflow server --backend-store-uri sqlite:///mlflow.db --default-artifact-root mlartifacts --host 127.0.0.1 --port 5000 --workers 1
 
 docs: install ## Build docs/ as a site, and the man page, into docs/_build

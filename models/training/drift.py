@@ -46,11 +46,10 @@ class Drift:
 
     def metrics(self) -> dict[str, float]:
         """Flat figures, for MLflow."""
-        named = {f"drift.{name}": value for name, value in self.features.items()}
         return {
-            **named,
-            "drift.residual_shift": self.residual_shift,
-            "drift.residual_spread": self.residual_spread,
+            **{f"drift/{name}": value for name, value in self.features.items()},
+            "drift/shift of errors": self.residual_shift,
+            "drift/spread of errors": self.residual_spread,
         }
 
 

@@ -7,6 +7,7 @@ no longer be read, or cannot score today's features, is worse by definition.
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import warnings
@@ -45,6 +46,9 @@ MODEL_NAME = "pellucid-duration"
 CHAMPION = "champion"
 EBM = "interpret.glassbox._ebm._ebm.ExplainableBoostingRegressor"
 NOTE = "mlflow.note.content"  # what the UI shows as the description
+SHAPES = "What each feature multiplies the duration by"
+PICTURE = "get-artifact?path=shapes.png&run_uuid="  # as the UI's own server gives it
+VIEW = "errors"  # of the table of runs: metrics in view
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +115,7 @@ def log_training(
     input_digest: str,
     card: str | None = None,
     registry: Registry = HERE,
-    files: Sequence[str | Path] = (),
+    columns: Sequence[str] = (),
 ) -> TrackedRun:
     """Logs a run with its bundle, registers the bundle, and promotes it if it is better.
 
@@ -124,12 +128,13 @@ def log_training(
         input_digest: digest of what it was trained on.
         card: the model card as HTML; by default one made from the bundle alone.
         registry: where it is kept.
-        files: further files to keep with the run.
+        columns: metrics that the UI shows as columns, beside the one compared.
     """
     bundle = Bundle.load(bundle_path)
     value = float(contest.evaluate(bundle.duration))
     with _store(registry.tracking_uri) as client:
         experiment = _experiment(client, Path(registry.artifact_root))
+        _view(client, experiment, (contest.figure, *columns))
         name = registry.name
         champion_value, promoted, reason = _challenge(client, name, value, contest, bundle.parts)
         about = _about(bundle, contest.figure, value, promoted, reason)
@@ -140,9 +145,7 @@ def log_training(
             mlflow.log_input(_dataset(bundle, input_digest), context="training")
             mlflow.log_params(dict(params))
             finite = {k: float(v) for k, v in metrics.items() if abs(float(v)) < float("inf")}
-            mlflow.log_metrics({**finite, "evaluation": value} if value == value else finite)
-            for file in files:
-                mlflow.log_artifact(str(file))
+            mlflow.log_metrics({**finite, contest.figure: value} if value == value else finite)
             with TemporaryDirectory() as scratch:
                 mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
                 page = model_card(bundle) if card is None else card
@@ -165,6 +168,7 @@ def log_training(
                 pip_requirements=[f"interpret-core=={installed('interpret-core')}", "skops"],
             )
             version = _register(client, name, info, run.info.run_id)
+            mlflow.set_tag(NOTE, f"{about}\n\n![{SHAPES}]({PICTURE}{run.info.run_id})")
             mlflow.set_tags({"promoted": str(promoted).lower(), "promotion_reason": reason})
         client.update_model_version(name, version, description=about)
         client.set_model_version_tag(name, version, "bundle_digest", bundle.digest)
@@ -281,15 +285,26 @@ def _experiment(client: MlflowClient, artifact_root: Path) -> str:
         return str(existing.experiment_id)
     artifact_root.mkdir(parents=True, exist_ok=True)
     # Without the tag the UI opens in its view for language-model applications.
-    tags = {
-        "mlflow.experimentKind": "custom_model_development",
-        NOTE: "Models of job durations, one run per training; the champion is what is exported.",
-    }
+    tags = {"mlflow.experimentKind": "custom_model_development"}
     # MLflow keeps absolute places only. A relative one is kept as seen from wherever MLflow runs:
     # the folder can be moved, database and artifacts together.
     here = artifact_root if artifact_root.is_absolute() else Path("/proc/self/cwd", artifact_root)
     location = here.as_uri()
-    return str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))
+    made = str(client.create_experiment(EXPERIMENT, artifact_location=location, tags=tags))
+    about = (
+        "Models of job durations, one run per training; the champion is what is exported. "
+        f"[Runs with their errors](#/experiments/{made}/runs?viewStateShareKey={VIEW})"
+    )
+    client.set_experiment_tag(made, NOTE, about)
+    return made
+
+
+def _view(client: MlflowClient, experiment: str, metrics: Sequence[str]) -> None:
+    """A view of the table of runs, by a link: by itself the UI shows no metric as a column."""
+    widths = {f"metrics.`{name}`": 40 + 7 * len(name) for name in metrics}
+    columns = list(widths)
+    view = {"selectedColumns": columns, "columnOrder": columns, "columnWidths": widths}
+    client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{VIEW}", json.dumps(view))
 
 
 def _signature(model: AdditiveModel) -> ModelSignature:

@@ -30,6 +30,7 @@ from models.training.evaluation import (
     slices,
     tail_auc,
 )
+from models.training.metrics import TITLES
 from models.training.tracking import Contest, Registry, TrackedRun, log_training
 from pipeline.stages.common import (
     CANDIDATE,
@@ -47,6 +48,7 @@ from pipeline.stages.common import (
 from pipeline.traces import read_dataset
 
 WARM = 10  # jobs of a user after which their histories say something
+IN_VIEW = "spearman", "mae_log10", "auc_6h"  # columns of MLflow's table of runs
 FACTORS = np.linspace(1.0, 10.0, 37)
 
 
@@ -266,7 +268,7 @@ def track(
         examples=examples,
     )
     metrics = {
-        f"{model}.{name}": value
+        f"{TITLES[model]}/{TITLES[name]}": value
         for model, figures in rolling.metrics.items()
         for name, value in figures.items()
     }
@@ -280,6 +282,11 @@ def track(
         input_digest=str(loaded.metadata["duration"]["data_digest"]),
         card=card,
         registry=registry,
+        columns=[
+            f"{TITLES[model]}/{TITLES[name]}"
+            for name in IN_VIEW
+            for model in ("ga2m", "lightgbm_l2")
+        ],
     )
 
 

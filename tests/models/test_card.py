@@ -110,6 +110,6 @@ def test_drift_finds_the_feature_that_moved_and_the_bias(fitted, make_frame):
     assert "jobs now run longer" in found.warnings[0]
     assert "submit_hour has drifted" in found.warnings[1]
     assert len(found.warnings) == 2
-    assert found.metrics()["drift.residual_shift"] == pytest.approx(1.0, abs=0.2)
+    assert found.metrics()["drift/shift of errors"] == pytest.approx(1.0, abs=0.2)
     with pytest.raises(TrainingError, match="at least"):
         measure_drift(model, make_frame(20, 0))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -41,6 +42,7 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
             params={"preset": "fast"},
             metrics={"spearman": 0.5, "auc_6h": float("nan"), "huge": float("inf")},
             input_digest="abc",
+            columns=["spearman"],
         )
         kept = Bundle.load(champion_bundle(uri, into=tmp_path / f"copy{number}"))
         assert kept.duration.intercept == champion
@@ -53,7 +55,7 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     client = mlflow.MlflowClient(uri, uri)
     run = client.get_run(runs[2].run_id)
     assert run.data.params == {"preset": "fast"}
-    assert run.data.metrics == {"spearman": 0.5, "evaluation": 0.80}
+    assert run.data.metrics == {"spearman": 0.5, "tail AUC": 0.80}
     assert run.data.tags["input_digest"] == "abc"
     assert run.info.run_name.startswith("bundle ")
     assert "did not become champion: tail AUC 0.8000" in run.data.tags["mlflow.note.content"]
@@ -67,6 +69,10 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     ]
     experiment = client.get_experiment(run.info.experiment_id)
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
+    view = json.loads(experiment.tags["mlflow.sharedViewState.errors"])
+    assert view["selectedColumns"] == ["metrics.`tail AUC`", "metrics.`spearman`"]
+    table = f"#/experiments/{experiment.experiment_id}/runs?viewStateShareKey=errors"
+    assert table in experiment.tags["mlflow.note.content"]
     assert not [p for p in (tmp_path / "artifacts").rglob("*") if p.suffix in (".pkl", ".pickle")]
     with sqlite3.connect(tmp_path / "mlflow.db") as db:
         assert db.execute("select count(*) from model_versions").fetchone() == (3,)
@@ -176,6 +182,9 @@ def test_the_folder_can_be_moved_and_the_ui_goes_back_a_version(bundle, tmp_path
     with ui(moved) as ask:
         card = ask(f"get-artifact?path=card.html&run_uuid={run.run_id}")
         assert b"<html" in card
+        kept = mlflow.MlflowClient(f"sqlite:///{moved / 'mlflow.db'}").get_run(run.run_id)
+        about = kept.data.tags["mlflow.note.content"]
+        assert ask(re.search(r"!\[.+\]\((.+)\)", about)[1]).startswith(b"\x89PNG")
         shown = ask(f"ajax-api/2.0/mlflow/registered-models/get?name={MODEL_NAME}")
         assert json.loads(shown)["registered_model"]["aliases"] == [
             {"alias": "champion", "version": "2"}
