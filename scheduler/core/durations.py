@@ -69,7 +69,7 @@ class _Ratios:
     stale: int = 0
     grid: tuple[float, ...] = ()  # the distribution at even quantiles, as exp(ratio)
     above: tuple[float, ...] = ()  # sum of the grid from each point on
-    fine: tuple[float, ...] = ()  # as the grid, finer, by straight lines between what was seen
+    even: tuple[float, ...] = ()  # as the grid, finer, by straight lines between what was seen
     fresh: tuple[float, ...] = ()  # `FINE` quantiles of those, of a job that has not run yet
     seen: int = 0  # ended jobs behind them, with what the prior is worth
 
@@ -189,11 +189,11 @@ class DurationDistribution:
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
         ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
-        outlived = _share_below(ratios.fine, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
+        outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
         own = round(n * left / (left + self._tail * outlived)) if outlived else n
         levels = (outlived + (1.0 - outlived) * (i + 0.5) / own for i in range(own))
-        above = (at_level(ratios.fine, level) for level in levels) if outlived else ratios.fresh
+        above = (at_level(ratios.even, level) for level in levels) if outlived else ratios.fresh
         found = [scale * ratio - 1.0 for ratio in above]
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
@@ -242,8 +242,8 @@ def _describe(
     left = _left(ascending, lasted)
     ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
-    ratios.fine, ratios.seen = _between(ascending, left, lasted), len(ascending)
-    ratios.fresh = tuple(at_level(ratios.fine, (i + 0.5) / FINE) for i in range(FINE))
+    ratios.even, ratios.seen = _between(ascending, left, lasted), len(ascending)
+    ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
     ratios.stale = 0
 
 
