@@ -14,7 +14,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
@@ -179,9 +178,16 @@ class Kernel:
 
     def cut_power(self, host: Host) -> None:
         """Every process of a host dies. Asked for on another."""
+        self._die_together(lambda one: one.host is host, "power cut")
+
+    def stop(self) -> None:
+        """End the run: every process dies but the one that asks, before any could start others."""
+        self._die_together(lambda one: one is not self.me)
+
+    def _die_together(self, which: Callable[[Process], bool], why: str = "") -> None:
         for process in list(self.processes.values()):
-            if process.host is host and not process.dead:
-                self._die(process, -9, f"{process.role}: power cut")
+            if which(process) and not process.dead:
+                self._die(process, -9, why and f"{process.role}: {why}")
         self._pause()  # those that die go first
 
     def freeze(self, process: Process, seconds: float) -> None:
@@ -340,13 +346,6 @@ class Kernel:
             self.current = after
             after.greenlet.switch()
         self.current = None
-
-    def stop(self) -> None:
-        """End the run: kill every process but the one that asks."""
-        for process in list(self.processes.values()):
-            if process is not self.me and process.threads:
-                with suppress(Crash):
-                    self.kill(process)
 
 
 ACTIVE: list[Kernel] = []  # the one that runs now

@@ -12,6 +12,7 @@ import structlog
 
 from benchmarks.chaos import disk
 from benchmarks.chaos.bench import PLAYED, Bench, give_up, quiet
+from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
@@ -61,6 +62,27 @@ def test_a_run_that_is_given_up_ends_at_its_next_step(
     run = bench.play(Plan(3))
     assert run.steps < 300
     assert "the run ended early" in run.wrong[0]
+
+
+def test_nobody_is_started_again_as_a_run_ends() -> None:
+    """Seeds 859 and 863: a service that was started again meanwhile ran on for ever."""
+    kernel = Kernel(0, most_steps=2000)
+    host = Host("host")
+
+    def served() -> None:
+        kernel.spawn(kernel.process("one", host), lambda: kernel.sleep(1e6))
+
+    def restarts() -> None:
+        while True:
+            if not any(one.name == "one" and one.threads for one in kernel.processes.values()):
+                served()
+            kernel.sleep(0.0)
+
+    kernel.spawn(kernel.process("director", host), lambda: (kernel.sleep(1.0), kernel.stop()))
+    served()
+    kernel.spawn(kernel.process("nemesis", host), restarts)
+    kernel.run()
+    assert kernel.clock < 2.0
 
 
 @pytest.mark.parametrize("at", [150, 300])
