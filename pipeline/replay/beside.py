@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from pipeline.replay.extra import read_extra
@@ -23,7 +22,7 @@ class Beside:
     """Jobs without GPUs, in their virtual clusters; `recorded`: as `Site.recorded`."""
 
     workload: Workload
-    recorded: pd.DataFrame
+    recorded: pa.Table
     rows: Rows
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
@@ -31,13 +30,15 @@ class Beside:
         return arriving(self.workload, self.recorded, modelled)
 
 
-def arriving(workload: Workload, recorded: pd.DataFrame, modelled: frozenset[str]) -> Workload:
+def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
     """The jobs; those that waited for something that is not modelled come when they started:
     until then nobody could have started them."""
-    columns = ["job_id", "submit", "wait_s", "cause", "carried"]
+    columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {
         job_id: submit + wait
-        for job_id, submit, wait, cause, carried in recorded[columns].itertuples(index=False)
+        for job_id, submit, wait, cause, carried in zip(
+            *(recorded[name].to_pylist() for name in columns), strict=True
+        )
         if cause not in modelled and wait > 0 and not carried
     }
     if not late:
@@ -77,8 +78,8 @@ def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str])
     extra = read_extra(dump, table["source_line"].to_numpy())
     recorded = recorded_of(table, extra)
     workload = workload_of(table, shape.spec, "without GPUs")
-    recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
-    partitions = recorded["vc"].tolist()
+    recorded = recorded.add_column(0, "job_id", [[job.job_id for job in workload.jobs]])
+    partitions = recorded["vc"].to_pylist()
     jobs = [
         replace(job, vc=shape.pools[name])
         for job, name in zip(workload.jobs, partitions, strict=True)

@@ -7,10 +7,11 @@ from math import floor
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from pipeline.replay.causes import WORDS
 from pipeline.student import bound
+from pipeline.tables import Floats, floats, groups, of_jobs
 from scheduler.explain.words import duration
 
 Figures = dict[str, Any]
@@ -24,73 +25,76 @@ NEAR_S = 600.0
 FIT_MEAN, SHORT_S, FIT_RANK = 0.15, 1.0, 0.8
 
 
-def of_record(record: pd.DataFrame) -> Figures:
+def of_record(record: pa.Table) -> Figures:
     """What happened: waits and GPU-hours of the jobs replayed, by outcome too."""
-    hours = record["gpus"] * record["ran_s"] / 3600
-    ended = hours.groupby(record["state"]).agg(["size", "sum"]).sort_values("sum", ascending=False)
+    wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
+    hours = floats(record["gpus"]) * ran / 3600
+    states = [
+        {"state": state, "jobs": len(rows), "gpu_hours": float(hours[rows].sum())}
+        for state, rows in groups(record["state"]).items()
+    ]
     return {
         "jobs": len(record),
         "gpu_hours": float(hours.sum()),
-        "avg_wait_s": float(record["wait_s"].mean()),
-        "p99_wait_s": float(record["wait_s"].quantile(0.99)),
-        "longest_wait_s": float(record["wait_s"].max()),
-        "avg_jct_s": float((record["wait_s"] + record["ran_s"]).mean()),
-        "waited_share": float((record["wait_s"] > WAITED_S).mean()),
-        "states": [
-            {"state": str(state), "jobs": int(row["size"]), "gpu_hours": float(row["sum"])}
-            for state, row in ended.iterrows()
-        ],
+        **_waits(wait, wait + ran),
+        "waited_share": float((wait > WAITED_S).mean()),
+        "states": sorted(states, key=lambda state: -state["gpu_hours"]),
     }
 
 
-def apart(record: pd.DataFrame) -> list[Figures]:
+def _waits(wait: Floats, jct: Floats) -> Figures:
+    if not len(wait):
+        wait = jct = np.array([np.nan])
+    return {
+        "avg_wait_s": float(wait.mean()),
+        "p99_wait_s": float(np.quantile(wait, 0.99)),
+        "longest_wait_s": float(wait.max()),
+        "avg_jct_s": float(jct.mean()),
+    }
+
+
+def apart(record: pa.Table) -> list[Figures]:
     """Recorded waiting by what it was for. Of the jobs submitted in the window."""
-    waited = record["wait_s"].groupby(record["cause"]).agg(["size", "sum"])
-    before = record["before_s"]
+    wait, before, found = (
+        floats(record["wait_s"]),
+        floats(record["before_s"]),
+        groups(record["cause"]),
+    )
     rows = [
-        {
-            "cause": cause,
-            "jobs": int(waited["size"][cause]),
-            "hours": float(waited["sum"][cause]) / 3600,
-        }
+        {"cause": cause, "jobs": len(found[cause]), "hours": float(wait[found[cause]].sum()) / 3600}
         for cause in WORDS
-        if cause in waited.index
+        if cause in found
     ]
-    if (before > 0).any():
-        hours = float(before.sum()) / 3600
-        rows.append({"cause": "not eligible", "jobs": int((before > 0).sum()), "hours": hours})
+    if late := int((before > 0).sum()):
+        rows.append({"cause": "not eligible", "jobs": late, "hours": float(before.sum()) / 3600})
     return rows
 
 
-def of_replay(frame: pd.DataFrame, record: pd.DataFrame) -> Figures:
+def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
     """One replay.
 
     Args:
-        frame: job_id, wait_s, jct_s of every job that ended.
+        replayed: job_id, wait_s, jct_s of every job that ended.
         record: what happened to the jobs that are judged; others are left out of every figure.
     """
-    both = record[["job_id", "user", "vc"]].merge(frame, on="job_id")
-    return {
-        "avg_wait_s": float(both["wait_s"].mean()),
-        "p99_wait_s": float(both["wait_s"].quantile(0.99)),
-        "avg_jct_s": float(both["jct_s"].mean()),
-        "longest_wait_s": float(both["wait_s"].max()),
-        "unfinished": len(record) - len(both),
-        "by_user": both.groupby("user")["wait_s"].mean().to_dict(),
-        "by_vc": both.groupby("vc")["wait_s"].mean().to_dict(),
+    found = of_jobs(replayed, record["job_id"])
+    ended = found["job_id"].is_valid()
+    record, found = record.filter(ended), found.filter(ended)
+    wait = floats(found["wait_s"])
+    by = {
+        f"by_{name}": {one: float(wait[rows].mean()) for one, rows in groups(record[name]).items()}
+        for name in ("user", "vc")
     }
+    return {**_waits(wait, floats(found["jct_s"])), "unfinished": len(ended) - len(wait), **by}
 
 
-def by_job(frame: pd.DataFrame, record: pd.DataFrame) -> dict[str, list[float | None]]:
+def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]]:
     """Wait and JCT (s) of each job of the record in a replay, in its order; None: never ended."""
-    found = frame.set_index("job_id")[["wait_s", "jct_s"]].reindex(record["job_id"])
-    return {
-        name: [None if value != value else value for value in found[name].tolist()]
-        for name in ("wait_s", "jct_s")
-    }
+    found = of_jobs(replayed, record["job_id"])
+    return {name: found[name].to_pylist() for name in ("wait_s", "jct_s")}
 
 
-def backtest(replayed: pd.DataFrame, record: pd.DataFrame) -> Figures:
+def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
     """How far a replay of Slurm's rule is from what happened: of all jobs, by partition, by what
     they waited for and by the pass that started them.
 
@@ -98,44 +102,53 @@ def backtest(replayed: pd.DataFrame, record: pd.DataFrame) -> Figures:
         replayed: job_id, wait_s.
         record: of the jobs whose waiting that replay can show.
     """
-    both = record.merge(replayed[["job_id", "wait_s"]], on="job_id", suffixes=("", "_replayed"))
+    wait = of_jobs(replayed, record["job_id"])["wait_s"]
+    record, now = record.filter(wait.is_valid()), floats(wait.drop_null())
+    was = floats(record["wait_s"])
     return {
-        **_fit(both),
-        "unfinished": len(record) - len(both),
+        **_fit(was, now),
+        "unfinished": len(wait) - len(now),
         **{
             f"by_{name}": [
-                {"name": str(group), **_fit(rows)}
-                for group, rows in sorted(both.groupby(column), key=lambda one: -len(one[1]))
-                if str(group)
+                {"name": group, **_fit(was[rows], now[rows])}
+                for group, rows in sorted(groups(record[column]).items(), key=lambda x: -len(x[1]))
+                if group
             ]
             for name, column in (("vc", "vc"), ("cause", "cause"), ("pass", "started_by"))
         },
     }
 
 
-def _fit(both: pd.DataFrame) -> Figures:
-    waited, off = both["wait_s"] > WAITED_S, (both["wait_s_replayed"] - both["wait_s"]).abs()
+def _fit(was: Floats, now: Floats) -> Figures:
+    """Waits as recorded and replayed, s."""
+    near = np.abs(now - was) <= NEAR_S
     return {
-        "jobs": len(both),
-        "avg_wait_recorded_s": _mean(both["wait_s"]),
-        "avg_wait_replayed_s": _mean(both["wait_s_replayed"]),
-        "within_10_min": _mean(off <= NEAR_S),
-        "within_10_min_of_those_who_waited": _mean(off[waited] <= NEAR_S),
-        "rank_correlation": _same_order(both),
+        "jobs": len(was),
+        "avg_wait_recorded_s": _mean(was),
+        "avg_wait_replayed_s": _mean(now),
+        "within_10_min": _mean(near),
+        "within_10_min_of_those_who_waited": _mean(near[was > WAITED_S]),
+        "rank_correlation": _same_order(was, now),
     }
 
 
-def _same_order(both: pd.DataFrame) -> float | None:
+def _same_order(was: Floats, now: Floats) -> float | None:
     """Rank correlation of waits (Spearman); None where all waited alike."""
-    ranks = both[["wait_s", "wait_s_replayed"]].rank()
-    if ranks["wait_s"].nunique() < 2:
+    if len(np.unique(was)) < 2:
         return None
-    if ranks["wait_s_replayed"].nunique() < 2:
+    if len(np.unique(now)) < 2:
         return 0.0
-    return float(ranks["wait_s"].corr(ranks["wait_s_replayed"]))
+    return float(np.corrcoef(_ranks(was), _ranks(now))[0, 1])
 
 
-def _mean(values: pd.Series[Any]) -> float | None:
+def _ranks(values: Floats) -> Floats:
+    """Ranks, those that are equal at their mean."""
+    _, at, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(sizes) - (sizes - 1) / 2)[at]
+    return ranks
+
+
+def _mean(values: np.ndarray[Any, Any]) -> float | None:
     return float(values.mean()) if len(values) else None
 
 
@@ -229,19 +242,23 @@ def _half_width(values: np.ndarray[Any, Any]) -> float | None:
     return None if error is None else bound(0.95, len(values) - 1) * error
 
 
-def by_name(
-    found: Mapping[str, Sequence[Figures]], record: pd.DataFrame, column: str
-) -> list[Figures]:
+def by_name(found: Mapping[str, Sequence[Figures]], record: pa.Table, column: str) -> list[Figures]:
     """Mean waits by user or partition: recorded and under each variant, most jobs first.
 
     None where none of them ended in any replay.
     """
-    out = record.groupby(column).agg(jobs=("job_id", "size"), recorded_s=("wait_s", "mean"))
-    for key, cells in found.items():
-        means = [pd.Series(cell[f"by_{column}"], dtype=float) for cell in cells]
-        out[f"{key}_s"] = pd.concat(means, axis=1).mean(axis=1)
-    out = out.sort_values("jobs", ascending=False, kind="stable").reset_index(names="name")
-    return [
-        {str(key): None if value != value else value for key, value in row.items()}
-        for row in out.to_dict("records")
+    wait = floats(record["wait_s"])
+    out: list[Figures] = [
+        {
+            "name": name,
+            "jobs": len(rows),
+            "recorded_s": float(wait[rows].mean()),
+            **{f"{key}_s": _over(cells, f"by_{column}", name) for key, cells in found.items()},
+        }
+        for name, rows in groups(record[column]).items()
     ]
+    return sorted(out, key=lambda row: -row["jobs"])
+
+
+def _over(cells: Sequence[Figures], by: str, name: str) -> float | None:
+    return _mean(np.array([cell[by][name] for cell in cells if name in cell[by]]))

@@ -23,10 +23,10 @@ def duration_knowledge(site: Site) -> dict[str, float] | None:
     record = site.submitted  # what was cut by the window's opening has no duration of its own
     jobs = [
         job
-        for job, cut in zip(site.workload.jobs, site.recorded["carried"], strict=True)
+        for job, cut in zip(site.workload.jobs, site.recorded["carried"].to_pylist(), strict=True)
         if not cut
     ]
-    start = (record["submit"] + record["wait_s"]).to_numpy()
+    start = record["submit"].to_numpy() + record["wait_s"].to_numpy()
     moments = sorted(
         [
             *((job.submit_time, 2, i) for i, job in enumerate(jobs)),

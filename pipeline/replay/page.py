@@ -8,7 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.replay.causes import WORDS
 from pipeline.replay.figures import FIT_MEAN, FIT_RANK
@@ -16,6 +17,7 @@ from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
 from pipeline.report.interactive import Way, colours, columns
 from pipeline.report.page import page, release
+from pipeline.tables import floats
 
 PELLUCID = "pellucid"  # the variant that a verdict is about
 SHOWN = 12  # users and partitions in a table
@@ -40,7 +42,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         ran=site.ran[-MONTHS:],
         window=site.window,
         since=_day(site.window["first"]),
-        until=_day(float(site.judged["submit"].max())),
+        until=_day(pc.max(site.judged["submit"]).as_py()),
         shape=site.shape,
         cluster=site.workload.cluster,
         notes=[_clean(note, LONGEST_NOTE) for note in site.notes],
@@ -108,18 +110,18 @@ def _day(epoch_s: float) -> str:
     return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%d}"
 
 
-def _ways(site: Site, found: Mapping[str, Any]) -> tuple[pd.DataFrame, list[Way]]:
+def _ways(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Way]]:
     """The jobs judged, and how they went: as recorded and in the first replay of each variant."""
     record = site.judged
-    jobs = pd.DataFrame(
+    jobs = pa.table(
         {
-            "job_id": [_short(str(job)) for job in record["job_id"]],
-            "vc": [_short(vc) for vc in record["vc"]],
-            "gpus": record["gpus"].to_numpy(),
-            "submit_time": record["submit"].to_numpy(np.float64),
+            "job_id": [_short(job) for job in record["job_id"].to_pylist()],
+            "vc": [_short(vc) for vc in record["vc"].to_pylist()],
+            "gpus": record["gpus"],
+            "submit_time": record["submit"],
         }
     )
-    wait, ran = (record[name].to_numpy(np.float64) for name in ("wait_s", "ran_s"))
+    wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     labels = {variant["label"]: variant["key"] for variant in found["variants"]}
     looks = colours(["recorded", *labels], OWN, _label(found), ["recorded"])
     went = [Way("recorded", looks[0], wait, wait + ran)]

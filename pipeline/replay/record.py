@@ -6,27 +6,26 @@ import re
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 
 from pipeline.replay.causes import cause_of
 from pipeline.replay.extra import Extra
 
 
-def recorded_of(table: pa.Table, extra: Extra) -> pd.DataFrame:
+def recorded_of(table: pa.Table, extra: Extra) -> pa.Table:
     """A row a job: see `pipeline.replay.site.Site.recorded`."""
     submit, start, end = (seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
-    return pd.DataFrame(
+    return pa.table(
         {
             "user": [name or "-" for name in text(table, "user")],
             "vc": [name or "" for name in text(table, "vc")],
-            "gpus": table["gpus"].to_numpy(),
+            "gpus": table["gpus"],
             "state": text(table, "state"),
             "submit": submit,
             "wait_s": np.maximum(0.0, start - submit),
             "ran_s": np.maximum(0.0, end - start),
-            "carried": table["carried"].to_numpy(),
-            "before_s": table["before_s"].to_numpy(),
+            "carried": table["carried"],
+            "before_s": table["before_s"],
             "cause": [
                 cause_of(reason, eligible_later=before > 0)
                 for reason, before in zip(

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 
 from features.job import Profile
 from pipeline.cluster import HERE, Keep, mapped
@@ -200,16 +200,16 @@ def profiling(site: Site) -> ProfilingPartition:
     return ProfilingPartition(nodes={largest: 1} if vcs[largest] > 1 else {}, known_s=0.0)
 
 
-def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pd.DataFrame:
+def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
     """One replay: job_id, wait_s, jct_s, start of every job that ended."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
-    return pd.DataFrame(
+    return pa.table(
         {
-            "job_id": [r.job.job_id for r in done],
-            "wait_s": [r.queue_s for r in done],
-            "jct_s": [r.jct_s for r in done],
-            "start": [r.start_time for r in done],
+            "job_id": pa.array([r.job.job_id for r in done], pa.string()),
+            "wait_s": pa.array([r.queue_s for r in done], pa.float64()),
+            "jct_s": pa.array([r.jct_s for r in done], pa.float64()),
+            "start": pa.array([r.start_time for r in done], pa.float64()),
         }
     )
 

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TypedDict
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -88,7 +87,7 @@ class Site:
     """
 
     workload: Workload
-    recorded: pd.DataFrame
+    recorded: pa.Table
     shape: str
     counts: dict[str, int]
     quarantined: dict[str, int]
@@ -101,21 +100,21 @@ class Site:
     beside: Beside | None = None
 
     @property
-    def submitted(self) -> pd.DataFrame:
+    def submitted(self) -> pa.Table:
         """Rows of `recorded` of the jobs submitted in the window."""
-        return self.recorded[~self.recorded["carried"]]
+        return self.recorded.filter(pc.invert(self.recorded["carried"]))
 
     @property
-    def judged(self) -> pd.DataFrame:
+    def judged(self) -> pa.Table:
         """Those of them whose waiting a scheduler can shorten."""
         rows = self.submitted
-        return rows[rows["cause"] == CAPACITY]
+        return rows.filter(pc.equal(rows["cause"], CAPACITY))
 
     @property
-    def replayable(self) -> pd.DataFrame:
+    def replayable(self) -> pa.Table:
         """Those of `submitted` whose waiting the site's own Slurm, replayed, can show."""
         rows = self.submitted
-        return rows[rows["cause"].isin(self.modelled)]
+        return rows.filter(pc.is_in(rows["cause"], pa.array(self.modelled)))
 
     @property
     def modelled(self) -> frozenset[str]:
@@ -236,15 +235,16 @@ def read_site(
     if not counts["replayed"]:
         raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
     recorded = recorded_of(table, extra)
-    if not ((recorded["cause"] == CAPACITY) & ~recorded["carried"]).any():
+    waited_for = recorded["cause"].filter(pc.invert(recorded["carried"]))
+    if not pc.any(pc.equal(waited_for, CAPACITY)).as_py():
         raise UserError(
             f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
             "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
         )
     name = "a site" if options.anonymise else dump.name
     workload = workload_of(_pooled(table, kinds), kinds.spec, name)
-    recorded.insert(0, "job_id", [job.job_id for job in workload.jobs])
-    mine = Rows(workload.jobs, recorded["vc"].tolist(), extra)
+    recorded = recorded.add_column(0, "job_id", [[job.job_id for job in workload.jobs]])
+    mine = Rows(workload.jobs, recorded["vc"].to_pylist(), extra)
     zone = zone_of(options.timezone or "UTC")
     whole, beside = shape, None
     if counted:

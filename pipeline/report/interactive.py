@@ -17,14 +17,14 @@ from itertools import cycle
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from pipeline.tables import Floats, sizes
 from scheduler.core.plural import count
 from scheduler.service.pages.charts import DURATION_TICKS
-
-Floats = NDArray[np.float64]
 
 ROOM = 340_000  # bytes of columns, so that a page with the chart library stays below 2 MiB
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
@@ -77,7 +77,7 @@ def gpu_group(low: int, high: int) -> str:
 
 
 def columns(
-    jobs: pd.DataFrame, ways: Sequence[Way], explained: Mapping[str, str] | None = None
+    jobs: pa.Table, ways: Sequence[Way], explained: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """What the figures are drawn from, small enough for a page.
 
@@ -95,23 +95,25 @@ def columns(
     size = len(json.dumps(whole, separators=(",", ":")))
     if size <= ROOM:
         return whole
+    told = pc.is_in(jobs["job_id"], pa.array(list(explained), pa.string())).to_numpy()
     at = np.linspace(0, len(order) - 1, int(0.97 * len(order) * ROOM / size)).astype(int)
-    kept = set(at.tolist()) | set(np.flatnonzero(jobs["job_id"].isin(explained).to_numpy()[order]))
+    kept = set(at.tolist()) | set(np.flatnonzero(told[order]))
     return _columns(jobs, ways, explained, order[sorted(kept)])
 
 
 def _columns(
-    jobs: pd.DataFrame, ways: Sequence[Way], explained: Mapping[str, str], chosen: NDArray[np.intp]
+    jobs: pa.Table, ways: Sequence[Way], explained: Mapping[str, str], chosen: NDArray[np.intp]
 ) -> dict[str, Any]:
-    rows = jobs.iloc[chosen]
-    vcs = [str(vc) for vc in rows["vc"].value_counts().index]
+    rows = jobs.take(pa.array(chosen))
+    ids, vcs = rows["job_id"].to_pylist(), [*sizes(rows["vc"])]
     gpus = rows["gpus"].to_numpy()
+    first = pc.min(jobs["submit_time"]).as_py() or 0.0
     return {
         "of": len(jobs),
         "share": len(rows) / max(len(jobs), 1),
-        "first": float(jobs["submit_time"].min()) if len(jobs) else 0.0,
-        "id": [str(job)[:LONGEST_NAME] for job in rows["job_id"]],
-        "vc": pd.Categorical(rows["vc"].astype(str), vcs).codes.tolist(),
+        "first": first,
+        "id": [job[:LONGEST_NAME] for job in ids],
+        "vc": [vcs.index(vc) for vc in rows["vc"].to_pylist()],
         "vcs": [vc[:LONGEST_NAME] for vc in vcs],
         "gpus": gpus.tolist(),
         "sizes": [
@@ -119,7 +121,7 @@ def _columns(
             for low, high in GPU_GROUPS
             if ((gpus >= low) & (gpus <= high)).any()
         ],
-        "at": _whole(rows["submit_time"].to_numpy() - jobs["submit_time"].min()),
+        "at": _whole(rows["submit_time"].to_numpy() - first),
         "ways": [
             {
                 "name": way.name,
@@ -130,7 +132,7 @@ def _columns(
             }
             for way in ways
         ],
-        "explained": {job: explained[job] for job in rows["job_id"] if job in explained},
+        "explained": {job: explained[job] for job in ids if job in explained},
         "ticks": DURATION_TICKS,
     }
 

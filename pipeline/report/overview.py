@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.report.interactive import Floats, Way
+from pipeline.report.interactive import Way
+from pipeline.tables import Floats
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart, ChartAxis, Layout, duration_axis, line, lying
 

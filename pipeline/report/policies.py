@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from pipeline.report.comparison import Comparison, Floats, PolicyRun, half_width
 from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
@@ -341,7 +342,7 @@ def colours_of(c: Comparison) -> list[int]:
     )
 
 
-def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
+def ways(c: Comparison) -> tuple[pa.Table, list[Way]]:
     """The jobs of the first draw, and how they went under each policy: for the live figures."""
     jobs = c.runs[0].jobs
     found = []
@@ -352,7 +353,7 @@ def ways(c: Comparison) -> tuple[pd.DataFrame, list[Way]]:
             own[name].to_numpy(np.float64, na_value=np.nan) for name in ("queue_s", "jct_s")
         )
         found.append(Way(r.name, colour, wait, jct, r.oracle))
-    return jobs, found
+    return pa.Table.from_pandas(jobs, preserve_index=False), found
 
 
 def pooled(c: Comparison) -> list[Way]:

@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -81,7 +82,7 @@ def variant_of(found: Figures, key: str) -> Figures:
 
 def test_waits_on_limits_are_set_apart_and_are_nobodys_to_save(tmp_path: Path) -> None:
     site = site_of("limited", tmp_path)
-    limited = site.submitted["cause"] == LIMIT
+    limited = np.array(site.submitted["cause"]) == LIMIT
     assert 0 < limited.sum() < len(limited)
     found = replay(site, 1, variants=BASES)
     rows = {row["cause"]: row for row in found["apart"]}

@@ -1,0 +1,36 @@
+"""Arrow tables as figures need them: columns as numbers, rows by group and by job."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+
+def floats(column: pa.ChunkedArray) -> Floats:
+    """A column of numbers, (rows,); NaN where there is none."""
+    numbers: Floats = column.cast(pa.float64()).to_numpy()
+    return numbers
+
+
+def groups(column: pa.ChunkedArray) -> dict[Any, NDArray[np.intp]]:
+    """Rows of each value of a column without nulls, by value."""
+    values, at, counts = np.unique(column.to_numpy(), return_inverse=True, return_counts=True)
+    rows = np.split(np.argsort(at, kind="stable"), np.cumsum(counts)[:-1])
+    return dict(zip(values.tolist(), rows, strict=False))
+
+
+def of_jobs(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
+    """The row of each job in a table with a column job_id; nulls where it has none."""
+    return table.take(pc.index_in(ids, table["job_id"]))
+
+
+def sizes(column: pa.ChunkedArray) -> dict[Any, int]:
+    """How often each value of a column occurs, the most frequent first."""
+    return dict(Counter(column.to_pylist()).most_common())
