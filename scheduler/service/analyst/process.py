@@ -64,9 +64,7 @@ FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 AT_ONCE = 16  # questions answered before the log is read again
 LOOKED_AT = 1000  # questions among which the next is chosen
-HELPS_S = (
-    2.0  # what would help is tried for so long, however busy the machine; those who wait share
-)
+HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
 
 class Analyst:
