@@ -63,6 +63,7 @@ DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they ta
 FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 AT_ONCE = 16  # questions answered before the log is read again
+BETWEEN = 2  # of them between two futures: a forecast that is never complete is none
 LOOKED_AT = 1000  # questions among which the next is chosen
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
@@ -135,6 +136,7 @@ class Analyst:
         self.read_at = 0.0
         self.helps_s = budget_s
         self._share = 1.0  # of a core, that answers had lately
+        self._answered_s = 0.0  # processor seconds that answers took, in all
 
     # --- life -------------------------------------------------------------------------------
 
@@ -225,12 +227,12 @@ class Analyst:
         busy = self._read_on()
         busy = self.answer() or busy
         if self.clock.monotonic() >= self._rested_at:
-            began = time.process_time()
+            began = time.process_time() - self._answered_s
             self._foresee_new()
             at = self.clock.monotonic()
             if (self._stale or at >= self._old_at) and at >= self._refresh_at:
                 self.refresh()
-            spent = time.process_time() - began
+            spent = time.process_time() - self._answered_s - began
             if spent > SHORT_S:  # leave the cores to those who decide and answer
                 self._rested_at = self.clock.monotonic() + spent * (1 / DUTY - 1)
         return busy
@@ -250,7 +252,7 @@ class Analyst:
         """Nobody who asks waits for a forecast to be complete."""
         self._beat()
         if not self._answering:
-            self.answer()
+            self.answer(BETWEEN)
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -429,13 +431,13 @@ class Analyst:
 
     # --- questions --------------------------------------------------------------------------
 
-    def answer(self) -> bool:
+    def answer(self, at_most: int = AT_ONCE) -> bool:
         """Answer what was asked, each from the log as it then is. False when nothing was."""
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
         )
         answered = 0
-        for _ in range(AT_ONCE):
+        for _ in range(at_most):
             with self.store.reading() as connection:
                 asked = connection.execute(
                     select(questions).where(open_).order_by(questions.c.asked_at).limit(LOOKED_AT)
@@ -457,6 +459,7 @@ class Analyst:
                 self._answering = False
             self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
             spent, took = time.process_time() - began, self.clock.monotonic() - at
+            self._answered_s += spent
             if took > SHORT_S:
                 self._share = 0.5 * (self._share + min(1.0, spent / took))
             self.log.info("answered", kind=row.kind, cpu_s=round(spent, 3))

@@ -97,7 +97,7 @@ class Service:
         self.decider.turn(0.0)
         self.decider.turn(0.0)
 
-    def ask(self, kind: str, **body: Any) -> dict[str, Any]:
+    def put(self, kind: str, **body: Any) -> str:
         asked = f"{kind} {next(self.asked)}"
         with self.store.writing() as connection:
             connection.execute(
@@ -105,6 +105,10 @@ class Service:
                     id=asked, asked_at=self.clock, kind=kind, body=canonical(body)
                 )
             )
+        return asked
+
+    def ask(self, kind: str, **body: Any) -> dict[str, Any]:
+        asked = self.put(kind, **body)
         self.analyst.turn()
         with self.store.reading() as connection:
             row = connection.execute(select(questions).where(questions.c.id == asked)).one()
@@ -186,6 +190,27 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -
     service.analyst.turn()
     assert service.forecast("second", "latest").why_not == WhyNot.HELD
     assert service.forecast("second", "submission") == promised
+
+
+def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service.submit("first", 600)
+    service.submit("second", 600)
+    service.decide(seconds=5.0)
+    reply, told = service.analyst.reply, []
+
+    def again(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        service.put("why", job_id="second")
+        told.append(kind)
+        assert len(told) < 100
+        return reply(kind, body)
+
+    monkeypatch.setattr(service.analyst, "reply", again)
+    service.put("why", job_id="second")
+    service.analyst.turn()
+    assert service.forecast("second", "submission") is not None
+    assert len(told) > 12  # between two futures each
 
 
 def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
