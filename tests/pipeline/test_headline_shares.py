@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -15,14 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.traces.synthetic import generate as synthetic
+from tests.commands import pellucid
 
 CLUSTER = Path(__file__).parents[2] / "pipeline" / "worlds" / "clusters" / "demo.yaml"
 Row = dict[str, Any]
 
 
 def command(*words: str) -> str:
-    line = [sys.executable, "-m", "pipeline.cli", *words]
-    return subprocess.run(line, capture_output=True, check=True, text=True).stdout
+    done = pellucid(*words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
