@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
@@ -199,9 +199,24 @@ def test_scores_of_a_simulated_run_add_up(small: Path) -> None:
             assert b.intercept + shown + together == pytest.approx(b.score)
 
 
+def of_each_reason(stories: list[Story]) -> list[Story]:
+    """Those that are told more often than twice before by no action, reason and evidence."""
+    seen = Counter[object]()
+    chosen = []
+    for story in stories:
+        kinds = {
+            (e.decision.action, e.decision.reason, *(name for name, _ in e.decision.evidence))
+            for e in story.events
+        }
+        if any(seen[kind] < 2 for kind in kinds):
+            seen.update(kinds)
+            chosen.append(story)
+    return chosen
+
+
 @pytest.mark.parametrize("policy", ["fifo", "srtf", "lucid", "pellucid"])
 def test_no_story_holds_a_code_or_a_name_as_recorded(small: Path, policy: str) -> None:
-    stories = everything(RunFolder(small / policy))[::4]
+    stories = of_each_reason(everything(RunFolder(small / policy)))
     said = "\n".join(told(story) + drawn(story) for story in stories)
     assert len({e.decision.reason for story in stories for e in story.events}) > 3
     assert found_in(said, {*CODES, *RAW_NAMES}) == []
