@@ -95,9 +95,9 @@ def columns(
     size = len(json.dumps(whole, separators=(",", ":")))
     if size <= ROOM:
         return whole
-    told = pc.is_in(jobs["job_id"], pa.array(list(explained), pa.string())).to_numpy()
+    shown = pc.is_in(jobs["job_id"], pa.array(list(explained), pa.string())).to_numpy()
     at = np.linspace(0, len(order) - 1, int(0.97 * len(order) * ROOM / size)).astype(int)
-    kept = set(at.tolist()) | set(np.flatnonzero(told[order]))
+    kept = set(at.tolist()) | set(np.flatnonzero(shown[order]))
     return _columns(jobs, ways, explained, order[sorted(kept)])
 
 
