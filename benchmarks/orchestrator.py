@@ -1,6 +1,7 @@
 """Speed of the policy `pellucid`: a month of Venus, a burst of equal jobs, and a million jobs.
 
     python -m benchmarks.orchestrator --json [--data ../shared/data] [--million 1000000]
+    python -m benchmarks.orchestrator --bounds
 
 The month: track `honest` with own predictions, which includes refitting the duration model. The
 burst: 5,000 equal jobs come at once to a cluster that is in use; CPU time of the whole simulation
@@ -9,6 +10,9 @@ days, 18 virtual clusters, loads of 0.75 to 0.96) on 10,000 GPUs, every decision
 virtual cluster made larger by the same factor; durations are learned from nothing, pairs judged by
 models fitted on simulated pairs; time is judged by the job. Prints the figures, and whether the
 budget in `orchestrator_budget.json` holds. `benchmarks.size` times single passes.
+
+The bounds: CPU time a job, in thousandths of a calibration unit, of the first jobs of the million:
+of the events alone (fifo where nobody waits, and nothing is learned), of fifo and of pellucid.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import Calibration, calibrate
 from features.job import Job
 from features.schema import State
 from pipeline.runs import run
@@ -33,7 +37,7 @@ from pipeline.traces.synthetic.generate import SyntheticConfig, default_config, 
 from pipeline.worlds import open_scenario, plain
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.cluster import ClusterSpec
-from scheduler.core.estimates import LiveEstimator
+from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.core.settings import ProfilingPartition
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import summarise
@@ -41,6 +45,7 @@ from scheduler.simulation.work import Work, Workload
 
 BUDGET = Path(__file__).with_name("orchestrator_budget.json")
 BURST, BURST_GPUS = 5_000, 256
+FIRST = 6_000, 24_000  # jobs of the million, by which the bounds are measured
 SHOWN = ("avg_jct_s", "avg_queue_s", "p999_queue_s", "max_queue_large_s", "gpu_utilisation")
 
 
@@ -58,13 +63,13 @@ def config(jobs: int, gpus: int, seed: int = 0) -> SyntheticConfig:
     )
 
 
-def large(made: SyntheticConfig) -> Scenario:
-    """The trace on its cluster, where nobody knows anything yet."""
+def large(made: SyntheticConfig, first: int | None = None) -> Scenario:
+    """The trace, or its first jobs, on its cluster, where nobody knows anything yet."""
     vcs = {vc.name: vc.nodes for vc in made.vcs}
     nodes = max(1, sum(vcs.values()) // 200)
     lenders = sorted(vcs, key=lambda vc: -vcs[vc])[:2]
     scenario = plain.scenario(
-        generate(made),
+        generate(made)[:first],
         "million",
         ClusterSpec(vcs, made.gpus_per_node, made.gpu_memory_mib),
         ProfilingPartition(nodes=dict.fromkeys(lenders, nodes), known_s=0.0),
@@ -109,6 +114,27 @@ def million(jobs: int, gpus: int = 10_000) -> dict[str, Any]:
     }
 
 
+def bounds() -> dict[str, float]:
+    """Thousandths of a calibration unit a job, of each of FIRST, and how they grow."""
+    found: dict[str, float] = {}
+    scenario = large(config(1_000_000, 10_000), max(FIRST))
+    whole, there = scenario.workload, scenario.workload.cluster
+    idle = replace(there, vcs={vc: 10 * nodes for vc, nodes in there.vcs.items()})
+    for name in ("pellucid", "fifo", "events"):
+        few, many = (f"{name}_{jobs}_per_job" for jobs in FIRST)
+        for jobs, figure in zip(FIRST, (few, many), strict=True):
+            alone = name == "events"
+            scenario.workload = replace(
+                whole, jobs=whole.jobs[:jobs], cluster=idle if alone else there
+            )
+            core = scenario.core("fifo" if alone else name, Estimator() if alone else None)
+            unit, begun = calibrate(), time.process_time()
+            scenario.play(core)
+            found[figure] = round(1000 * (time.process_time() - begun) / unit / jobs, 2)
+        found[f"{name}_growth"] = round(found[many] / found[few], 2)
+    return found
+
+
 def _rss_mib() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
@@ -147,7 +173,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--million", type=int, default=0, metavar="JOBS", help="so many jobs, too")
     parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--bounds", action="store_true", help="what a job costs at the least, only")
     asked = parser.parse_args()
+    if asked.bounds:
+        print(json.dumps(bounds(), indent=2))
+        return
     figures = measure(asked.data, asked.million)
     print(json.dumps(figures, indent=2))
     sys.exit(0 if figures["holds"] else 1)
