@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import cache
 
-from fastapi import FastAPI, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute
 
 from features.plain import Json
 from scheduler.backends.local.program import missing
@@ -92,6 +94,7 @@ def create_app(
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
         lifespan=lifespan,
+        routes=list(_routes(pages)),
     )
     writer = Writer(store)
     now = clock or service_clock(store)
@@ -118,24 +121,28 @@ def create_app(
 
     problems.install(app)
     _answer_our_errors(app)
-    for part in (jobs, output, acting, links, cluster, nodes, followed):
-        app.include_router(part.router, prefix=PREFIX)
-    app.include_router(system.router)
-    app.include_router(session.router)
-    if pages:
-        from scheduler.service.pages import acting as acting_pages
-        from scheduler.service.pages import operations, routes, sharing, submitting
-
-        app.include_router(routes.router)
-        app.include_router(operations.router)
-        app.include_router(acting_pages.router)
-        app.include_router(sharing.router)
-        app.include_router(submitting.router)
     names = [*LOOPBACK_NAMES, settings.host, *settings.named]
     hosts = names if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
     app.openapi = lambda: _openapi(app)  # type: ignore[method-assign]
     return app
+
+
+@cache
+def _routes(pages: bool) -> list[BaseRoute]:
+    """Put together once in a process: it takes a fifth of a second."""
+    every = APIRouter()
+    for part in (jobs, output, acting, links, cluster, nodes, followed):
+        every.include_router(part.router, prefix=PREFIX)
+    every.include_router(system.router)
+    every.include_router(session.router)
+    if pages:
+        from scheduler.service.pages import acting as acting_pages
+        from scheduler.service.pages import operations, routes, sharing, submitting
+
+        for page in (routes, operations, acting_pages, sharing, submitting):
+            every.include_router(page.router)
+    return every.routes
 
 
 def _answer_our_errors(app: FastAPI) -> None:
