@@ -16,7 +16,7 @@ NAMES = [n for n in moves.ALL if "postgres" not in n or "PELLUCID_TEST_DATABASE"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_lost_on_the_way(open_folder: Callable[[], Path], name: str) -> None:
-    asked = moves.parser().parse_args(["--load-s", "2", "--kills", "2"])
+    asked = moves.parser().parse_args(["--load-s", "1.5", "--kills", "1"])
     try:
         found = moves.ALL[name](open_folder(), asked)
     except moves.Impossible as why:

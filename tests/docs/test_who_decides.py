@@ -25,7 +25,7 @@ from scheduler.core.queue import QueuedJob
 from scheduler.simulation.stating import stating
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "models.md"
-JOBS = 1500
+JOBS = 700
 
 
 class Otherwise(HistoriesEstimator):

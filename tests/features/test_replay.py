@@ -262,7 +262,7 @@ def told_of(levels: list[Any], known: Any, limit: float) -> dict[str, float]:
 
 
 @given(a_world())
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_rows_equal_a_plain_recomputation(world: list[Lifetime]) -> None:
     state = FeatureState(FAMILIES)
     for taken in replay(world, state):
@@ -284,7 +284,7 @@ def fresh(_world: Sequence[Lifetime]) -> FeatureState:
 
 
 @given(a_world(), st.lists(st.integers(0, 14_000), min_size=1, max_size=5))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_no_feature_changes_when_the_future_is_deleted(
     world: list[Lifetime], offsets: list[int]
 ) -> None:
@@ -386,7 +386,7 @@ def test_a_row_is_the_same_just_before_and_just_after_its_submission(
 
 
 @given(a_world(), st.lists(st.integers(0, 2_000_000), min_size=1, max_size=8))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_questions_at_any_later_time_change_no_row(world: list[Lifetime], later: list[int]) -> None:
     class Asked(FeatureState):
         """Asked of strangers and of its own jobs, as of later times, after every event."""
@@ -415,7 +415,7 @@ def test_questions_at_any_later_time_change_no_row(world: list[Lifetime], later:
 
 
 @given(a_world(), st.integers(0, 2_000_000))
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_a_question_is_answered_as_if_time_had_come(world: list[Lifetime], later: int) -> None:
     """Looking ahead says what an event at that time would have brought about first."""
     state = FeatureState(FAMILIES)

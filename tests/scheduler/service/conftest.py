@@ -46,10 +46,12 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def store(database: str, tables: Path) -> Iterator[Store]:
     """A prepared database."""
-    if database.startswith("sqlite:///"):
+    copied = database.startswith("sqlite:///")
+    if copied:
         shutil.copy(tables, database.removeprefix("sqlite:///"))
     store = Store(database)
-    prepare(store)  # finds nothing to do in a copy
+    if not copied:
+        prepare(store)
     yield store
     store.close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,6 @@ from scheduler.explain.words import sentence_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import shares
 from scheduler.service.api.limits import Limits
-from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.visibility import redacted_decision
@@ -70,7 +70,7 @@ steps = st.lists(
         st.tuples(st.just("change"), st.integers(0, 20), st.integers(1, 4)),
         st.tuples(st.just("lost"), st.integers(0, 20)),
     ),
-    min_size=4,
+    min_size=6,
     max_size=16,
 )
 
@@ -159,12 +159,13 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
     yield from ("/history?owner=bob.noyce&period=all", "/?vc=vision", "/fairness?period=all")
 
 
-@settings(max_examples=6, suppress_health_check=list(HealthCheck))
-@given(steps)
-def test_nothing_of_anothers_job_is_in_any_view(story: list[tuple[Any, ...]]) -> None:
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@given(story=steps)
+def test_nothing_of_anothers_job_is_in_any_view(
+    tables: Path, story: list[tuple[Any, ...]]
+) -> None:
     with TemporaryDirectory() as name:
-        store = Store(f"sqlite:///{name}/pellucid.db")
-        prepare(store)
+        store = Store(f"sqlite:///{shutil.copy(tables, Path(name) / 'pellucid.db')}")
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
         jobs = play(service, story)
         shared_links(service, jobs)
@@ -211,14 +212,13 @@ def shared_links(service: Service, jobs: dict[str, tuple[str, int]]) -> None:
             assert not [mark for mark in hidden if mark.lower() in text], (maker, job)
 
 
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
-@given(steps)
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@given(story=steps)
 def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
-    story: list[tuple[Any, ...]],
+    tables: Path, story: list[tuple[Any, ...]]
 ) -> None:
     with TemporaryDirectory() as name:
-        store = Store(f"sqlite:///{name}/pellucid.db")
-        prepare(store)
+        store = Store(f"sqlite:///{shutil.copy(tables, Path(name) / 'pellucid.db')}")
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
         jobs = play(service, story)
         analyst = Analyst(store, service.decider.bundle_store, holder="test", samples=4)
