@@ -167,7 +167,9 @@ def test_what_is_kept_is_not_made_again_wherever_it_was_made(tmp_path: Path) -> 
         list(over(logged, [(str(log), n) for n in (1, 2, 3, 13)]))
     for where in ("here", "local:2"):
         with mapped(where, keep) as over:
-            assert [n * n for n in range(6)] == list(over(logged, [(str(log), n) for n in range(6)]))
+            assert [n * n for n in range(6)] == list(
+                over(logged, [(str(log), n) for n in range(6)])
+            )
     made = log.read_text().split()
     assert sorted(set(made)) == sorted({"0", "1", "2", "3", "4", "5", "13"})
     assert all(made.count(n) == 1 for n in "012345")

@@ -161,9 +161,7 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
 
 @settings(max_examples=3, suppress_health_check=list(HealthCheck))
 @given(story=steps)
-def test_nothing_of_anothers_job_is_in_any_view(
-    tables: Path, story: list[tuple[Any, ...]]
-) -> None:
+def test_nothing_of_anothers_job_is_in_any_view(tables: Path, story: list[tuple[Any, ...]]) -> None:
     with TemporaryDirectory() as name:
         store = Store(f"sqlite:///{shutil.copy(tables, Path(name) / 'pellucid.db')}")
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
