@@ -26,9 +26,21 @@ def groups(column: pa.ChunkedArray) -> dict[Any, NDArray[np.intp]]:
     return dict(zip(values.tolist(), rows, strict=False))
 
 
+def means(by: pa.ChunkedArray, of: pa.ChunkedArray) -> dict[Any, float]:
+    """Mean of one column by each value of another."""
+    numbers = floats(of)
+    return {value: float(numbers[rows].mean()) for value, rows in groups(by).items()}
+
+
 def of_jobs(table: pa.Table, ids: pa.ChunkedArray) -> pa.Table:
     """The row of each job in a table with a column job_id; nulls where it has none."""
     return table.take(pc.index_in(ids, table["job_id"]))
+
+
+def filled(table: pa.Table, **absent: str) -> pa.Table:
+    """The table with these columns as texts, and what stands for a null in each."""
+    texts = {name: pc.fill_null(table[name].cast(pa.string()), to) for name, to in absent.items()}
+    return pa.table(dict(zip(table.column_names, table.columns, strict=True)) | texts)
 
 
 def sizes(column: pa.ChunkedArray) -> dict[Any, int]:

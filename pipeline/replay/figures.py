@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipeline.replay.causes import WORDS
 from pipeline.student import bound
-from pipeline.tables import Floats, floats, groups, of_jobs
+from pipeline.tables import Floats, floats, groups, means, of_jobs
 from scheduler.explain.words import duration
 
 Figures = dict[str, Any]
@@ -80,12 +80,11 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
     found = of_jobs(replayed, record["job_id"])
     ended = found["job_id"].is_valid()
     record, found = record.filter(ended), found.filter(ended)
-    wait = floats(found["wait_s"])
-    by = {
-        f"by_{name}": {one: float(wait[rows].mean()) for one, rows in groups(record[name]).items()}
-        for name in ("user", "vc")
+    return {
+        **_waits(floats(found["wait_s"]), floats(found["jct_s"])),
+        "unfinished": len(ended) - len(found),
+        **{f"by_{name}": means(record[name], found["wait_s"]) for name in ("user", "vc")},
     }
-    return {**_waits(wait, floats(found["jct_s"])), "unfinished": len(ended) - len(wait), **by}
 
 
 def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]]:

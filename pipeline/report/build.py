@@ -146,7 +146,8 @@ def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
     """Jobs and those they were taken for; predicted as the policy of the stories did."""
     estimates: Mapping[Any, float] = {}
     if c is not None:
-        estimates = c.best.jobs.set_index("job_id")["estimate_s"].dropna().to_dict()
+        known = c.best.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
+        estimates = dict(zip(*known.values(), strict=True))
     return [
         {**foil, "predicted_s": estimates.get(foil["job_id"], foil["predicted_s"])}
         for foil in metrics.get("foils") or []
@@ -243,7 +244,7 @@ def _overview(c: Comparison) -> list[Chart]:
 
 
 def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
-    charts = [] if t.jobs.empty else trace.charts(t)
+    charts = [] if not len(t.jobs) else trace.charts(t)
     return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=charts)
 
 
@@ -264,7 +265,7 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
                 "first; drift, and what jobs are taken for, of the trace itself."
             )
         for run in c.runs:
-            if open_ := int(run.jobs["end_time"].isna().sum()):
+            if open_ := run.jobs["end_time"].null_count:
                 jobs = count(open_, "job")
                 text.append(f"{run.name}: {jobs} refused or not ended are in no average.")
         text.append(

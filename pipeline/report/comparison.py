@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, read_object, seconds
 from pipeline.student import bound
+from pipeline.tables import Floats, filled
 from scheduler.policies import POLICIES
-
-Floats = NDArray[np.float64]
 
 COMPARE = "compare.json"
 _COLUMNS = [
@@ -36,7 +34,7 @@ class PolicyRun:
         preemptive: it may stop running jobs.
         estimates: it asks for durations.
         folder: the run.
-        jobs: one row per job of the first draw, times in seconds since the epoch (NaN = never).
+        jobs: one row per job of the first draw, times in seconds since the epoch (null = never).
         draws: the same of every draw that was recorded, the first among them.
         figures: of the comparison, `<figure>_mean`, `_sd` and `_each` over the draws.
     """
@@ -46,8 +44,8 @@ class PolicyRun:
     preemptive: bool
     estimates: bool
     folder: RunFolder
-    jobs: pd.DataFrame
-    draws: list[pd.DataFrame]
+    jobs: pa.Table
+    draws: list[pa.Table]
     figures: Mapping[str, Any]
 
     def mean(self, figure: str) -> float | None:
@@ -60,13 +58,13 @@ class PolicyRun:
         return np.array(self.figures.get(f"{figure}_each") or [], dtype=np.float64)
 
     @property
-    def ended(self) -> pd.DataFrame:
+    def ended(self) -> pa.Table:
         """Jobs of the first draw that ended."""
-        return self.jobs[self.jobs["end_time"].notna()]
+        return _ended(self.jobs)
 
-    def ended_each(self) -> list[pd.DataFrame]:
+    def ended_each(self) -> list[pa.Table]:
         """Jobs of each draw that ended."""
-        return [jobs[jobs["end_time"].notna()] for jobs in self.draws]
+        return [_ended(jobs) for jobs in self.draws]
 
     @property
     def gpus(self) -> int:
@@ -82,12 +80,10 @@ class PolicyRun:
         per_node = int(summary.get("gpus_per_node", 0))  # of runs recorded before nodes differed
         return {str(vc): int(n) * per_node for vc, n in summary.get("cluster", {}).items()}
 
-    def decisions(self, columns: list[str], actions: list[str]) -> pd.DataFrame:
+    def decisions(self, columns: list[str], actions: list[str]) -> pa.Table:
         """Decisions of some kinds, by sequence; times in seconds since the epoch."""
         where = pc.field("action").isin(actions)
-        table = seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
-        frame: pd.DataFrame = table.to_pandas()
-        return frame
+        return seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
 
 
 def half_width(values: Floats) -> float | None:
@@ -196,11 +192,12 @@ def _read_run(folder: Path, figures: Mapping[str, Any], more: Sequence[int] = ()
     )
 
 
-def _read_jobs(run: RunFolder, name: str) -> pd.DataFrame:
-    jobs: pd.DataFrame = seconds(run.table(name, _COLUMNS)).to_pandas()
-    for column in ("user", "vc"):
-        jobs[column] = jobs[column].astype(object).where(jobs[column].notna(), "(none)")
-    return jobs.astype({"end_time": np.float64, "queue_s": np.float64})
+def _read_jobs(run: RunFolder, name: str) -> pa.Table:
+    return filled(seconds(run.table(name, _COLUMNS)), user="(none)", vc="(none)")
+
+
+def _ended(jobs: pa.Table) -> pa.Table:
+    return jobs.filter(jobs["end_time"].is_valid())
 
 
 def _traits_of_ours(name: str) -> dict[str, bool]:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import islice
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.report.comparison import Comparison, Floats, PolicyRun, half_width
+from pipeline.report.comparison import Comparison, PolicyRun, half_width
 from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
 from pipeline.report.usage import usage
 from pipeline.student import within
+from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent
@@ -322,9 +325,10 @@ def _verdict(run: PolicyRun, base: PolicyRun, figure: Figure) -> str:
 
 def worst_vc_ratio(run: PolicyRun, base: PolicyRun) -> tuple[str, float] | None:
     """The virtual cluster whose mean JCT fares worst against the reference, and that ratio."""
-    own, other = (pd.concat(one.ended_each()).groupby("vc")["jct_s"].mean() for one in (run, base))
-    ratio = (own / other).replace([np.inf, -np.inf], np.nan).dropna()
-    return (str(ratio.idxmax()), float(ratio.max())) if len(ratio) else None
+    ended = (pa.concat_tables(one.ended_each()) for one in (run, base))
+    own, other = (means(jobs["vc"], jobs["jct_s"]) for jobs in ended)
+    ratios = ((vc, own[vc] / other[vc]) for vc in own if other.get(vc))
+    return max(ratios, key=lambda ratio: ratio[1], default=None)
 
 
 # --- figures -------------------------------------------------------------------------------------
@@ -347,21 +351,17 @@ def ways(c: Comparison) -> tuple[pa.Table, list[Way]]:
     jobs = c.runs[0].jobs
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
-        own = r.jobs.set_index("job_id")[["queue_s", "jct_s", "end_time"]].reindex(jobs["job_id"])
-        own = own.where(own["end_time"].notna())
-        wait, jct = (
-            own[name].to_numpy(np.float64, na_value=np.nan) for name in ("queue_s", "jct_s")
-        )
-        found.append(Way(r.name, colour, wait, jct, r.oracle))
-    return pa.Table.from_pandas(jobs, preserve_index=False), found
+        own = of_jobs(r.ended, jobs["job_id"])
+        found.append(Way(r.name, colour, floats(own["queue_s"]), floats(own["jct_s"]), r.oracle))
+    return jobs, found
 
 
 def pooled(c: Comparison) -> list[Way]:
     """How the jobs of all draws went under each policy: for the charts."""
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
-        jobs = pd.concat(r.ended_each())
-        wait, jct = (jobs[name].to_numpy(np.float64) for name in ("queue_s", "jct_s"))
+        jobs = pa.concat_tables(r.ended_each())
+        wait, jct = floats(jobs["queue_s"]), floats(jobs["jct_s"])
         sure = half_width(r.each("avg_jct_s"))
         found.append(Way(r.name, colour, wait, jct, r.oracle, r.mean("avg_jct_s"), sure))
     return found
@@ -378,48 +378,51 @@ class Grouped:
 
 def wait_by_vc(c: Comparison) -> Grouped:
     """Mean wait by virtual cluster, the busiest first."""
-    sizes = pd.concat(c.runs[0].draws)["vc"].value_counts()
-    return _by(c, "vc", {str(vc): int(sizes[vc]) for vc in sizes.index[:SHOWN_VCS]})
+    jobs = sizes(pa.concat_tables(c.runs[0].draws)["vc"])
+    return _by(c, lambda draw: draw["vc"], dict(islice(jobs.items(), SHOWN_VCS)))
 
 
 def wait_by_gpus(c: Comparison) -> Grouped:
     """Mean wait by number of GPUs."""
-    labels = [gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
-    edges = [lo - 0.5 for lo, _ in GPU_GROUPS] + [np.inf]
-    for r in c.runs:
-        for jobs in r.draws:
-            jobs["gpu_group"] = pd.cut(jobs["gpus"], edges, labels=labels).astype(object)
-    sizes = pd.concat(c.runs[0].draws)["gpu_group"].value_counts()
-    return _by(c, "gpu_group", {name: int(sizes[name]) for name in labels if name in sizes.index})
+    lows, labels = [lo for lo, _ in GPU_GROUPS], [gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
+
+    def group(draw: pa.Table) -> pa.ChunkedArray:
+        at = np.searchsorted(lows, draw["gpus"].to_numpy(), side="right")
+        return pa.chunked_array([np.array(["", *labels], object)[at]], pa.string())
+
+    jobs = sizes(group(pa.concat_tables(c.runs[0].draws)))
+    return _by(c, group, {label: jobs[label] for label in labels if label in jobs})
 
 
-def _by(c: Comparison, column: str, sizes: dict[str, int]) -> Grouped:
-    cells: dict[str, dict[str, float]] = {group: {} for group in sizes}
-    within: dict[str, dict[str, float]] = {group: {} for group in sizes}
+def _by(
+    c: Comparison, column: Callable[[pa.Table], pa.ChunkedArray], jobs: dict[str, int]
+) -> Grouped:
+    cells: dict[str, dict[str, float]] = {group: {} for group in jobs}
+    within: dict[str, dict[str, float]] = {group: {} for group in jobs}
     for r in c.runs:
-        means = pd.DataFrame([one.groupby(column)["queue_s"].mean() for one in r.ended_each()])
-        for group in set(sizes) & set(means.columns):
-            found = means[group].dropna().to_numpy(np.float64)
-            cells[group][r.name] = float(found.mean())
+        each = [means(column(ended), ended["queue_s"]) for ended in r.ended_each()]
+        for group in jobs:
+            found = np.array([one[group] for one in each if group in one])
+            if len(found):
+                cells[group][r.name] = float(found.mean())
             if sure := half_width(found):
                 within[group][r.name] = sure
-    return Grouped(cells, within, sizes)
+    return Grouped(cells, within, jobs)
 
 
 def utilisation(c: Comparison, bins: int = 280) -> list[Chart]:
     """The share of GPUs in use over time, under each policy."""
-    first = min(float(r.jobs["submit_time"].min()) for r in c.runs)
-    last = max(float(r.jobs["end_time"].max()) for r in c.runs)
-    last = last if np.isfinite(last) and last > first else first + 1.0
+    first = min(pc.min(r.jobs["submit_time"]).as_py() for r in c.runs)
+    ends = [pc.max(r.jobs["end_time"]).as_py() or first for r in c.runs]
+    last = max(ends) if max(ends) > first else first + 1.0
     edges = np.linspace(first, last, bins + 1)
-    at = [f"{one:%Y-%m-%d %H:%M}" for one in pd.to_datetime(edges, unit="s")]
+    at = [f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d %H:%M}" for one in edges.tolist()]
     found = []
-    for i, (r, look) in enumerate(zip(c.runs, colours_of(c), strict=True)):
+    for i, (r, look, end) in enumerate(zip(c.runs, colours_of(c), ends, strict=True)):
         used_by = usage(r)
         used = used_by.average(edges)
         whole = float(r.gpus or used.max(initial=1.0))
-        span = np.array([first, float(np.nanmax(r.jobs["end_time"]))])
-        mean = float(used_by.average(span)[0]) / whole if span[1] > first else 0.0
+        mean = float(used_by.average(np.array([first, end]))[0]) / whole if end > first else 0.0
         shares = (used / whole).round(3).tolist()
         step = line(at, [*shares, shares[-1]], r.name, look)
         step["line"]["shape"] = "hv"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from pipeline.explain.run import tell
 from pipeline.report.comparison import PolicyRun
+from pipeline.tables import Floats, floats
 from scheduler.core.decisions import Action
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.words import duration, number
-
-Floats = NDArray[np.float64]
 
 EVENTS = 8
 
@@ -40,26 +39,17 @@ def samples(run: PolicyRun) -> list[StoryView]:
 Choice = tuple[str, str] | None
 
 
-def _numbers(frame: pd.DataFrame, column: str) -> Floats:
-    return frame[column].to_numpy(dtype=np.float64, na_value=np.nan)
-
-
-def _flags(frame: pd.DataFrame, column: str) -> NDArray[np.bool_]:
-    """A column of booleans, missing as false."""
-    return np.nan_to_num(_numbers(frame, column)) > 0
-
-
-def _at(frame: pd.DataFrame, values: Floats) -> tuple[str, int]:
+def _at(jobs: pa.Table, values: Floats) -> tuple[str, int]:
     """Id and position of the job with the largest value."""
     i = int(np.argmax(values))
-    return str(frame["job_id"].iloc[i]), i
+    return jobs["job_id"][i].as_py(), i
 
 
 def _longest_wait(run: PolicyRun) -> Choice:
     ended = run.ended
-    if ended.empty:
+    if not len(ended):
         return None
-    waits = _numbers(ended, "queue_s")
+    waits = floats(ended["queue_s"])
     job_id, i = _at(ended, waits)
     return job_id, f"The longest wait of all: {duration(float(waits[i]))}."
 
@@ -67,10 +57,10 @@ def _longest_wait(run: PolicyRun) -> Choice:
 def _packed(run: PolicyRun) -> Choice:
     """The job that waited longest of those packed beside another; its evidence is richest."""
     packs = run.decisions(["seq", "time", "job_id", "partner"], [Action.PACK.value])
-    chosen = run.ended[run.ended["job_id"].isin(packs["job_id"])]
-    if chosen.empty:
+    chosen = run.ended.filter(pc.is_in(run.ended["job_id"], packs["job_id"]))
+    if not len(chosen):
         return None
-    job_id, _ = _at(chosen, _numbers(chosen, "queue_s"))
+    job_id, _ = _at(chosen, floats(chosen["queue_s"]))
     return job_id, "Started on GPUs that another job was already using."
 
 
@@ -78,11 +68,12 @@ def _worst_estimate(run: PolicyRun) -> Choice:
     if run.oracle:
         return None
     ended = run.ended
-    known = ended[ended["estimate_s"].notna() & ~_flags(ended, "ended_in_profiling")]
-    if known.empty:
+    queued = pc.invert(pc.fill_null(ended["ended_in_profiling"], False))
+    known = ended.filter(pc.and_(ended["estimate_s"].is_valid(), queued))
+    if not len(known):
         return None
-    estimates = np.maximum(_numbers(known, "estimate_s"), 0.0)
-    off = np.log1p(_numbers(known, "duration_s")) - np.log1p(estimates)
+    estimates = np.maximum(floats(known["estimate_s"]), 0.0)
+    off = np.log1p(floats(known["duration_s"])) - np.log1p(estimates)
     job_id, i = _at(known, np.abs(off))
     how = "too short" if off[i] > 0 else "too long"
     times = number(float(np.exp(abs(off[i]))))

@@ -9,17 +9,17 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from features.plain import Json
+from pipeline.explain.run import seconds
 from pipeline.report.comparison import PolicyRun
+from pipeline.tables import Floats, filled, floats, groups, sizes
 from pipeline.traces import read_dataset
 from scheduler.core.plural import count
 from scheduler.explain.words import DAY_S, duration, percent
 from scheduler.service.pages.charts import DURATION_TICKS, Chart, ChartAxis, bars, line, lying
-
-Floats = NDArray[np.float64]
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SHOWN = 12
@@ -30,14 +30,14 @@ class TraceFacts:
     """A trace as the report needs it.
 
     Attributes:
-        jobs: submit_time (seconds since the epoch), gpus, duration_s (NaN unknown), user, vc,
+        jobs: submit_time (seconds since the epoch), gpus, duration_s (null unknown), user, vc,
             state ("" when not recorded).
         source: one line: where it comes from.
         provenance: what the dataset says of itself; empty when drawn from a run.
         capacity: GPUs by virtual cluster, where known.
     """
 
-    jobs: pd.DataFrame
+    jobs: pa.Table
     source: str
     provenance: Json
     capacity: dict[str, int]
@@ -45,8 +45,18 @@ class TraceFacts:
     @property
     def span_s(self) -> float:
         """Seconds between the first and the last submission."""
-        times = self.jobs["submit_time"]
+        times = floats(self.jobs["submit_time"])
         return float(times.max() - times.min()) if len(times) else 0.0
+
+    @property
+    def known_s(self) -> Floats:
+        """Durations that are known, seconds."""
+        return floats(self.jobs["duration_s"].drop_null())
+
+    @property
+    def gpu_s(self) -> Floats:
+        """GPU-time of each job, seconds; 0 where its duration is not known."""
+        return np.nan_to_num(floats(self.jobs["duration_s"])) * floats(self.jobs["gpus"])
 
     @property
     def kind(self) -> str:
@@ -61,7 +71,7 @@ class TraceFacts:
     @property
     def has_states(self) -> bool:
         """Whether it says how jobs ended."""
-        return bool((self.jobs["state"] != "").any())
+        return any(sizes(self.jobs["state"]))
 
 
 def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
@@ -69,18 +79,16 @@ def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
     table = read_dataset(folder).select(
         ["submit_time", "gpus", "duration_s", "user", "vc", "state"]
     )
-    frame = table.to_pandas()
-    frame["submit_time"] = frame["submit_time"].astype("datetime64[ms, UTC]").astype("int64") / 1000
-    for name, absent in (("user", "(none)"), ("vc", "(none)"), ("state", "")):
-        frame[name] = frame[name].astype(object).where(frame[name].notna(), absent)
+    jobs = filled(seconds(table), user="(none)", vc="(none)", state="")
     provenance = _object(folder / "provenance.json")
     source = str(provenance.get("source", folder.name))
-    return TraceFacts(frame, source, provenance, _capacity(run))
+    return TraceFacts(jobs, source, provenance, _capacity(run))
 
 
 def from_run(run: PolicyRun) -> TraceFacts:
     """The jobs of a run, where no dataset is given; they carry no states."""
-    kept = run.jobs[["submit_time", "gpus", "duration_s", "user", "vc"]].assign(state="")
+    kept = run.jobs.select(["submit_time", "gpus", "duration_s", "user", "vc"])
+    kept = kept.append_column("state", pa.repeat("", len(kept)))
     return TraceFacts(kept, "the jobs of the runs compared", {}, _capacity(run))
 
 
@@ -104,24 +112,24 @@ def _object(path: Path) -> Json:
 def summary(t: TraceFacts) -> str:
     """The trace in three sentences."""
     jobs = t.jobs
-    if jobs.empty:
+    if not len(jobs):
         return "The trace holds no job."
-    known = jobs["duration_s"].dropna()
+    known, users, vcs = t.known_s, sizes(jobs["user"]), sizes(jobs["vc"])
     text = (
-        f"{count(len(jobs), 'job')} from {count(jobs['user'].nunique(), 'user')} in "
-        f"{count(jobs['vc'].nunique(), 'virtual cluster')} over {duration(t.span_s)}."
+        f"{count(len(jobs), 'job')} from {count(len(users), 'user')} in "
+        f"{count(len(vcs), 'virtual cluster')} over {duration(t.span_s)}."
     )
     if len(known):
-        share = _top_share(known.to_numpy(), 0.05)
+        share = _top_share(known, 0.05)
         text += (
-            f" Half of them run for less than {duration(float(known.median()))}, the mean is "
+            f" Half of them run for less than {duration(float(np.median(known)))}, the mean is "
             f"{duration(float(known.mean()))}: the longest 5 % hold {percent(share)} of the "
             "running time."
         )
-    single = float((jobs["gpus"] == 1).mean())
-    time = jobs["duration_s"].fillna(0) * jobs["gpus"]
+    gpus, time = floats(jobs["gpus"]), t.gpu_s
+    single = float((gpus == 1).mean())
     if time.sum() > 0:
-        wide = float(time[jobs["gpus"] >= 8].sum() / time.sum())
+        wide = float(time[gpus >= 8].sum() / time.sum())
         text += (
             f" {percent(single)} ask for one GPU; those of 8 or more take {percent(wide)} of the "
             "GPU-time."
@@ -145,11 +153,11 @@ def charts(t: TraceFacts) -> list[Chart]:
 
 def per_day(t: TraceFacts) -> Chart:
     """Jobs submitted per day (or per week, on a trace longer than half a year)."""
-    when = pd.to_datetime(t.jobs["submit_time"], unit="s", utc=True)
-    what = "week" if t.span_s > 180 * DAY_S else "day"
-    counts = when.dt.tz_localize(None).dt.to_period(what[0].upper()).value_counts().sort_index()
-    counts = counts.reindex(pd.period_range(counts.index[0], counts.index[-1]), fill_value=0)
-    starts, values = [f"{p.start_time:%Y-%m-%d}" for p in counts.index], counts.tolist()
+    what, days = ("week", 7) if t.span_s > 180 * DAY_S else ("day", 1)
+    at = (_day(t) + 3) // days  # weeks begin on Monday, and 1 January 1970 was a Thursday
+    values = np.bincount(at - at.min()).tolist()
+    first = np.datetime64(int(at.min()) * days - 3, "D")
+    starts = (first + days * np.arange(len(values))).astype(str).tolist()
     return Chart(
         "per-day",
         f"Jobs per {what}",
@@ -161,11 +169,16 @@ def per_day(t: TraceFacts) -> Chart:
     )
 
 
+def _day(t: TraceFacts) -> NDArray[np.int64]:
+    """Days of submission since the epoch (UTC)."""
+    return (floats(t.jobs["submit_time"]) // DAY_S).astype(np.int64)
+
+
 def by_hour(t: TraceFacts) -> Chart:
     """Jobs by weekday and hour (UTC)."""
-    when = pd.to_datetime(t.jobs["submit_time"], unit="s", utc=True)
+    hour = floats(t.jobs["submit_time"]) % DAY_S // 3600
     cells = np.zeros((7, 24), dtype=int)
-    np.add.at(cells, (when.dt.day_of_week.to_numpy(), when.dt.hour.to_numpy()), 1)
+    np.add.at(cells, ((_day(t) + 3) % 7, hour.astype(int)), 1)
     busiest = np.unravel_index(int(cells.argmax()), cells.shape)
     hours = [f"{hour:02d}" for hour in range(24)]
     shade = np.sqrt(cells)
@@ -191,7 +204,7 @@ def by_hour(t: TraceFacts) -> Chart:
 
 def durations(t: TraceFacts) -> Chart:
     """How long jobs run, on a logarithmic axis."""
-    known = t.jobs["duration_s"].dropna().to_numpy(dtype=np.float64)
+    known = t.known_s
     edges, counts = log_histogram(known)
     label = f"Durations: median {duration(float(np.median(known)) if len(known) else 0.0)}"
     if len(known):
@@ -221,13 +234,12 @@ def durations(t: TraceFacts) -> Chart:
 
 def gpu_counts(t: TraceFacts) -> Chart:
     """Jobs and GPU-time by number of GPUs asked for."""
-    sizes = t.jobs["gpus"].to_numpy()
-    time = (t.jobs["duration_s"].fillna(0) * t.jobs["gpus"]).to_numpy()
+    gpus, time = floats(t.jobs["gpus"]), t.gpu_s
     total = max(float(time.sum()), 1e-12)
     items = []
-    for g in sorted(pd.Series(sizes).value_counts().index[:SHOWN].tolist()):
-        share, taken = float((sizes == g).mean()), float(time[sizes == g].sum() / total)
-        items.append((count(int(g), "GPU"), share, f"{percent(share)} · {percent(taken)}"))
+    for g in sorted([*sizes(t.jobs["gpus"])][:SHOWN]):
+        share, taken = float((gpus == g).mean()), float(time[gpus == g].sum() / total)
+        items.append((count(g, "GPU"), share, f"{percent(share)} · {percent(taken)}"))
     label = "Share of jobs, then of GPU-time, by GPUs asked for"
     note = "Share of jobs, then share of GPU-time."
     return lying("gpu-counts", "GPUs asked for", label, items, note=note)
@@ -235,22 +247,22 @@ def gpu_counts(t: TraceFacts) -> Chart:
 
 def states(t: TraceFacts) -> Chart:
     """How jobs ended."""
-    shares = t.jobs["state"].replace("", "not stated").value_counts(normalize=True)
-    items = [(str(s).replace("_", " "), float(v), percent(float(v))) for s, v in shares.items()]
+    shares = {s: n / len(t.jobs) for s, n in sizes(t.jobs["state"]).items()}
+    items = [(s.replace("_", " ") or "not stated", v, percent(v)) for s, v in shares.items()]
     return lying("states", "How jobs end", "How jobs ended", items)
 
 
 def users(t: TraceFacts) -> Chart:
     """How unequal users are: cumulative shares of jobs and of GPU-time, heaviest user first."""
-    frame = t.jobs.assign(time=t.jobs["duration_s"].fillna(0) * t.jobs["gpus"])
-    grouped = frame.groupby("user")["time"].agg(["size", "sum"])
+    time, of_user = t.gpu_s, groups(t.jobs["user"]).values()
     data, shares_held = [], []
-    for look, (column, name) in enumerate((("size", "jobs"), ("sum", "GPU-time"))):
-        ordered = np.sort(grouped[column].to_numpy(dtype=np.float64))[::-1]
+    held = {"jobs": [*map(len, of_user)], "GPU-time": [time[rows].sum() for rows in of_user]}
+    for look, (name, values) in enumerate(held.items()):
+        ordered = np.sort(np.array(values, np.float64))[::-1]
         shares = np.cumsum(ordered) / max(float(ordered.sum()), 1e-12)
         at = np.arange(1, len(ordered) + 1) / len(ordered)
         shown = np.unique(np.linspace(0, len(at) - 1, 200).astype(int))
-        x, y = ([0.0, *values[shown].round(4).tolist()] for values in (at, shares))
+        x, y = ([0.0, *of[shown].round(4).tolist()] for of in (at, shares))
         data.append(line(x, y, name, look, dash="dash" if look else ""))
         tenth = percent(float(np.interp(0.1, at, shares)))
         shares_held.append(f"the top tenth of users hold {tenth} of {name}")
@@ -258,7 +270,7 @@ def users(t: TraceFacts) -> Chart:
     return Chart(
         "users",
         "How unequal users are",
-        f"Users by weight, {len(grouped)} in all: {'; '.join(shares_held)}",
+        f"Users by weight, {len(of_user)} in all: {'; '.join(shares_held)}",
         data,
         {
             "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
@@ -273,17 +285,18 @@ def vc_loads(t: TraceFacts) -> Chart:
 
     Without capacities, the share of all GPU-time asked for.
     """
-    time = (t.jobs["duration_s"].fillna(0) * t.jobs["gpus"]).groupby(t.jobs["vc"]).sum()
+    each = t.gpu_s
+    time = {vc: float(each[rows].sum()) for vc, rows in groups(t.jobs["vc"]).items()}
     if t.capacity and t.span_s > 0:
         loads = {
             vc: time.get(vc, 0.0) / (gpus * t.span_s) for vc, gpus in t.capacity.items() if gpus
         }
-        items = [(vc, float(v), percent(float(v))) for vc, v in loads.items()]
+        items = [(vc, v, percent(v)) for vc, v in loads.items()]
         label, limit = "Offered load by virtual cluster (100 % = all its GPUs, always)", 1.0
         note = "GPU-time asked for over GPU-time there is; at 100 % no GPU ever rests."
     else:
-        total = max(float(time.sum()), 1e-12)
-        items = [(str(vc), float(v) / total, percent(float(v) / total)) for vc, v in time.items()]
+        total = max(float(each.sum()), 1e-12)
+        items = [(vc, v / total, percent(v / total)) for vc, v in time.items()]
         label, limit, note = "Share of GPU-time asked for by virtual cluster", 0.0, ""
     items = sorted(items, key=lambda item: -item[1])[:18]
     note = note or "Share of all GPU-time asked for."

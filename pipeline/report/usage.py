@@ -13,13 +13,13 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pipeline.report.comparison import PolicyRun
+from pipeline.tables import Floats, filled, floats, groups, of_jobs
 from scheduler.core.decisions import Action, Reason
-
-Floats = NDArray[np.float64]
 
 _OPENING = (Action.START.value, Action.PACK.value, Action.PROFILE.value)
 _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
@@ -71,29 +71,23 @@ class _Spells:
 
 
 def _spells(run: PolicyRun) -> _Spells:
-    frame = run.decisions(
-        ["seq", "time", "action", "reason", "job_id", "partner"], [*_OPENING, *_CLOSING]
-    )
-    frame = frame.astype({"action": str, "reason": str})
-    submitted = frame[
-        (frame["action"] == Action.ENQUEUE.value) & (frame["reason"] == Reason.SUBMITTED.value)
-    ]
-    proper = frame["job_id"].map(submitted.groupby("job_id")["seq"].max()).fillna(-1)
-    frame = frame[frame["seq"] >= proper]  # what comes before was a pass beside the clock
-    jobs = run.jobs.set_index("job_id")
-    start = _floats(frame["time"])
-    next_ = _floats(frame.groupby("job_id", sort=False)["time"].shift(-1))
-    ends = _floats(frame["job_id"].map(jobs["end_time"]))
-    horizon = max(np.nanmax(start, initial=0.0), np.nanmax(_floats(jobs["end_time"]), initial=0.0))
-    end = np.where(np.isnan(next_), np.where(np.isnan(ends), horizon, ends), next_)
-    opening = frame["action"].isin(_OPENING).to_numpy(dtype=bool)
-    frame, start, end = frame[opening], start[opening], end[opening]
-    job, action, partner = (frame[c].to_numpy(object) for c in ("job_id", "action", "partner"))
-    return _Spells(job, action, partner, _floats(frame["job_id"].map(jobs["gpus"])), start, end)
-
-
-def _floats(column: pd.Series) -> Floats:
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    columns = ["seq", "time", "action", "reason", "job_id", "partner"]
+    rows = filled(run.decisions(columns, [*_OPENING, *_CLOSING]), action="", reason="")
+    joins = pc.equal(rows["action"], Action.ENQUEUE.value)
+    submitted = rows.filter(pc.and_(joins, pc.equal(rows["reason"], Reason.SUBMITTED.value)))
+    proper = submitted.group_by("job_id").aggregate([("seq", "max")])
+    since = floats(of_jobs(proper, rows["job_id"])["seq_max"])
+    rows = rows.filter(pa.array(~(floats(rows["seq"]) < since)))  # before: a pass beside the clock
+    jobs = of_jobs(run.jobs, rows["job_id"])
+    start, ends = floats(rows["time"]), floats(jobs["end_time"])
+    horizon = max(np.nanmax(of, initial=0.0) for of in (start, floats(run.jobs["end_time"])))
+    end = np.where(np.isnan(ends), horizon, ends)
+    for its in groups(rows["job_id"]).values():
+        end[its[:-1]] = start[its[1:]]
+    opening = pc.is_in(rows["action"], pa.array(_OPENING))
+    rows, jobs, at = rows.filter(opening), jobs.filter(opening), opening.to_numpy()
+    job, action, partner = (rows[name].to_numpy() for name in ("job_id", "action", "partner"))
+    return _Spells(job, action, partner, floats(jobs["gpus"]), start[at], end[at])
 
 
 def _shared_until(spells: _Spells, shared: NDArray[np.bool_]) -> Floats:

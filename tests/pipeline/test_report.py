@@ -14,8 +14,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 import typer
@@ -46,6 +46,7 @@ from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_c
 from pipeline.report.interactive import ROOM, Way, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.usage import usage
+from pipeline.tables import of_jobs
 from pipeline.traces import TraceError
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
@@ -209,7 +210,7 @@ def test_the_figures_are_drawn_of_what_the_runs_recorded(
     jobs = comparison.runs[0].jobs
     assert (len(found["id"]), found["of"], found["share"]) == (len(jobs), len(jobs), 1.0)
     for way, run in zip(found["ways"], comparison.runs, strict=True):
-        waits = run.jobs.set_index("job_id")["queue_s"][found["id"]]
+        waits = of_jobs(run.jobs, pa.array(found["id"]))["queue_s"].to_pylist()
         assert way["name"] == run.name
         assert way["wait"] == [round(s) for s in waits]
         assert way["oracle"] is run.oracle
@@ -220,8 +221,13 @@ def test_the_figures_are_drawn_of_what_the_runs_recorded(
 
 def test_too_many_jobs_are_thinned_evenly_and_those_told_of_stay() -> None:
     n = 60_000
-    jobs = pd.DataFrame(
-        {"job_id": [str(i) for i in range(n)], "vc": "a", "gpus": 1, "submit_time": np.arange(n)}
+    jobs = pa.table(
+        {
+            "job_id": [str(i) for i in range(n)],
+            "vc": ["a"] * n,
+            "gpus": [1] * n,
+            "submit_time": np.arange(float(n)),
+        }
     )
     way = Way("fifo", 0, np.full(n, 12_345.0), np.full(n, np.nan))
     found = columns(jobs, [way], {"777": "job-told"})
@@ -325,7 +331,7 @@ def test_gpus_in_use_agree_with_the_engine(comparison: Comparison, policy: str) 
     run = comparison.run(policy)
     assert run is not None
     used = usage(run)
-    edges = np.array([run.jobs["submit_time"].min(), run.jobs["end_time"].max()])
+    edges = np.array([pc.min(run.jobs["submit_time"]), pc.max(run.jobs["end_time"])], np.float64)
     assert used.average(edges)[0] / run.gpus == pytest.approx(run.mean("gpu_utilisation"), rel=1e-6)
     assert used.gpus.min() >= 0
     assert used.gpus.max() <= run.gpus
@@ -339,7 +345,7 @@ def test_gpus_in_use_with_packing_are_those_of_a_recount(comparison: Comparison)
     assert used.gpus.min() >= 0
     assert used.gpus.max() <= run.gpus
     assert used.gpus[-1] == 0
-    ends = dict(zip(run.jobs["job_id"], run.jobs["end_time"], strict=True))
+    ends = dict(zip(*run.jobs.select(["job_id", "end_time"]).to_pydict().values(), strict=True))
     rows = pq.read_table(run.folder.folder / "decisions.parquet").to_pylist()
     leaves = {r["job_id"]: r["time"].timestamp() for r in rows if r["action"] == "enqueue"}
     for moment in np.linspace(used.times[0], used.times[-1], 60) + 0.3337:
@@ -359,7 +365,9 @@ def test_gpus_in_use_with_packing_are_those_of_a_recount(comparison: Comparison)
 def fake(name: str, jct: float, *, oracle: bool = False, seeds: int = 4) -> PolicyRun:
     folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_per_node": 8})
     figures = {"avg_jct_s_mean": jct, "avg_jct_s_sd": 10.0, "runs": seeds}
-    jobs = pd.DataFrame({"job_id": ["1", "2"], "vc": "a", "end_time": 9.0, "jct_s": 5.0})
+    jobs = pa.table(
+        {"job_id": ["1", "2"], "vc": ["a", "a"], "end_time": [9.0, 9.0], "jct_s": [5.0, 5.0]}
+    )
     return PolicyRun(name, oracle, oracle, True, folder, jobs, [jobs] * seeds, figures)
 
 
@@ -477,7 +485,7 @@ def test_curves_say_what_they_mean() -> None:
 def test_waits_by_group_are_means_of_their_jobs(comparison: Comparison) -> None:
     grouped = policies.wait_by_gpus(comparison)
     run = comparison.runs[0]
-    single = run.ended[run.ended["gpus"] == 1]["queue_s"].mean()
+    single = np.mean(run.ended.filter(pc.equal(run.ended["gpus"], 1))["queue_s"])
     assert grouped.table["1 GPU"]["fifo"] == pytest.approx(single)
     assert sum(grouped.jobs.values()) == len(run.jobs)
 
@@ -485,10 +493,10 @@ def test_waits_by_group_are_means_of_their_jobs(comparison: Comparison) -> None:
 def test_sample_jobs_are_the_telling_ones(whole: Report, comparison: Comparison) -> None:
     best = comparison.best
     ended = best.ended
-    longest = ended.loc[ended["queue_s"].idxmax(), "job_id"]
+    longest = ended["job_id"][int(np.argmax(ended["queue_s"]))].as_py()
     assert f"Job {longest}</h3>" in whole.html
     packs = best.decisions(["seq", "time", "job_id"], ["pack"])
-    packed = set(packs["job_id"])
+    packed = set(packs["job_id"].to_pylist())
     told = set(re.findall(r"<h3>Job (\S+)</h3>", whole.html))
     assert packed & told
     assert 2 <= len(told) <= 3  # one job may be telling in two ways
@@ -603,8 +611,8 @@ def test_history_is_said_to_help_only_where_replays_show_it() -> None:
 def test_drift_is_told_in_words_and_a_job_has_one_prediction(
     inputs: Inputs, comparison: Comparison, tmp_path: Path
 ) -> None:
-    run = comparison.best.jobs.set_index("job_id")["estimate_s"].dropna()
-    job = str(run.index[0])
+    run = comparison.best.jobs.select(["job_id", "estimate_s"]).drop_null().to_pylist()[0]
+    job = run["job_id"]
     foil = {"job_id": job, "kind": "typical", "gpus": 1, "duration_s": 60.0, "alike": []}
     drift = {"rows": 300, "features": {"last_s": 4.33, "kind": 0.01}, "warnings": ["x: stability"]}
     more = {"foils": [foil | {"predicted_s": 1e9}], "drift": drift}
@@ -615,7 +623,7 @@ def test_drift_is_told_in_words_and_a_job_has_one_prediction(
     assert "last_s" not in said
     assert "another population" in said
     row = said[said.index(f"{job} (typical)") :].split("</tr>")[0]
-    assert f">{duration(float(run[job]))}<" in row
+    assert f">{duration(run['estimate_s'])}<" in row
 
 
 # --- charts --------------------------------------------------------------------------------------
@@ -637,7 +645,7 @@ def test_trace_figures(inputs: Inputs) -> None:
     assert "600 jobs" in trace.summary(facts)
     hours = trace.by_hour(facts).rows
     assert sum(int(cell) for _, *row in hours for cell in row) == 600
-    assert sum(trace.durations(facts).data[0]["y"]) == facts.jobs["duration_s"].notna().sum()
+    assert sum(trace.durations(facts).data[0]["y"]) == len(facts.known_s)
 
 
 # --- bad input -----------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
 import pytest
 
 from pipeline.report import overview, trace
@@ -13,11 +13,11 @@ from scheduler.service.pages.charts import Chart, lying
 DAY_S = 86_400.0
 THURSDAY = 0.0  # 1 January 1970
 FACTS = trace.TraceFacts(
-    pd.DataFrame(
+    pa.table(
         {
             "submit_time": [THURSDAY, 5 * 3600.0, 5 * 3600.0, 2 * DAY_S],
             "gpus": [1, 1, 8, 1],
-            "duration_s": [10.0, 10.0, 1000.0, np.nan],
+            "duration_s": [10.0, 10.0, 1000.0, None],
             "user": ["ann", "ann", "bob", "ann"],
             "vc": ["small", "small", "large", "small"],
             "state": ["completed", "completed", "completed", "failed"],
