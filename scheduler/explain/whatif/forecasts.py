@@ -165,7 +165,8 @@ class Futures:
             samples: futures to run.
             budget_s: processor seconds to spend; what is not done by then is left out, and
                 `StartForecast.samples` says how many were.
-            between: called between two futures; the seconds that it takes are not counted.
+            between: called between two futures; the seconds that it takes are not counted. True:
+                as soon as there are enough futures, no more are run.
         """
         stuck = {
             job_id: kept_back(self.now, why_not)
@@ -191,13 +192,14 @@ class Futures:
                 awaiting -= late
                 if not awaiting:
                     break
-            paused = time.process_time()
-            between()
-            began += time.process_time() - paused
             for job_id in awaiting:
                 starts[job_id].append(future.starts.get(job_id, inf))
                 ends[job_id].append(future.ends.get(job_id, inf))
             aside.update(future.aside)
+            paused = time.process_time()
+            if between() and sample + 1 >= LEAST:
+                break
+            began += time.process_time() - paused
         no_time = {job_id: StartForecast(self.now, why_not=WhyNot.NO_TIME) for job_id in late}
         return (
             stuck

@@ -64,6 +64,7 @@ FORGET_S = 600.0  # questions are kept so long, answered or not
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 AT_ONCE = 16  # questions answered before the log is read again
 BETWEEN = 2  # of them between two futures: a forecast that is never complete is none
+COMPLETE_S = 10.0  # after so long it is content with few futures
 LOOKED_AT = 1000  # questions among which the next is chosen
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
@@ -126,6 +127,7 @@ class Analyst:
         self._old_at = inf  # monotonic: forecasts are old, though nothing was decided
         self._in_vain_until = 0.0  # monotonic: there is no time for futures before
         self._rested_at = 0.0  # monotonic: no forecast is begun before
+        self._complete_at = 0.0  # monotonic: the one that is made has taken long by then
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
         self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
         self._turns = count(1)
@@ -248,11 +250,12 @@ class Analyst:
         if lease is not None and self.clock.monotonic() - lease.beat_at > self.lease_s / 4:
             self._renew()
 
-    def _between_futures(self) -> None:
-        """Nobody who asks waits for a forecast to be complete."""
+    def _between_futures(self) -> bool:
+        """Nobody who asks waits for a forecast to be complete. Whether it has taken long."""
         self._beat()
         if not self._answering:
             self.answer(BETWEEN)
+        return self.clock.monotonic() >= self._complete_at
 
     # --- the log ----------------------------------------------------------------------------
 
@@ -375,6 +378,7 @@ class Analyst:
             return {}
         if self.clock.monotonic() < self._in_vain_until:
             return {}
+        self._complete_at = self.clock.monotonic() + COMPLETE_S
         found = self.futures().forecast(
             waiting,
             samples=self.samples,
