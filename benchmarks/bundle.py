@@ -9,8 +9,6 @@ not be exceeded; the exit status is 1 when something is.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 from features.spec import FeatureSpec
 from models.bundle import Bundle
 from models.training.baselines import fit_lightgbm
@@ -63,8 +61,9 @@ def best(function: Callable[[], Any], passes: int = 15) -> float:
     return min(times)
 
 
-def measure(rows: int) -> dict[str, float]:
+def measure(asked: argparse.Namespace) -> dict[str, float]:
     """All figures; see the module."""
+    rows = asked.rows
     specs, X, duration = workload(rows)
     start = process_time()
     fitted = fit_duration(X, duration, np.arange(rows, dtype=float), specs, seed=0)
@@ -109,24 +108,7 @@ def measure(rows: int) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    """Measures, compares with the budget, prints."""
-    parser = argparse.ArgumentParser(description=__doc__, prog="python -m benchmarks.bundle")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--rows", type=int, default=20_000, help="training rows")
-    options = parser.parse_args()
-    calibration = Calibration()
-    figures = measure(options.rows)
-    verdict = calibration.judge(figures, BUDGET)
-    if options.json:
-        print(json.dumps({**figures, "budget": verdict}))
-    else:
-        for name, value in figures.items():
-            print(
-                f"{name:30s} {value:12.4g}{'   over budget' if name in verdict['exceeded'] else ''}"
-            )
-    return 0 if verdict["holds"] else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    program(
+        __doc__, BUDGET, measure, rows={"type": int, "default": 20_000, "help": "training rows"}
+    )

@@ -12,13 +12,15 @@ the same run as what is judged, before and after it. A budget file states
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import statistics
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -87,3 +89,32 @@ class Calibration:
 
 def _scale(name: str) -> float:
     return next(scale for end, scale in SCALES.items() if name.endswith(end))
+
+
+def program(
+    doc: str | None,
+    file: Path,
+    measure: Callable[[argparse.Namespace], Mapping[str, Any]],
+    **options: Mapping[str, Any],
+) -> NoReturn:
+    """A benchmark's command line: prints its figures and the verdict on them, as JSON; exit status
+    1 where they are beyond the budget, or `holds` among them is false.
+
+    Args:
+        doc: of the module; its first line is the help.
+        file: the budget, of figures and of those one level below.
+        measure: the figures.
+        options: as argparse takes them, by name.
+    """
+    parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
+    parser.add_argument("--json", action="store_true", help="on one line")
+    for name, how in options.items():
+        parser.add_argument(f"--{name}", **how)
+    asked = parser.parse_args()
+    calibration = Calibration()
+    figures = dict(measure(asked))
+    parts = [part for part in figures.values() if isinstance(part, Mapping)]
+    verdict = calibration.judge({k: v for part in [*parts, figures] for k, v in part.items()}, file)
+    figures |= {"budget": verdict, "holds": verdict["holds"] and figures.get("holds", True)}
+    print(json.dumps(figures, indent=None if asked.json else 2))
+    sys.exit(0 if figures["holds"] else 1)

@@ -13,7 +13,6 @@ wheel lacks, and what axe finds on every page: the service's, the report, the si
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import resource
@@ -26,7 +25,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 from benchmarks.pages import ROOT, broken_links, commands, mistake, pages, words
 from benchmarks.serving import serving
 from benchmarks.wheel import build, install, left_out, sizes_mb
@@ -144,32 +143,17 @@ def report(page: Path) -> dict[str, float]:
     }
 
 
-def main() -> int:
-    """Measures, compares with the budget, prints."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.front_door", description=__doc__)
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument("--quick", action="store_true", help="build no wheel, open no browser")
-    options = parser.parse_args()
-    site = [] if options.quick else sorted(SITE.rglob("*.html"))
-    if not site and not options.quick:
-        parser.error("the site of the docs is not there: make docs, or --quick")
-    calibration = Calibration()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """All of it, or what is quick."""
+    site = [] if asked.quick else sorted(SITE.rglob("*.html"))
+    if not site and not asked.quick:
+        sys.exit("the site of the docs is not there: make docs, or --quick")
     with TemporaryDirectory() as folder:
         page = Path(folder, "report.html")
-        figures: dict[str, Any] = report(page) | start([] if options.quick else [page, *site])
-    figures |= reading()
-    if not options.quick:
-        figures |= installed()
-    verdict = calibration.judge(figures, BUDGET)
-    if options.json:
-        print(json.dumps({**figures, "budget": verdict}))
-    else:
-        for name, value in figures.items():
-            over = "   over budget" if name in verdict["exceeded"] else ""
-            shown = f"{value:12.4g}" if isinstance(value, int | float) else value
-            print(f"{name:20s} {shown}{over}")
-    return 0 if verdict["holds"] else 1
+        figures: dict[str, Any] = report(page) | start([] if asked.quick else [page, *site])
+    return figures | reading() | ({} if asked.quick else installed())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    quick = {"action": "store_true", "help": "build no wheel, open no browser"}
+    program(__doc__, BUDGET, measure, quick=quick)

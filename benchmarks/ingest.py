@@ -11,7 +11,6 @@ budget stands in ``ingest_budget.json``; exit status 1 if it is not met.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -20,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 
 ROWS = 2_000_000
 VENUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "venus" / "cluster_full_log.csv"
@@ -74,10 +73,13 @@ def _clock(seconds: Any) -> Any:
 def measure(source: Path, out: Path) -> dict[str, float]:
     """Read it in a process of its own."""
     reader, writer = os.pipe()
-    command = [sys.executable, "-m", "benchmarks.ingest", "--source", str(source)]
+    read = (
+        "import sys; from pathlib import Path; from pipeline.traces import ingest; "
+        "print(ingest(*map(Path, sys.argv[1:])).kept)"
+    )
     pid = os.posix_spawn(
         sys.executable,
-        [*command, "--out", str(out)],
+        [sys.executable, "-c", read, str(source), str(out)],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)],
     )
@@ -97,37 +99,23 @@ def measure(source: Path, out: Path) -> dict[str, float]:
     }
 
 
-def benchmark(rows: int, runs: int) -> dict[str, Any]:
+def benchmark(asked: argparse.Namespace) -> dict[str, Any]:
     """Median of the runs."""
-    calibration = Calibration()
+    if not VENUS.is_file():
+        sys.exit("benchmarks.ingest: needs the Venus log in ../shared/data/venus")
     with tempfile.TemporaryDirectory(prefix="pellucid-ingest-") as name:
         source = Path(name, "cluster_log.csv")
-        write_source(source, rows)
-        found = [measure(source, Path(name, "out")) for _ in range(runs)]
+        write_source(source, asked.rows)
+        found = [measure(source, Path(name, "out")) for _ in range(asked.runs)]
     middle = {key: statistics.median(run[key] for run in found) for key in found[0]}
-    return {**middle, "runs": runs, "budget": calibration.judge(middle, BUDGET)}
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="on one line")
-    parser.add_argument("--source", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--out", type=Path, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.source:
-        from pipeline.traces import ingest
-
-        print(ingest(arguments.source, arguments.out).kept)
-        return 0
-    if not VENUS.is_file():
-        print("benchmarks.ingest: needs the Venus log in ../shared/data/venus", file=sys.stderr)
-        return 2
-    result = benchmark(arguments.rows, arguments.runs)
-    print(json.dumps(result, indent=None if arguments.json else 2))
-    return 0 if result["budget"]["holds"] else 1
+    return {**middle, "runs": asked.runs}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program(
+        __doc__,
+        BUDGET,
+        benchmark,
+        rows={"type": int, "default": ROWS},
+        runs={"type": int, "default": 3},
+    )

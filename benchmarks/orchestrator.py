@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import resource
 import sys
 import tempfile
@@ -29,7 +28,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import Calibration, calibrate
+from benchmarks.calibration import calibrate, program
 from features.job import Job
 from features.schema import State
 from pipeline.runs import run
@@ -152,36 +151,26 @@ def burst() -> dict[str, float]:
     return found
 
 
-def measure(data: Path, jobs: int = 0) -> dict[str, Any]:
-    """Every figure, and whether it is within budget."""
-    calibration = Calibration()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Every figure."""
+    if asked.bounds:
+        return {"bounds": bounds()}
     equal = burst()
     figures: dict[str, Any] = {f"burst_{name}": value for name, value in equal.items()}
     figures["burst_over_lucid"] = round(equal["pellucid_cpu_s"] / equal["lucid_cpu_s"], 2)
     for name, durations in (("month", None), ("month_without_fits", "gpus")):
-        world = open_scenario(data / "venus", track="honest", seed=100, durations=durations)
+        world = open_scenario(asked.data / "venus", track="honest", seed=100, durations=durations)
         done = run(world, "pellucid")
         figures |= {f"{name}_cpu_s": done["cpu_s"], f"{name}_avg_jct_s": done["avg_jct_s"]}
-    if jobs:
-        figures |= million(jobs)
-    verdict = calibration.judge(figures, BUDGET)
-    return {**figures, "budget": verdict, "holds": verdict["holds"]}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--million", type=int, default=0, metavar="JOBS", help="so many jobs, too")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--bounds", action="store_true", help="what a job costs at the least, only")
-    asked = parser.parse_args()
-    if asked.bounds:
-        print(json.dumps(bounds(), indent=2))
-        return
-    figures = measure(asked.data, asked.million)
-    print(json.dumps(figures, indent=2))
-    sys.exit(0 if figures["holds"] else 1)
+    return figures | (million(asked.million) if asked.million else {})
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        BUDGET,
+        measure,
+        data={"type": Path, "default": Path("../shared/data")},
+        million={"type": int, "default": 0, "metavar": "JOBS", "help": "so many jobs, too"},
+        bounds={"action": "store_true", "help": "what a job costs at the least, only"},
+    )

@@ -24,7 +24,7 @@ from typing import Any
 import psutil
 
 from benchmarks import sacct
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 
 BUDGET = Path(__file__).with_name("replay_budget.json")
 SAME = ("fifo", "easy", "pellucid")
@@ -136,26 +136,25 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
     return told
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--lines", type=int, default=2_000_000)
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--only", choices=("large", "venus"), help="one of the two")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    wanted = parser.parse_args()
-    calibration = Calibration()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Both, or the one that is asked for."""
     told: dict[str, Any] = {}
-    if wanted.only != "venus":
-        told["large"] = large(wanted.lines, wanted.workers)
-    if wanted.only != "large":
-        if not (wanted.data / "venus").is_dir():
-            sys.exit(f"benchmarks.replay: needs {wanted.data}/venus; or give --only large")
-        told["venus"] = venus(wanted.data)
-    told["budget"] = calibration.judge({**told.get("venus", {}), **told.get("large", {})}, BUDGET)
-    print(json.dumps(told, indent=None if wanted.json else 2))
-    sys.exit(0 if told["budget"]["holds"] else 1)
+    if asked.only != "venus":
+        told["large"] = large(asked.lines, asked.workers)
+    if asked.only != "large":
+        if not (asked.data / "venus").is_dir():
+            sys.exit(f"benchmarks.replay: needs {asked.data}/venus; or give --only large")
+        told["venus"] = venus(asked.data)
+    return told
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        BUDGET,
+        measure,
+        lines={"type": int, "default": 2_000_000},
+        workers={"type": int, "default": 2},
+        data={"type": Path, "default": Path("../shared/data")},
+        only={"choices": ("large", "venus"), "help": "one of the two"},
+    )

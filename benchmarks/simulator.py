@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 
 BUDGET = Path(__file__).with_name("simulator_budget.json")
 POLICIES = ("fifo", "sjf", "srtf", "qssf", "lucid")
@@ -26,20 +26,19 @@ PUBLISHED_LUCID_CPU_S = 1345.0  # measured on the unmodified published simulator
 COMPILED_LOOP_CPU_S = 0.2  # a policy, compiled, nothing recorded
 
 
-def measure(data: Path) -> dict[str, Any]:
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """Run the comparison once, in a fresh process."""
-    calibration = Calibration()
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-c", "from pipeline.cli import main; main()",
-            "compare", "--trace", str(data / "venus"), "--track", "published",
+            "compare", "--trace", str(asked.data / "venus"), "--track", "published",
             "--policies", ",".join(POLICIES), "--out", folder, "--json",
         ]  # fmt: skip
         done = subprocess.run(command, check=True, capture_output=True, text=True)
     result = json.loads(done.stdout)
     lucid = next(row for row in result["policies"] if row["policy"] == "lucid")
     decisions = sum(row["decisions_mean"] for row in result["policies"])
-    figures = {
+    return {
         "cpu_s": result["cpu_s"],
         "peak_rss_mib": result["peak_rss_mib"],
         "policies": {
@@ -54,23 +53,7 @@ def measure(data: Path) -> dict[str, Any]:
         "published_over_ours": PUBLISHED_LUCID_CPU_S / lucid["cpu_s_mean"],
         "ours_over_compiled_loop": result["cpu_s"] / len(POLICIES) / COMPILED_LOOP_CPU_S,
     }
-    verdict = calibration.judge(figures, BUDGET)
-    return {**figures, "budget": verdict, "holds": verdict["holds"]}
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    arguments = parser.parse_args()
-    figures = measure(arguments.data)
-    if arguments.json:
-        print(json.dumps(figures, indent=2))
-    else:
-        print(f"{figures['cpu_s']:.1f} CPU s, {figures['peak_rss_mib']:.0f} MiB", end="; ")
-        print("within budget" if figures["holds"] else "OVER BUDGET")
-    sys.exit(0 if figures["holds"] else 1)
 
 
 if __name__ == "__main__":
-    main()
+    program(__doc__, BUDGET, measure, data={"type": Path, "default": Path("../shared/data")})

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import logging
 import resource
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -31,7 +29,7 @@ import structlog
 from fastapi.testclient import TestClient
 from sqlalchemy import Connection, insert
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Event, Kind
@@ -228,32 +226,16 @@ def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--waiting", type=_counts, default=(1_000, 10_000, 50_000))
-    parser.add_argument("--ended", type=_counts, default=(0,))
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    asked = parser.parse_args()
+def measured(asked: argparse.Namespace) -> dict[str, Any]:
+    """Every size, how figures grow, and those of the largest."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
-    calibration = Calibration()
-    rows = []
-    for ended in asked.ended:
-        for waiting, _, found in measure_all(asked.waiting, ended):
-            rows.append((waiting, ended, found))
-            if not asked.json:
-                print(f"{waiting:,} waiting, {ended:,} ended: {found}", flush=True)
-    largest = max(rows, key=lambda row: row[:2])[2]
-    judged = {**largest, **growth(rows)}
-    verdict = calibration.judge(judged, BUDGET)
-    figures = {
+    rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended)]
+    return {
         "sizes": [{"waiting": w, "ended": e, **found} for w, e, found in rows],
+        "largest": max(rows, key=lambda row: row[:2])[2],
         "growth": growth(rows),
         "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
-        "budget": verdict,
-        "holds": verdict["holds"],
     }
-    print(json.dumps(figures, indent=2))
-    sys.exit(0 if verdict["holds"] else 1)
 
 
 def _counts(text: str) -> tuple[int, ...]:
@@ -261,4 +243,10 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        BUDGET,
+        measured,
+        waiting={"type": _counts, "default": (1_000, 10_000, 50_000)},
+        ended={"type": _counts, "default": (0,)},
+    )
