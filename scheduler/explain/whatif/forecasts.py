@@ -20,6 +20,7 @@ from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, Estimate
+from scheduler.policies.slurm.twin import refused
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -36,6 +37,7 @@ class WhyNot(StrEnum):
     DEPENDS = "it depends on a job that has not ended"
     UNMET = "it cannot start: a job it depends on did not succeed"
     TOO_SMALL = NEVER
+    REFUSED = "it cannot start as it is: its partition does not take what it asks for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,6 +267,8 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
     blocked = core.waiting.blocked(job_id)
     if blocked is not None and blocked.never:
         return WhyNot.UNMET
+    if core.policy.twin is not None and refused(core.policy.twin, job_id):
+        return WhyNot.REFUSED
     return WhyNot.TOO_SMALL if core.waiting.never_starts(job_id) else None
 
 
@@ -305,6 +309,8 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
         must_end = _MustEnd(core, memory, now, vc)
         for queued in line:
             job = queued.job
+            if job.job_id in found:
+                continue
             if gpus < max(1, job.gpus):
                 why = "not enough of its GPUs are on open nodes"
                 found[job.job_id] = StartForecast(now, why_not=why)

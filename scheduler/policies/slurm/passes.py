@@ -19,10 +19,10 @@ from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation, Share, Site
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
-NOT_AVAILABLE = "ReqNodeNotAvail"
+NOT_AVAILABLE, DOWN = "ReqNodeNotAvail", "PartitionDown"
 # what is tested again whenever the queue is made
 CLOSED = frozenset((
-    "PartitionDown", "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
+    DOWN, "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
     "QOSNotAllowed", "JobArrayTaskLimit", "Dependency", "BeginTime",
 ))  # fmt: skip
 WINDOW_S = 30.0  # of ends that are taken together, at first
@@ -202,7 +202,7 @@ class Passes:
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
         """Start a job, or say why not; then its partition or nodes may be closed to others."""
         ask, part = ranked.ask, ranked.partition
-        kept = self.closed_to(ask, part) or self._array_full(ask)
+        kept = closed_to(ask, part) or self._array_full(ask)
         if kept:
             self._say(ask, kept)
             return False
@@ -287,7 +287,7 @@ class Passes:
     def _may_begin(self, ask: Ask, part: Partition) -> bool:
         """Whether backfill looks for nodes for a job."""
         self._drop(ask, lambda word: word in CLOSED)
-        if kept := self.closed_to(ask, part):
+        if kept := closed_to(ask, part):
             self._say(ask, kept)
             return False
         self._drop(ask, lambda word: is_limit(word) and not is_kept(word))
@@ -378,18 +378,6 @@ class Passes:
         self._count(ran, 1)
         self.started[ask.job_id] = ranked, placed
         self.words.pop(record(ask), None)
-
-    def closed_to(self, ask: Ask, part: Partition) -> str:
-        """Why a partition does not take a job at all; "": it does."""
-        if not part.up:
-            return "PartitionDown"
-        limit_s = ask.limit_s(part)
-        if part.max_time_s is not None and limit_s > part.max_time_s:
-            return "PartitionTimeLimit"
-        most = part.max_nodes
-        if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
-            return "PartitionNodeLimit"
-        return _not_allowed(ask, part)
 
     def _array_full(self, ask: Ask) -> str:
         full = ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit
@@ -482,6 +470,19 @@ def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
         raise
     except Exception as error:
         raise JobFault(job_id, error) from error
+
+
+def closed_to(ask: Ask, part: Partition) -> str:
+    """Why a partition does not take a job at all; "": it does."""
+    if not part.up:
+        return DOWN
+    limit_s = ask.limit_s(part)
+    if part.max_time_s is not None and limit_s > part.max_time_s:
+        return "PartitionTimeLimit"
+    most = part.max_nodes
+    if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
+        return "PartitionNodeLimit"
+    return _not_allowed(ask, part)
 
 
 def _not_allowed(ask: Ask, part: Partition) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from scheduler.policies.slurm.passes import PendingReason, Ranked
+from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Site
 
@@ -27,3 +27,10 @@ class SlurmTwin(Protocol):
     def licences_used(self) -> dict[str, int]: ...
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None: ...
+
+
+def refused(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether no partition takes a job as it asks, whatever ends and comes up."""
+    ask, known = twin.asked(job_id), twin.site.partitions
+    parts = [known[name] for name in ask.partitions if name in known] if ask is not None else []
+    return bool(parts) and all(closed_to(ask, part) not in ("", DOWN) for part in parts if ask)

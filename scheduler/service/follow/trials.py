@@ -21,8 +21,7 @@ from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import Passes
+from scheduler.policies.slurm.passes import closed_to
 from scheduler.policies.slurm.site import Partition, Site
 from scheduler.service.follow.reasons import by_own_policy, expected
 
@@ -126,9 +125,7 @@ class Trials:
     def _refused(self, job: SlurmJob, part: Partition) -> str:
         """Why a job cannot run in a partition however empty it is; "": it can."""
         ask = asks_of([replace(job, partition=part.name)], self.site)[job.id]
-        empty = Capacity.of(self.site)
-        look = Passes(self.site, self.now, empty, Usage(), {})
-        if word := look.closed_to(ask, part):
+        if word := closed_to(ask, part):
             return {
                 "PartitionTimeLimit": f"allows {duration(part.max_time_s or 0.0)} at most",
                 "PartitionDown": "is down",
@@ -147,7 +144,7 @@ class Trials:
         there = (n for n in part.nodes if n in self.site.nodes)  # down ones come back
         names = sorted(there, key=self.site.order.__getitem__)
         names = [n for n in names if suits(ask, self.site.nodes[n])]
-        fits = choose(ask, empty, names, self.site)
+        fits = choose(ask, Capacity.of(self.site), names, self.site)
         return "" if fits is not None else "has no nodes that suit, were they empty"
 
     def _beyond(self, job: SlurmJob, part: Partition) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.limits import Hit, Usage, first_hit
-from scheduler.policies.slurm.passes import Passes, in_order, ranks
+from scheduler.policies.slurm.passes import Passes, closed_to, in_order, ranks
 from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
 from scheduler.policies.slurm.site import (
     Ask,
@@ -280,9 +280,8 @@ def test_a_job_is_sized_as_slurm_sized_it(priority: int, jobsize: float) -> None
 )
 def test_a_partition_takes_whom_it_allows(of: dict[str, Any], reason: str) -> None:
     part = Partition("p", frozenset("a"), **of)
-    site = Site({"a": SiteNode("a", 4, 1.0)}, {"p": part})
     ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",))
-    assert Passes(site, NOW, Capacity.of(site), Usage(), {}).closed_to(ask, part) == reason
+    assert closed_to(ask, part) == reason
 
 
 def test_a_named_node_of_a_higher_weight_is_waited_for_with_those_below_it() -> None:

@@ -72,6 +72,24 @@ def test_a_job_that_starts_in_no_future_costs_the_others_no_forecast(
     assert found["3"].estimate == Estimate.CRUDE
 
 
+@pytest.mark.parametrize("late", [False, True])
+def test_what_its_partition_never_takes_has_no_start_however_crude(
+    store: Store, *, late: bool
+) -> None:
+    """Jobs that ask for more nodes than their partition gives were all forecast crudely."""
+    scene = scene_of(store)
+    scene.look(scene.job(1, "RUNNING", start=NOW, **RUNS), scene.job(2, **ASKS))
+    scene.follower._foresee_at = inf if late else 0.0
+    never = scene.job(3, reason="PartitionNodeLimit", **ASKS | {"num_nodes": 3})
+    scene.look(scene.job(1, "RUNNING", start=NOW, **RUNS), scene.job(2, **ASKS), never)
+    found = told(store)
+    assert found["2"].start_p50 is not None
+    assert (found["3"].start_p50, found["3"].estimate) == (None, Estimate.IMPOSSIBLE)
+    answer = explain(PageQueries(store, Viewer("root", Role.OPERATOR)), "3", scene.now)
+    assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
+    assert "it asks for 3 nodes, which its partition does not give" in answer.detail
+
+
 def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
     scene = scene_of(store)
     runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
