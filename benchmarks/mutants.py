@@ -52,7 +52,7 @@ FORKS = get_context("forkserver")
 CPU_S: list[float] = []  # of each
 NO_SHRINKING = "PELLUCID_TESTS_SHRINK_NOTHING"  # that a test fails is enough
 LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
-SAMPLED_CPU_S = 45  # the same, of the processor: a sampled one may loop for ever
+SAMPLED_CPU_S = 90  # the same, of the processor: a sampled one may loop for ever
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +205,8 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
     seed = re.match(r"--seed (\d+)", by[0]) if by else None
     if fate == "found" and not by:
         fate = "broken"  # it failed in another way
-    if fate == "found" and mutant.cpu_s and run_tests(folder, by[:1])[0] != 0:
+    itself = [by[0].partition("[")[0]] if by else []  # a test's parameters may have spaces
+    if fate == "found" and mutant.cpu_s and run_tests(folder, itself)[0] != 0:
         fate = "broken"  # that test fails without it, too
     return {
         **told,
