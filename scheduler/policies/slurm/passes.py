@@ -193,7 +193,9 @@ class Passes:
             ask, part = ranked.ask, ranked.partition
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
-            if whole(ask) in self.parts:
+            if whole(ask) in self.parts:  # left to backfill, and all of its partition behind it
+                failed.add(part.name)
+                closed |= part.nodes
                 continue
             self._drop(ask, lambda word: word in CLOSED)
             if not blaming(ask.job_id, self._try, ranked, failed, closed) and ask.array:
@@ -206,8 +208,9 @@ class Passes:
         if kept:
             self._say(ask, kept)
             return False
-        if part.name in failed and not ask.reservation:
-            if self.words.get(record(ask), RESOURCES) == RESOURCES:
+        turn = f"reservation {ask.reservation}" if ask.reservation else part.name
+        if turn in failed:
+            if ask.reservation or self.words.get(record(ask), RESOURCES) == RESOURCES:
                 self._say(ask, PRIORITY)
             return False
         names = [n for n in self.nodes_of(ask, part, self.now) if n not in closed]
@@ -220,9 +223,9 @@ class Passes:
         self._say(ask, kept)
         if kept == RESOURCES and ask.req_nodes:
             closed |= ask.req_nodes
-        elif kept == RESOURCES and not ask.reservation:
-            failed.add(part.name)
-            closed |= part.nodes
+        elif kept == RESOURCES:
+            failed.add(turn)
+            closed |= frozenset() if ask.reservation else part.nodes
         return False
 
     def _kept_from(self, ask: Ask, part: Partition) -> str:

@@ -72,6 +72,24 @@ def test_components_start_together_and_keep_their_nodes_until_then() -> None:
     assert beyond.planned["7+0"] == (NOW, frozenset({"a1"}))
 
 
+def test_a_component_leaves_its_partition_to_backfill() -> None:
+    parts = job("7+0", gpus=(("2080ti", 9),), priority=9), job("7+1", priority=9)
+    passes = look(SITE, *parts, job("1", priority=5), backfill=False, parts={"7": 2})
+    assert (on(passes), why(passes)) == ({}, {"1": "Priority"})
+
+
+def test_who_finds_no_room_in_a_reservation_has_those_behind_it_there_wait() -> None:
+    """Jobs of a course were forecast to start at once that waited for its first."""
+    site = replace(
+        SITE, reservations=(Reservation("course", frozenset({"a1"}), NOW - 1, NOW + HOUR),)
+    )
+    full = job("full", reservation="course", gpus=(("2080ti", 8),), priority=9)
+    behind = job("1", reservation="course", priority=5)
+    passes = look(site, full, replace(full, job_id="next", priority=8), behind, job("2"))
+    assert why(passes) == {"next": "Resources", "1": "Priority"}
+    assert set(on(passes)) == {"full", "2"}
+
+
 def on(passes: Passes) -> dict[str, tuple[str, ...]]:
     return {job: tuple(s.node for s in shares) for job, (_, shares) in passes.started.items()}
 
