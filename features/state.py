@@ -475,7 +475,8 @@ class FeatureState:
         if not self._survives:
             raise FeatureError("hazards: the family survival is not kept")
         self._check(now)
-        return survival.hazards(self._lives.as_of(self._groups(job), now))[-1]
+        template = self._templates.find(job) or _NOTHING
+        return survival.hazards(self._lives.as_of(self._groups(job, template), now))[-1]
 
     # -- inside ------------------------------------------------------------------------------
 
@@ -509,17 +510,18 @@ class FeatureState:
     def _preview(self, job: Job, now: float) -> _Submission:
         """The submission as it would be recorded now. Changes nothing."""
         _check_asked(job)
+        template = self._templates.find(job) or _NOTHING
         keys = (
             self._users.get(job.user, _NOTHING),
             self._user_gpus.get((job.user, job.gpus), _NOTHING),
-            self._templates.find(job) or _NOTHING,
+            template,
             self._vcs.get(job.vc, _NOTHING),
         )
         times = self._bursts.get(job.user, [])
         known: tuple[float, ...] = ()
         if self._survives:
             known = survival.values(
-                self._lives.as_of(self._groups(job), now, job.job_id), job.time_limit_s
+                self._lives.as_of(self._groups(job, template), now, job.job_id), job.time_limit_s
             )
         return _Submission(
             job,
@@ -531,13 +533,13 @@ class FeatureState:
             known,
         )
 
-    def _groups(self, job: Job) -> tuple[Hazard | None, ...]:
+    def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
         """The groups of `survival.LEVELS` that a job is of, None where it is the first."""
         return (
             self._everyone,
             self._vc_gpus.get((job.vc, job.gpus)),
             self._users.get(job.user, _NOTHING).hazard if job.user else ABSENT,
-            (self._templates.find(job) or _NOTHING).hazard if has_template(job) else ABSENT,
+            template.hazard if has_template(job) else ABSENT,
         )
 
     def _recorded(self, job: Job, now: float) -> _Submission:

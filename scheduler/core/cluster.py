@@ -607,6 +607,8 @@ class Cluster:
 
     def gpu_memory_mib(self, run: Run) -> float:
         """Memory of one of the GPUs a run is on, MiB; of the smallest, where they differ."""
+        if len(run.nodes) == 1:
+            return self.nodes[run.nodes[0]].gpu_memory_mib
         return min(self.nodes[node].gpu_memory_mib for node in run.nodes)
 
     def open_to_partners(self, vc: str, gpus: int) -> list[Run]:

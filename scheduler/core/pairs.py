@@ -44,6 +44,9 @@ class TablePairPredictor:
         return PairPrediction((self._scores[a], self._scores[b]), speeds, path)
 
 
+_Class = tuple[int, tuple[str, ...], tuple[str, ...]]  # sharing score, tree path, as a partner
+
+
 class BundlePairPredictor:
     """Judges by the packing tree and the pair-speed model of an exported bundle.
 
@@ -56,7 +59,7 @@ class BundlePairPredictor:
         self._packing = packing
         self._speed = speed
         self._predictions: dict[tuple[Profile, Profile], PairPrediction] = {}
-        self._classes: dict[Profile, tuple[int, tuple[str, ...]]] = {}
+        self._classes: dict[Profile, _Class] = {}
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
         own, other = newcomer.likely, partner.likely
@@ -68,14 +71,19 @@ class BundlePairPredictor:
                 self._predictions.clear()
                 self._classes.clear()
             speeds = self._speed(own, other) if self._speed is not None else None
-            prediction = _prediction(self._class(own), self._class(other), speeds)
+            score, path, _ = self._class(own)
+            other_score, _, other_path = self._class(other)
+            prediction = PairPrediction((score, other_score), speeds, path + other_path)
             self._predictions[own, other] = prediction
         return prediction
 
-    def _class(self, profile: Profile) -> tuple[int, tuple[str, ...]]:
+    def _class(self, profile: Profile) -> _Class:
         found = self._classes.get(profile)
         if found is None:
-            found = self._classes[profile] = self._packing.classify(profile)
+            score, path = self._packing.classify(profile)
+            ends = (*path, f"sharing score {score} ({SHARING_SCORES[score]})")
+            of_partner = tuple(str(TreeStep(True, step)) for step in ends)
+            found = self._classes[profile] = score, ends, of_partner
         return found
 
 
@@ -128,22 +136,3 @@ def believed(
     if not rules.unmeasured:
         return None, NotExamined.UNMEASURED
     return _Marked(predictor, f"{was}, not under {rules.mode}"), NotExamined.UNMEASURED
-
-
-def _prediction(
-    newcomer: tuple[int, tuple[str, ...]],
-    partner: tuple[int, tuple[str, ...]],
-    speeds: tuple[float, float] | None,
-) -> PairPrediction:
-    """The prediction for two classified profiles: sharing score and tree path of each."""
-    (own, path), (other, other_path) = newcomer, partner
-    return PairPrediction(
-        (own, other),
-        speeds,
-        (
-            *path,
-            f"sharing score {own} ({SHARING_SCORES[own]})",
-            *(str(TreeStep(True, step)) for step in other_path),
-            str(TreeStep(True, f"sharing score {other} ({SHARING_SCORES[other]})")),
-        ),
-    )

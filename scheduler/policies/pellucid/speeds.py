@@ -8,7 +8,6 @@ both means are shrunk towards no error. Nothing is forgotten: speeds of hardware
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
@@ -73,7 +72,9 @@ class Experienced:
         first, second = prediction.speeds
         a, b = kind_of(own), kind_of(other)
         speeds = self._corrected(a, b, first), self._corrected(b, a, second)
-        return prediction if speeds == prediction.speeds else replace(prediction, speeds=speeds)
+        if speeds == prediction.speeds:
+            return prediction
+        return PairPrediction(prediction.scores, speeds, prediction.path)
 
     def learn(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""
