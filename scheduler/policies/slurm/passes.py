@@ -20,10 +20,11 @@ from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation,
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 NOT_AVAILABLE, DOWN = "ReqNodeNotAvail", "PartitionDown"
+ARRAY_FULL = "JobArrayTaskLimit"
 # what is tested again whenever the queue is made
 CLOSED = frozenset((
     DOWN, "PartitionTimeLimit", "PartitionNodeLimit", "AccountNotAllowed",
-    "QOSNotAllowed", "JobArrayTaskLimit", "Dependency", "BeginTime",
+    "QOSNotAllowed", ARRAY_FULL, "Dependency", "BeginTime",
 ))  # fmt: skip
 WINDOW_S = 30.0  # of ends that are taken together, at first
 TRIES = 64  # to plan one job
@@ -384,7 +385,7 @@ class Passes:
 
     def _array_full(self, ask: Ask) -> str:
         full = ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit
-        return "JobArrayTaskLimit" if full else ""
+        return ARRAY_FULL if full else ""
 
     def _active(self) -> Iterable[Reservation]:
         return (one for one in self.site.reservations if one.start <= self.now < one.end)

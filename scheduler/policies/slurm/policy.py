@@ -25,6 +25,7 @@ from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
 from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
 from scheduler.policies.slurm.passes import (
+    ARRAY_FULL,
     NOT_AVAILABLE,
     PRIORITY,
     RESOURCES,
@@ -121,6 +122,7 @@ class Slurm(Policy):
                 self._arrays.setdefault(ask.array, []).append(job_id)
             if not ask.shares and ask.reason not in ("", "None"):
                 self._words[record(ask)] = ask.reason
+        self._asks |= _throttled(self._asks, self._arrays)
         if now is not None and site.weighs:
             self._take_priorities(now)
         if now is not None and site.backfilled is not None:
@@ -369,6 +371,16 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict[str, Ask]:
+    """The last tasks of arrays that wait for others of them: `squeue` prints no limit of a single
+    task, and as many run as it allows."""
+    return {
+        job_id: replace(ask, array_limit=sum(bool(asks[one].shares) for one in arrays[ask.array]))
+        for job_id, ask in asks.items()
+        if ask.array and ask.reason == ARRAY_FULL and not ask.array_limit
+    }
 
 
 def _as_core_has_them(

@@ -90,6 +90,18 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     assert "it asks for 3 nodes, which its partition does not give" in answer.detail
 
 
+def test_the_last_task_of_a_throttled_array_waits_for_those_that_run(store: Store) -> None:
+    """squeue prints ``5_3`` and no ``%2`` where one task waits; it was to start at once."""
+    scene = scene_of(store)
+    one: dict[str, Any] = {"gpus": 1, "held_gpus": ((0,),), "cpus": 1, "start": NOW}
+    run = one | {"nodes": ("n1",), "num_nodes": 1, "time_limit_s": 600.0}
+    runs = [scene.job("5_1", "RUNNING", **run), scene.job("5_2", "RUNNING", **run)]
+    runs[1] = replace(runs[1], held_gpus=((1,),))
+    waits = scene.job("5_3", reason="JobArrayTaskLimit", cpus=1, gpus=1, time_limit_s=600.0)
+    scene.look(*runs, waits)
+    assert told(store)["5_3"].start_p50 > scene.now + 60.0
+
+
 def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
     scene = scene_of(store)
     runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
