@@ -167,25 +167,24 @@ def test_bad_parameters_are_named(
         common.read_params(path)
 
 
-def test_a_test_period_longer_than_the_trace_is_refused(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def params(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> common.Params:
+    """Of a folder that has what is trained on, which is entered."""
     shutil.copytree(folder / "data/trace", tmp_path / "data/trace")
     shutil.copy(folder / "data/features.parquet", tmp_path / "data/features.parquet")
     monkeypatch.chdir(tmp_path)
-    params = common.read_params(folder / "params.yaml")
+    return common.read_params(folder / "params.yaml")
+
+
+def test_a_test_period_longer_than_the_trace_is_refused(params: common.Params) -> None:
     params.train.test_days = 365
     with pytest.raises(UserError, match="test_days"):
         train.run(params)
 
 
 def test_a_persons_edit_reaches_the_bundle_and_says_so(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    params: common.Params, tmp_path: Path
 ) -> None:
-    shutil.copytree(folder / "data/trace", tmp_path / "data/trace")
-    shutil.copy(folder / "data/features.parquet", tmp_path / "data/features.parquet")
-    monkeypatch.chdir(tmp_path)
-    params = common.read_params(folder / "params.yaml")
     params.train.edits = tmp_path / "edits.yaml"
     params.train.edits.write_text(
         yaml.safe_dump(

@@ -24,7 +24,13 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
-from tests.scheduler.service.decide.test_serve import _lines, _wait_for, as_environment, given
+from tests.scheduler.service.decide.test_serve import (
+    _lines,
+    _wait_for,
+    as_environment,
+    given,
+    served,
+)
 from tests.waiting import until
 
 COMMAND, VARIABLE, PASSWORD = "canary-command", "canary-variable", "canary-password"
@@ -95,14 +101,7 @@ def test_they_are_nowhere_once_the_job_is_over(tmp_path: Path, database: str) ->
         for name, role in (("alice", Role.SUBMITTER), ("olga", Role.OPERATOR))
     }
     log = tmp_path / "log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "serve"],
-            env={**os.environ, **as_environment(settings)},
-            stdout=file,
-            stderr=file,
-        )
-    try:
+    with served(settings, log) as process:
         _wait_for(log, "decides", 1)
         [port] = {line["port"] for line in _lines(log, "listening")}
         with Client(f"http://127.0.0.1:{port}", secrets["alice"]) as alice:
@@ -118,9 +117,6 @@ def test_they_are_nowhere_once_the_job_is_over(tmp_path: Path, database: str) ->
             until(lambda: Phase(alice.job(job)["phase"]).over, "the job to end")
         told = "".join(answers(port, who, pages_of(job)) for who in secrets.values())
         listed = process_list() + environments(process.pid).replace(shown, "")
-    finally:
-        process.terminate()
-        process.wait(60)
     if store.is_sqlite:
         with store.engine.connect() as connection:
             connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -54,6 +54,9 @@ def test_a_line_of_the_log_leads_to_the_event_behind_it(store: Store, tmp_path: 
     assert all(events[line["seq"]].cause == line["cause"] for line in passes)
 
 
+PARTITION = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4)
+
+
 class TestPhases:
     def test_a_job_runs_and_ends(self, desk: Desk) -> None:
         desk.submit("a", gpus=2)
@@ -97,14 +100,7 @@ class TestPhases:
         assert desk.phase("right_type") == "starting"
 
     def test_profiling_is_a_phase_of_its_own(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(
-            store,
-            tmp_path,
-            policy="lucid",
-            partition=ProfilingPartition(
-                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
-            ),
-        )
+        desk = Desk(store, tmp_path, policy="lucid", partition=PARTITION)
         desk.submit("a")
         desk.submit("b", gpus=4)
         desk.submit("opted_out", profile=False)
@@ -123,8 +119,7 @@ class TestPhases:
     def test_one_that_ends_while_profiled_is_not_run_again(
         self, store: Store, tmp_path: Path
     ) -> None:
-        partition = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4)
-        desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=partition)
+        desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=PARTITION)
         desk.submit("a")
         desk.turn()
         desk.until_idle()
@@ -175,14 +170,7 @@ class TestCancel:
         assert desk.phase("c") == "starting"
 
     def test_while_waiting_for_a_profile(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(
-            store,
-            tmp_path,
-            policy="lucid",
-            partition=ProfilingPartition(
-                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
-            ),
-        )
+        desk = Desk(store, tmp_path, policy="lucid", partition=PARTITION)
         desk.submit("a", gpus=4)
         desk.submit("b", gpus=4)
         desk.turn()
@@ -192,14 +180,7 @@ class TestCancel:
         desk.until_idle()
 
     def test_while_being_profiled_it_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(
-            store,
-            tmp_path,
-            policy="lucid",
-            partition=ProfilingPartition(
-                nodes={"vc": 1}, largest_share=1, limit_s=30.0, max_gpus=4
-            ),
-        )
+        desk = Desk(store, tmp_path, policy="lucid", partition=PARTITION)
         desk.submit("a")
         desk.turn()
         desk.cancel("a")

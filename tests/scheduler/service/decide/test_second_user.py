@@ -7,8 +7,6 @@ import ctypes
 import json
 import os
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,7 +25,7 @@ from scheduler.service.http import Http
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
-from tests.scheduler.service.decide.test_serve import _lines, _wait_for, as_environment, given
+from tests.scheduler.service.decide.test_serve import _lines, _wait_for, given, served
 from tests.waiting import until
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -70,15 +68,8 @@ def host(open_folder: Callable[[], Path], request: pytest.FixtureRequest) -> Ite
     )
     store.close()
     log = folder / "log"
-    with log.open("wb") as file:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "serve"],
-            env={**os.environ, **as_environment(settings)},
-            stdout=file,
-            stderr=file,
-        )
     before = set(psutil.pids())
-    try:
+    with served(settings, log) as process:
         _wait_for(log, "decides", 1)
         [port] = {line["port"] for line in _lines(log, "listening")}
         with Client(f"http://127.0.0.1:{port}", secret) as victim:
@@ -93,9 +84,6 @@ def host(open_folder: Callable[[], Path], request: pytest.FixtureRequest) -> Ite
             yield Host(folder, port, service, job, job_id, secret, settings.needs_token)
             victim.cancel(job_id)
             _wait_for(log, "ended", 1)
-    finally:
-        process.terminate()
-        process.wait(60)
 
 
 def runs_it(process: psutil.Process) -> bool:

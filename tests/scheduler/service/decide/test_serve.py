@@ -12,8 +12,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -342,6 +342,28 @@ class TestBeginning:
             assert says in done.output + str(done.exception or "")
 
 
+@contextmanager
+def served(
+    settings: Settings, log: Path, *words: str, cwd: Path | None = None, **environment: str
+) -> Iterator[subprocess.Popen[bytes]]:
+    """`pellucid serve`, which ends when asked to. What it prints is in `out` beside its log."""
+    with log.open("wb") as file, log.with_name("out").open("wb") as out:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline.cli", "serve", *words],
+            env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1", **environment},
+            cwd=cwd,
+            stdout=out,
+            stderr=file,
+        )
+    try:
+        yield process
+        process.terminate()
+        assert process.wait(120) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
 def as_environment(settings: Settings) -> dict[str, str]:
     names = settings.model_dump(mode="json", exclude_none=True)
     return {f"PELLUCID_{name.upper()}": str(value) for name, value in names.items()}
@@ -392,14 +414,7 @@ def _in_charge(store: Store, names: set[str]) -> str:
 def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
     settings = given(tmp_path, port=0, log_level="info")
     path = tmp_path / "log"
-    log = path.open("wb")
-    process = subprocess.Popen(
-        [sys.executable, "-m", "pipeline.cli", "serve"],
-        env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=log,
-    )
-    try:
+    with served(settings, path):
         _wait_for(path, "decides", 1)
         [decider] = [e["pid"] for e in _lines(path, "process_started") if e["process"] == "decider"]
         os.kill(decider, signal.SIGKILL)
@@ -409,11 +424,6 @@ def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
         [port] = {e["port"] for e in _lines(path, "listening")}
         with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
             assert 'pellucid_process_deaths_total{process="decider"} 1.0' in answer.read().decode()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(120) == 0
-    finally:
-        process.kill()
-        log.close()
     assert _lines(path)[-1]["event"] == "stopped"
     assert not _lines(path, "process_killed")
     assert len(_lines(path, "lets_go")) == 1
@@ -428,22 +438,9 @@ def test_a_service_without_an_api_listens_nowhere(tmp_path: Path) -> None:
     names = [child.name for child in Supervisor(settings, None).children]
     assert names == ["decider", "analyst", "maintenance"]
     path = tmp_path / "log"
-    with path.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "serve"],
-            env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
-    try:
+    with served(settings, path):
         _wait_for(path, "decides", 1)
-        process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=120)
-        assert process.returncode == 0
-    finally:
-        process.kill()
-    assert said.startswith("Pellucid behind no API: cluster ")
+    assert (tmp_path / "out").read_text().startswith("Pellucid behind no API: cluster ")
     assert not _lines(path, "listening")
 
 
@@ -503,16 +500,10 @@ def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> No
     """An earlier version let it hang for as long as it liked, and said that it decides."""
     settings = given(tmp_path, port=0, backend="local", fake_gpus=True, pace=1.0, log_level="info")
     path, address = tmp_path / "log", str(tmp_path / "notify")
-    with path.open("wb") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(address)
         systemd.settimeout(120)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "serve"],
-            env={**os.environ, **as_environment(settings), "NOTIFY_SOCKET": address},
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-        )
-        try:
+        with served(settings, path, NOTIFY_SOCKET=address):
             assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"
             _wait_for(path, "decides", 1)
             [port] = {e["port"] for e in _lines(path, "listening")}
@@ -534,9 +525,6 @@ def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> No
             assert hung["process"] == "decider"
             assert hung["silent_s"] >= 15.0
             assert not _lines(path, "process_failed")
-        finally:
-            process.terminate()
-            process.wait(120)
 
 
 def _until_state(pid: int, states: str) -> None:
@@ -642,15 +630,7 @@ def test_a_backend_of_the_site_that_does_not_open_is_said_and_tried_again(tmp_pa
     (tmp_path / "site_backend.py").write_text(SITE_BACKEND)
     settings = given(tmp_path, port=0, log_level="info")
     path = tmp_path / "log"
-    with path.open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", "serve", "--backend", "site_backend:opened"],
-            env={**os.environ, **as_environment(settings), "OMP_NUM_THREADS": "1"},
-            cwd=tmp_path,
-            stdout=subprocess.DEVNULL,
-            stderr=log,
-        )
-    try:
+    with served(settings, path, "--backend", "site_backend:opened", cwd=tmp_path):
         _wait_for(path, "process_died", 2)
         assert {line["why"] for line in _lines(path, "backend_not_opened")} == {
             "OSError: no key to the machine room"
@@ -665,9 +645,6 @@ def test_a_backend_of_the_site_that_does_not_open_is_said_and_tried_again(tmp_pa
         _wait_for(path, "decides", 1)
         with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
             assert answer.status == 200
-    finally:
-        process.terminate()
-        process.wait(120)
 
 
 def _lines(path: Path, event: str = "") -> list[dict[str, Any]]:
