@@ -66,14 +66,10 @@ def simulate(
         values = given(policy, options or [])
         asked = {**world.options(), "seed": seed, "loop": loop, "settings": {policy: values}}
         scenario = _open(trace, site, asked)
-        written = (
-            None
-            if site
-            else {
-                name: str(value.resolve()) if isinstance(value, Path) else value
-                for name, value in ({"trace": trace} | asked).items()
-            }
-        )
+        written = {
+            name: str(value.resolve()) if isinstance(value, Path) else value
+            for name, value in ({"trace": trace} | asked).items()
+        } | ({"site": [str(path.resolve()) for path in site]} if site else {})
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=written)
         late = figures["late_share"] or 0.0

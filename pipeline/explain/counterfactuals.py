@@ -139,6 +139,11 @@ def _world(run: RunFolder) -> Scenario:
             f"{run.folder} does not say what world it was made in; simulate it again with "
             "`pellucid simulate --out`"
         )
+    if asked.get("site"):
+        raise RunError(
+            f"{run.folder} was made on a site of Slurm's own files (--site), which is not played "
+            "again for questions: ask without --counterfactuals and --at"
+        )
     options: Json = dict(asked)
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:

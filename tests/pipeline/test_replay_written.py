@@ -123,6 +123,15 @@ def test_a_site_of_files_is_replayed_with_its_jobs_without_gpus(tmp_path: Path) 
     assert found[0] < 30 < 150 < found[1]  # seeds move durations
     refused = CliRunner().invoke(app, [*simulate, "--compress=2"])
     assert "leave out --compress" in str(refused.exception)
+    run = tmp_path / "run"
+    assert CliRunner().invoke(app, [*simulate, "--out", str(run)]).exit_code == 0
+    asked = ["explain", "2", "--run", str(run)]
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    unanswered = CliRunner().invoke(app, [*asked, "--counterfactuals"])
+    assert (
+        "site of Slurm's own files (--site), which is not played again"
+        in str(unanswered.exception) + unanswered.output
+    )
 
 
 @pytest.mark.parametrize("cpu_jobs", [None, True])
