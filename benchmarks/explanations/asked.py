@@ -56,6 +56,12 @@ def near(said_s: float, true_s: float) -> bool:
     return abs(said_s - true_s) <= max(0.6, 0.055 * abs(true_s))
 
 
+def between(said_s: float, true_s: tuple[float, float]) -> bool:
+    """Whether a duration in words is between those seconds."""
+    low_s, high_s = true_s
+    return low_s <= said_s <= high_s or near(said_s, low_s) or near(said_s, high_s)
+
+
 def ints(text: str, shape: str) -> list[int] | None:
     found = re.search(shape, text)
     return None if found is None else [int(n.replace(",", "")) for n in found.groups()]

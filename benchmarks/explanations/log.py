@@ -41,6 +41,7 @@ class Moment:
         closed: nodes that take nothing new; moved: lent for profiling (True) or given back since
             the log began.
         forecasts: of each job, as made at its submission.
+        stated: when a job said itself how long it will have run, and what: p5 to p95, seconds.
     """
 
     genesis: Mapping[str, Any]
@@ -51,6 +52,7 @@ class Moment:
     closed: set[int] = field(default_factory=set)
     moved: dict[int, bool] = field(default_factory=dict)
     forecasts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    stated: dict[str, tuple[float, float, float]] = field(default_factory=dict)
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -91,6 +93,15 @@ class Moment:
         """The latest value that a decision about a job recorded under a name."""
         rows = reversed(self.by_job.get(job_id, ()))
         return next((r["body"][name] for r in rows if r["body"].get(name) is not None), None)
+
+    def predicted(self, job_id: str) -> tuple[float, float] | None:
+        """Between what seconds a job is predicted to run: as was recorded last, or, where it has
+        said more since, as it says."""
+        rows = [r for r in self.by_job.get(job_id, ()) if r["body"].get("estimate_s") is not None]
+        at, low_s, high_s = self.stated.get(job_id, (-1.0, 0.0, 0.0))
+        if at > (rows[-1]["at"] if rows else -1.0):
+            return low_s, high_s
+        return (rows[-1]["body"]["estimate_s"],) * 2 if rows else None
 
     def evidence(self, job_id: str) -> dict[str, float]:
         """How long it was believed to run, as recorded last."""
@@ -175,6 +186,9 @@ def _take(moment: Moment, event: Row) -> None:
         (moment.closed.discard if body["open"] else moment.closed.add)(body["node"])
     elif kind == "forecast":
         moment.forecasts[job_id] = {"made_at": event["at"], **body}
+    elif kind == "progress":
+        own = body["progress"]
+        moment.stated[job_id] = event["at"], own["low_s"], own["high_s"]
     elif kind in LEAVES:
         moment.runs.pop(job_id, None)
         if kind != "profiled":

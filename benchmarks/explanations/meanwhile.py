@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
-from benchmarks.explanations.asked import Asked, near, times
+from benchmarks.explanations.asked import Asked, between, near, times
 from benchmarks.explanations.log import Moment
 
 SLACK_S = 3.0  # of sums of times, which go on while one is answered
@@ -140,14 +140,14 @@ def _meanwhile(a: Asked, text: str) -> str:
 def _predicted(a: Asked, text: str, job: str) -> str:
     """How long one of them was predicted to run, and has run."""
     found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
-    predicted = a.moment.last(job, "estimate_s")
+    predicted = a.moment.predicted(job)
     began = [r["at"] for r in a.moment.by_job[job] if r["body"]["action"] in ("start", "pack")][-1]
     ran = a.moment.left.get(job, (a.answered_at, ""))[0] - began
     if found is None:
         return "" if predicted is None else f"not said how long {job} was predicted to run"
     said = [times(found[2])[0], times(found[3])[0]]
-    ok = near(said[0], predicted) and _close(a, said[1], ran)
-    return "" if ok else f"{job}: {found[0]!r}, truly predicted {predicted:.0f} s, ran {ran:.0f} s"
+    ok = predicted is not None and between(said[0], predicted) and _close(a, said[1], ran)
+    return "" if ok else f"{job}: {found[0]!r}, truly predicted {predicted} s, ran {ran:.0f} s"
 
 
 def _last(a: Asked, text: str, waited_s: float) -> str:

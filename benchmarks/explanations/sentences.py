@@ -166,12 +166,12 @@ def ran(a: Asked) -> str:
     """How long a run has run, and how far past its prediction."""
     for one in _runs(a):
         true = a.analysis["at"] - a.moment.runs[one["job"]].since
-        predicted = a.moment.last(one["job"], "estimate_s")
         if abs(one["ran_s"] - true) > 0.1:
             return f"{one['job']} ran {one['ran_s']}, truly {true}"
-        past = None if predicted is None or true <= predicted else true - predicted
-        if (one["past_s"] is None) != (past is None) or abs((past or 0) - (one["past_s"] or 0)) > 1:
-            return f"{one['job']} is {one['past_s']} past its prediction, truly {past}"
+        low_s, high_s = a.moment.predicted(one["job"]) or (math.inf, math.inf)
+        past_s = one["past_s"] or 0.0
+        if not max(0.0, true - high_s) - 1 <= past_s <= max(0.0, true - low_s) + 1:
+            return f"{one['job']} is {past_s} past its prediction, truly {true - high_s}"
     return ""
 
 
@@ -184,6 +184,8 @@ def ends(a: Asked) -> str:
         if left is None or left < 0 or left > max(0.0, limit - one["ran_s"]) + 1.0:
             return f"{job} should end in {left}, within {limit - one['ran_s']}"
         true = _left(a.moment.evidence(job), one["ran_s"])
+        if job in a.moment.stated:  # it says so itself
+            true = max(0.0, sum(a.moment.stated[job][1:]) / 2 - one["ran_s"])
         if true is not None and not true / FAR - 60 <= left <= true * FAR + 60:
             return f"{job} should end in {left:.0f} s, by what is recorded {true:.0f}"
     if not _runs(a):
