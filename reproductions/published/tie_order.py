@@ -10,11 +10,10 @@ alike in GPUs and duration, SJF's start times tell who was first.
 
 from __future__ import annotations
 
+import csv
 import random
 from dataclasses import replace
 from pathlib import Path
-
-import pandas as pd
 
 from scheduler.simulation.work import Workload
 
@@ -26,9 +25,11 @@ def restore(workload: Workload, results: Path) -> Workload:
     """The workload with ties in the order of the re-run; unchanged where `results` is missing."""
     if not results.is_file():
         return workload
-    frame = pd.read_csv(results, dtype={"job_id": str})
-    fifo = dict(zip(frame["job_id"], frame["fifo_queue"].astype(float), strict=True))
-    sjf = dict(zip(frame["job_id"], frame["sjf_queue"].astype(float), strict=True))
+    with results.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    fifo, sjf = (
+        {row["job_id"]: float(row[of]) for row in rows} for of in ("fifo_queue", "sjf_queue")
+    )
     alike: dict[tuple[str, float, float, int, float], float] = {}
     random_by_vc = {vc: random.Random(SEEDS.get(vc, 0)) for vc in workload.cluster.vcs}
     keys: dict[str, tuple[float, float, float, float]] = {}
