@@ -12,7 +12,16 @@ CLOSED_PIPE = 141  # and of SIGPIPE: `pellucid ... | head`
 # libraries that the base install leaves out, by the extra that brings them
 EXTRAS = {
     "agents": ("mcp",),
-    "train": ("interpret", "lightgbm", "matplotlib", "mlflow", "scipy", "sklearn", "threadpoolctl"),
+    "train": (
+        "interpret",
+        "lightgbm",
+        "matplotlib",
+        "mlflow",
+        "pandas",
+        "scipy",
+        "sklearn",
+        "threadpoolctl",
+    ),
     "postgres": ("psycopg",),
     "profiler": ("pynvml", "torch"),
     "cluster": ("cryptography", "dask", "dask_jobqueue", "distributed"),

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from math import expm1
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from features.job import Job
@@ -27,6 +27,9 @@ from scheduler.core.estimates import (
     Estimate,
     FeatureEstimator,
 )
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DAY_S = 86_400.0
 # What a refit looks at: size, bursts and wider histories were no better (docs/models.md).
@@ -136,6 +139,8 @@ class OnlineEstimator(BundleEstimator):
         self.fits += 1
 
     def _frame(self, rows: Sequence[Sequence[Value]]) -> pd.DataFrame:
+        import pandas as pd
+
         columns = {}
         for i, spec in enumerate(self.state.features):
             dtype = "float64" if spec.kind == "continuous" else object

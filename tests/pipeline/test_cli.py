@@ -15,8 +15,15 @@ from typer.testing import CliRunner
 
 from pipeline import console
 from pipeline.app import COMMANDS, GROUPS, Lazy, app
+from pipeline.cli import EXTRAS
+from tests.pipeline.test_replay import dump
 
 MAIN = "import sys; sys.argv = ['pellucid', *{words!r}]; from pipeline.cli import main; "
+WITHOUT = """
+from importlib.machinery import PathFinder
+find = PathFinder.find_spec
+PathFinder.find_spec = lambda name, *more: None if name in {} else find(name, *more)
+"""
 DEMO = ("simulate", "--help")
 
 
@@ -42,6 +49,25 @@ def test_help_names_every_command_once_and_imports_none() -> None:
     assert [name for name in named if name in COMMANDS] == list(COMMANDS)
     assert max(map(len, page)) <= 80
     assert len(COMMANDS) == sum(map(len, GROUPS.values()))
+
+
+def test_a_base_install_replays_compares_and_reports(tmp_path: Path) -> None:
+    """Without one library of an extra: pandas and those that train are some hundred MB."""
+    dump(tmp_path / "dump.txt", jobs=30)
+    absent = [name for names in EXTRAS.values() for name in names]
+    for words in (
+        "replay --sacct dump.txt --seeds 2",
+        "ingest dump.txt --format sacct --out site",
+        "compare --trace site --policies fifo,qssf --out compared",
+        "explain 3 --run compared/qssf",
+        "report --compare compared --trace site --out page.html",
+    ):
+        done = python(
+            WITHOUT.format(absent) + MAIN.format(words=words.split()) + "main()", cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stderr
+    assert "Packing is left out" in (tmp_path / "savings.html").read_text()
+    assert "<figure data-chart" in (tmp_path / "page.html").read_text()
 
 
 def test_version() -> None:

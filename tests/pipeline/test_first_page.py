@@ -70,7 +70,7 @@ def test_a_first_page_is_made_of_the_prebuilt(
 
 
 def test_it_loads_no_training_library() -> None:
-    heavy = ["interpret", "sklearn", "lightgbm", "mlflow", "torch", "matplotlib", "dvc"]
+    heavy = ["interpret", "sklearn", "lightgbm", "mlflow", "torch", "matplotlib", "dvc", "pandas"]
     said = subprocess.run(
         [sys.executable, "-c",
          f"import sys, pipeline.demo.first; print([m for m in {heavy} if m in sys.modules])"],

@@ -75,7 +75,7 @@ def test_no_training_library_comes_with_it(python: Path) -> None:
     code = f"from importlib.util import find_spec; print([*filter(find_spec, {names})])"
     said = subprocess.run([str(python), "-c", code], capture_output=True, text=True, cwd="/")
     assert said.stdout.strip() == "[]", said.stderr
-    assert sum(sizes_mb(python).values()) < 450
+    assert sum(sizes_mb(python).values()) < 360
 
 
 def test_every_command_has_its_help(pellucid: Run) -> None:
