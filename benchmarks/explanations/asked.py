@@ -24,6 +24,7 @@ class Asked:
         told: what the API gave to an operator; printed: by the command line, with --json.
         lines: what the command line prints with --full; page, way: of the job, as read.
         core: that decides, as of then.
+        after: what the API gave once the pages were read, where time goes on meanwhile.
     """
 
     job_id: str
@@ -36,6 +37,7 @@ class Asked:
     way: str
     moment: Moment
     core: Core
+    after: Told | None = None
 
     @property
     def analysis(self) -> Told:

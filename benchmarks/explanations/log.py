@@ -59,9 +59,12 @@ class Moment:
         return dict(self.genesis["settings"])
 
     def pool(self, vc: str) -> list[int]:
-        """Nodes of a virtual cluster, without those that it lends for profiling."""
-        lent = dict((self.genesis.get("partition") or {}).get("nodes", ()))
-        first = 0
+        """Nodes of a virtual cluster, without those that it lends for profiling; none are lent
+        where they would be too large a share of all."""
+        partition, first = self.genesis.get("partition") or {"nodes": (), "largest_share": 1.0}, 0
+        lent, every = dict(partition["nodes"]), dict(self.genesis["cluster"]["vcs"])
+        if sum(lent.values()) > partition["largest_share"] * sum(every.values()):
+            lent = {}
         for name, count in self.genesis["cluster"]["vcs"]:
             if name == vc:
                 kept = first + count - lent.get(vc, 0)

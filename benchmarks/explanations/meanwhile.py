@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from benchmarks.explanations.asked import Asked, between, near, times
 from benchmarks.explanations.log import Moment
 
+JUST_S = 5.0  # what a job has said of itself is in an answer after so long
 SLACK_S = 3.0  # of sums of times, which go on while one is answered
 NAMED = 2  # of those that had GPUs meanwhile
 LEAST = 0.01  # of a wait, that its reason is named
@@ -147,6 +148,8 @@ def _predicted(a: Asked, text: str, job: str) -> str:
         return "" if predicted is None else f"not said how long {job} was predicted to run"
     said = [times(found[2])[0], times(found[3])[0]]
     ok = predicted is not None and between(said[0], predicted) and _close(a, said[1], ran)
+    just = a.moment.stated.get(job, (-1.0,))[0] > a.asked_at - JUST_S  # as it was asked
+    ok = ok or (just and near(said[0], a.moment.last(job, "estimate_s") or -1.0))
     return "" if ok else f"{job}: {found[0]!r}, truly predicted {predicted} s, ran {ran:.0f} s"
 
 

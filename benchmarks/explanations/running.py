@@ -120,6 +120,7 @@ class _Asking:
             self._page(f"/jobs/{job_id}/way"),
             before.until(before.head),
             core,
+            operator.explain(job_id),
         )
         log = Log.read(self.database)
         found.said.append(between(asked, log, log.head, before.head))

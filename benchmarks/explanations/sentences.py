@@ -394,9 +394,11 @@ def page(a: Asked) -> str:
 
 def page_wait(a: Asked) -> str:
     """And what its wait was made of: of as many GPUs, for the same reasons, and who had them."""
-    found = re.search(r"<p>(Job [^<]+)</p>", a.page)
-    shown, told = (_made_of(text) for text in (found[1] if found else "", a.told["wait"]))
-    return "" if shown and shown == told else f"on the page {shown}, by the API {told}"
+    found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
+    if after["phase"] != a.told["phase"]:
+        return ""  # it has started meanwhile
+    shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
+    return "" if shown and shown in told else f"on the page {shown}, by the API {told}"
 
 
 def _made_of(text: str) -> list[str]:
