@@ -271,6 +271,7 @@ class _Life:
     def asked(self, job_id: str) -> Asked:
         """A job that waits asked about: by the API, on its page and as it is printed."""
         service, core = self.service, self.follower.state.core
+        service.analyst.turn()
         service.analyst.refresh()  # as it would have been, had this clock not leapt
         log, at = service.log(), service.world.now()
         told = service.explain(OPERATOR, job_id)

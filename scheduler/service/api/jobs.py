@@ -14,7 +14,7 @@ from features.plain import Json
 from scheduler.core.decisions import Action
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import WhatIfAnswer
-from scheduler.explain.explanation import Analysis, Compared, Explanation, Order
+from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
@@ -187,6 +187,9 @@ async def explanation(
         reason=made.reason,
         dominant=made.dominant,
         principal=[first, *explained.principal[1:]],
+        standing=explained.standing
+        if made.position is None or made.waiting is None
+        else Standing(made.position, made.waiting),
         analysis=made,
     )
 

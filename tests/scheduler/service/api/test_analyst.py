@@ -69,12 +69,16 @@ def test_the_numbers_of_one_answer_are_those_of_one_moment(
     answered.turn(2)
 
     async def later(*_: object) -> Analysis:
-        return Analysis(reason="GpusBusy", dominant="2 of 8 are free", need=4, free=2, limit=8)
+        where = {"position": 6, "waiting": 9}
+        return Analysis(
+            reason="GpusBusy", dominant="2 of 8 are free", need=4, free=2, limit=8, **where
+        )
 
     monkeypatch.setattr(job_routes, "analysis", later)
     told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
     assert told["dominant"] == told["principal"][0]["text"] == "2 of 8 are free"
     assert told["principal"][0]["free"] == told["analysis"]["free"] == 2
+    assert told["standing"] == {"position": 6, "waiting": 9}
 
 
 def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: Service) -> None:
