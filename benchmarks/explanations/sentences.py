@@ -395,8 +395,6 @@ def page(a: Asked) -> str:
 def page_wait(a: Asked) -> str:
     """And what its wait was made of: of as many GPUs, for the same reasons, and who had them."""
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
-    if after["phase"] != a.told["phase"]:
-        return ""  # it has started meanwhile
     shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
     return "" if shown and shown in told else f"on the page {shown}, by the API {told}"
 
@@ -452,8 +450,10 @@ def judged(a: Asked) -> dict[str, str]:
 
 def between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
     """The same where time went on: right is what was so at some event from the question on, up to
-    the answer."""
+    the answer. What was read of a job that had started by then says nothing of its wait."""
     found = judged(a)
+    if a.after and a.after["phase"] != a.told["phase"]:
+        found |= {name: "" for name in CHECKS if name.startswith(("printed", "page", "way"))}
     for seq in range(since + 1, min(upto, since + MOST_EVENTS) + 1):
         if not any(found.values()):
             break
