@@ -40,7 +40,7 @@ from benchmarks.explanations.meanwhile import JUST_CAME, slack, spells, wait
 
 FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
 LATE_S = 3.0  # an answer older than this says so
-MOST_EVENTS = 40  # between a question and its answer, that are looked at
+MOST_EVENTS = 200  # between a question and its answer, that are looked at
 
 
 # --- where it stands -----------------------------------------------------------------------------
