@@ -44,6 +44,13 @@ def train(
             "on other types (policy setting gpu_types.counted_on)."
         ),
     ] = None,
+    edits: Annotated[
+        Path | None,
+        typer.Option(
+            help="A person's corrections of the duration model, like models/edits.yaml, which "
+            "`dvc repro` applies (docs/editing-models.md)."
+        ),
+    ] = None,
     preset: Annotated[str, typer.Option(help="full or fast.")] = "full",
     seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
     mlflow: Annotated[
@@ -72,20 +79,23 @@ def train(
 
       pellucid train --trace data/site --out bundle --pairs ../shared/data/packing --json
 
+      pellucid train --trace data/trace --out data/my-bundle --edits models/edits.yaml
+
       pellucid train --trace data/large --out bundle --where tcp://scheduler:8786
 
       pellucid train --trace data/large --out bundle --where slurm:16 --keep ~/shards
     """
     with user_errors():
         from features.rows import training_rows
+        from models.training.edits import read_edits
         from models.training.tracking import Registry
         from pipeline.stages.common import test_from
         from pipeline.stages.evaluate import roll, track
         from pipeline.stages.train import arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
-        if where is not None and gpu_rates is not None:
-            raise UserError("--gpu-rates and --where do not go together")
+        if where is not None and (gpu_rates is not None or edits is not None):
+            raise UserError("--gpu-rates and --edits do not go together with --where")
         types = None
         if gpu_rates is not None:
             from models.training.gputypes import fit_gpu_types
@@ -97,6 +107,7 @@ def train(
             return
         if keep is not None:
             raise UserError("--keep needs --where: only fits shard by shard are kept")
+        corrections = None if edits is None else read_edits(edits)
         with step("reading the trace", as_json):
             table = read_dataset(trace)
             rows = training_rows(table, families=tuple(FAMILIES))
@@ -108,6 +119,7 @@ def train(
                 read_measured(pairs, seed, sharing),
                 preset=preset,
                 seed=seed,
+                edits=corrections,
                 arrivals=arrivals_before(table, cut),
                 gpu_types=types,
             )

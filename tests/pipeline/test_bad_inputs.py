@@ -51,6 +51,7 @@ COMMANDS = {
     "report metrics": "report --metrics {bad} --out {out}",
     "train": "train --trace {bad} --out {out} --preset fast",
     "train pairs": "train --trace {trace} --pairs {bad} --out {out} --preset fast",
+    "train edits": "train --trace {trace} --edits {bad} --out {out} --preset fast",
     "evaluate": "evaluate duration --data {bad}",
     "serve config": "serve --config {bad}",
     "serve cluster": "serve --cluster {bad} --database sqlite:///{out}/db --state-dir {out}",

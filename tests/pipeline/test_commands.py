@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.bundle import Bundle
 from pipeline.app import COMMANDS
 from pipeline.pareto import KNOBS
 from pipeline.traces.synthetic.generate import default_config, write
@@ -153,6 +154,17 @@ def test_compare_shows_the_knob_from_mean_to_tail(
     assert "0.3, none" in shown
     refused = pellucid("compare", "--workload", "pollux:nowhere.csv", "--pareto")
     assert refused.returncode == 2
+
+
+def test_what_a_person_corrects_is_in_the_bundle(trace: Path, tmp_path: Path) -> None:
+    edits, out = tmp_path / "edits.yaml", tmp_path / "bundle"
+    term = '{feature: gpus, fix: {from: 2, to: null, score: 0.7}, why: "measured"}'
+    edits.write_text(f"version: 1\nmodel: duration\nedits: [{term}]\n")
+    words = ("train", "--trace", trace, "--out", out, "--preset", "fast", "--test-days", "2")
+    done = pellucid(*words, "--edits", edits, "--json")
+    assert done.returncode == 0, done.stderr
+    (made,) = Bundle.load(out).metadata["duration"]["edits"]["edits"]
+    assert (made["feature"], made["why"]) == ("gpus", "measured")
 
 
 def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> None:
