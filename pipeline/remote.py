@@ -183,8 +183,10 @@ def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
     gain = answer.gain_s
     if gain is not None and abs(gain) >= 1:
         word = "earlier" if gain > 0 else "later"
-        futures = f"earlier in {answer.earlier} of {answer.futures} futures"
-        lines.append(f"At even odds {between(0.0, abs(gain))} {word} ({futures}).")
+        by = f"At even odds {between(0.0, abs(gain))} {word}"
+        if gain > 0 and 2 * (answer.earlier or 0) < (answer.futures or 0):
+            by = "No clear change"  # the medians differ by the luck of the draw
+        lines.append(f"{by} (earlier in {answer.earlier} of {answer.futures} futures).")
     for one in answer.moved:
         word = "later" if one.by_s > 0 else "earlier"
         by = between(0.0, abs(one.by_s))
