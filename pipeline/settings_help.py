@@ -36,7 +36,8 @@ class WithSettings(TyperCommand):
             shown.append(f"On a --workload: {names}.")
         shown = [_wrapped(line, 2) for line in shown]
         if not self._named:
-            shown.append("--policy NAME --help ends with the settings of that policy.")
+            option = "--policies" if ctx.info_name == "compare" else "--policy"
+            shown.append(f"{option} NAME --help ends with the settings of that policy.")
         typer.echo("\n\n".join([*shown, *map(settings_of, self._named)]))
 
     def _show_defaults(self) -> None:

@@ -46,7 +46,10 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
     except Problem as refused:
         return _page(request, viewer, job_id, problem=refused.sentence, status=refused.status)
     if made is None:
-        problem = "This service asks for no tokens: there is none to sign a link with."
+        problem = (
+            "This service asks for no tokens, and a link is signed with one: auth: on in its "
+            "settings file asks for them, and pellucid token create makes one."
+        )
         return _page(request, viewer, job_id, problem=problem, status=409)
     base = f"{scheme(request)}://{request.headers.get('host', '')}"
     path = f"{request.scope.get('root_path', '')}/shared/{job_id}/{made.mark}"
