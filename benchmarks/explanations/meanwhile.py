@@ -147,9 +147,10 @@ def _predicted(a: Asked, text: str, job: str) -> str:
     if found is None:
         return "" if predicted is None else f"not said how long {job} was predicted to run"
     said = [times(found[2])[0], times(found[3])[0]]
-    ok = predicted is not None and between(said[0], predicted) and _close(a, said[1], ran)
+    ok = predicted is not None and between(said[0], predicted)
     just = a.moment.stated.get(job, (-1.0,))[0] > a.asked_at - JUST_S  # as it was asked
     ok = ok or (just and near(said[0], a.moment.last(job, "estimate_s") or -1.0))
+    ok = ok and _close(a, said[1], ran)
     return "" if ok else f"{job}: {found[0]!r}, truly predicted {predicted} s, ran {ran:.0f} s"
 
 

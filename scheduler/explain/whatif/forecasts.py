@@ -199,7 +199,7 @@ class Futures:
                 ends[job_id].append(future.ends.get(job_id, inf))
             aside.update(future.aside)
             paused = time.process_time()
-            if between() and sample + 1 >= LEAST:
+            if between() and sample >= LEAST and sample % 2:  # with the other of its pair
                 break
             began += time.process_time() - paused
         no_time = {job_id: StartForecast(self.now, why_not=WhyNot.NO_TIME) for job_id in late}

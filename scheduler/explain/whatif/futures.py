@@ -32,7 +32,7 @@ HOUR_S = 3600.0
 AGAIN = "~"  # ends the id of a job that comes again, before the number of its piece
 UNKNOWN_SPEED = 0.8  # of each member of a pair where nothing predicts them
 ENDLESS = Work(inf)  # of jobs where time stands still
-LEVELS = 6  # of halves: sizes of scores are spread over 64 pairs of futures, then over again
+BLOCK = 8  # pairs of futures over which the sizes of scores are spread evenly
 _NORMAL = NormalDist()
 
 
@@ -156,8 +156,8 @@ class Draw(dict[str, Work]):
 
     Two futures of one seed and number differ only in what was done differently, never by chance.
     Of two that follow each other the second has durations as far below their medians as the first
-    has them above, and how far is spread evenly over the pairs (a scrambled sequence of van der
-    Corput, Owen 1995): a start that waits for one end has about its quantiles in a few futures.
+    has them above, and how far is spread evenly over eight pairs (Latin hypercubes: McKay, Beckman
+    and Conover 1979): a start that waits for one end has about its quantiles in a few futures.
     """
 
     def __init__(
@@ -187,15 +187,15 @@ class Draw(dict[str, Work]):
         return (_word(*about, size=7) + 0.5) / 2.0**56
 
     def _score(self, *about: object) -> float:
-        """A normal score: its sign by chance, its size spread evenly over the pairs."""
-        flips, place, node = _word(self._every, *about, size=8), 0, 1
-        for digit in range(LEVELS):
-            bit = self._pair >> digit & 1
-            place = 2 * place + (bit ^ flips >> node & 1)
-            node = 2 * node + bit
+        """A normal score: its sign by chance, its size in another eighth in each of eight pairs."""
+        block, at = divmod(self._pair, BLOCK)
+        order, places, place = _word(self._every, block, *about, size=8), list(range(BLOCK)), 0
+        for left in range(BLOCK, BLOCK - at - 1, -1):
+            order, chosen = divmod(order, left)
+            place = places.pop(chosen)
         chance = 2.0 * self._chance(self._every, "pair", self._pair, *about)
         sign, within = (1.0, chance) if chance < 1.0 else (-1.0, chance - 1.0)
-        return sign * _NORMAL.inv_cdf(0.5 + (place + within) / 2.0 ** (LEVELS + 1))
+        return sign * _NORMAL.inv_cdf(0.5 + (place + within) / (2 * BLOCK))
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
         """A duration from its distribution, alike for jobs of one user."""

@@ -195,8 +195,8 @@ class Passes:
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
             if whole(ask) in self.parts:  # left to backfill, and all of its partition behind it
-                failed.add(part.name)
-                closed |= part.nodes
+                failed.add(f"reservation {ask.reservation}" if ask.reservation else part.name)
+                closed |= frozenset() if ask.reservation else part.nodes
                 continue
             self._drop(ask, lambda word: word in CLOSED)
             if not blaming(ask.job_id, self._try, ranked, failed, closed) and ask.array:

@@ -186,6 +186,7 @@ def test_a_few_futures_have_the_quantiles_of_a_duration() -> None:
     # one on either side of the median in each eighth of its distance
     assert (np.abs(own - 500.0).astype(int)[:, 8:] // 62.5 == np.arange(8)).mean() > 0.99
     assert (np.median(drawn, axis=1) == pytest.approx(500.0)) is True
-    mutual = np.corrcoef(drawn[:, ::2])  # and of two jobs each by itself
-    assert abs(mutual[np.triu_indices(200, 1)].mean()) < 0.01
+    mutual = np.corrcoef(np.abs(drawn[:, ::2] - 500.0))[np.triu_indices(200, 1)]
+    assert mutual.std() == pytest.approx(1 / 7**0.5, abs=0.02)  # as of any two orders of eight
+    assert abs(mutual.mean()) < 0.02
     assert np.abs(drawn.mean(axis=0) - 500.0).max() < 80.0

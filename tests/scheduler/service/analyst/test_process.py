@@ -198,9 +198,11 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     service.submit("first", 600)
     service.submit("second", 600)
     service.decide(seconds=5.0)
-    reply, told = service.analyst.reply, []
+    reply, told, used = service.analyst.reply, [], [0.0]
+    monkeypatch.setattr(process.time, "process_time", lambda: used[0])
 
     def again(kind: str, body: dict[str, Any]) -> dict[str, Any]:
+        used[0] += 5.0
         service.put("why", job_id="second")
         told.append(kind)
         assert len(told) < 100
@@ -211,6 +213,10 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     service.analyst.turn()
     assert service.analyst.latest["second"].samples == 12
     assert len(told) > 12  # between two futures each
+    told.clear()
+    service.decide(seconds=1.0)
+    service.analyst.turn()
+    assert len(told) > process.AT_ONCE + 12  # nor does it rest for what answers took
 
 
 def test_a_forecast_that_takes_long_is_content_with_few_futures(
@@ -227,7 +233,7 @@ def test_a_forecast_that_takes_long_is_content_with_few_futures(
 
     monkeypatch.setattr(Futures, "follow", slowly)
     service.analyst.turn()
-    assert service.analyst.latest["second"].samples == 9
+    assert service.analyst.latest["second"].samples == 10
 
 
 def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
@@ -525,7 +531,7 @@ def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_k
 
     monkeypatch.setattr(Futures, "follow", follow)
     service.analyst.refresh()
-    assert len(open_at) == 9  # it takes long
+    assert len(open_at) == 10  # it takes long
     assert open_at[4] == [False]  # answered before the next future
 
 
