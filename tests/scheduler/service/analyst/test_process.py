@@ -214,6 +214,7 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     assert service.analyst.latest["second"].samples == 12
     assert len(told) > 12  # between two futures each
     told.clear()
+    service.submit("third", 600)
     service.decide(seconds=1.0)
     service.analyst.turn()
     assert len(told) > process.AT_ONCE + 12  # nor does it rest for what answers took
