@@ -27,7 +27,7 @@ from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import rows
 from scheduler.explain.words import duration
-from scheduler.policies.slurm.passes import Passes
+from scheduler.policies.slurm import passes
 from scheduler.service.api.explanation import explain
 from scheduler.service.api.stories import story_of
 from scheduler.service.backends import notes
@@ -779,7 +779,7 @@ def test_a_job_that_cannot_be_planned_costs_nobody_else_an_answer(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = Scene(store, "slurm", order=False)
-    monkeypatch.setattr(Passes, "closed_to", lambda _, ask, __: "" * (1 // (ask.features != "odd")))
+    monkeypatch.setattr(passes, "closed_to", lambda ask, _: "" * (1 // (ask.features != "odd")))
     runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
     jobs = [scene.job(5), scene.job(6, features="odd"), scene.job(8, fault="NumCPUs 'x'"), runs]
     scene.look(*jobs)
