@@ -19,7 +19,7 @@ from benchmarks.explanations.audit import Audited, audit
 from benchmarks.explanations.figures import BUDGET, figures, verdict
 from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
-from benchmarks.explanations.log import Log
+from benchmarks.explanations.log import Log, Moment
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
 from benchmarks.explanations.stable import agreement
 from benchmarks.explanations.worlds import WORLDS, AuditWorld
@@ -338,3 +338,23 @@ def test_deep_times_answers(
     assert told["waiting"] >= 30
     assert told["named"] > 0.5
     assert told["why_p99_ms"] >= told["why_p50_ms"] > 0
+
+
+@pytest.mark.parametrize(("most", "nodes"), [(0.2, [0, 1]), (0.1, [0, 1, 2])])
+def test_the_judge_knows_which_nodes_are_lent(most: float, nodes: list[int]) -> None:
+    cluster = {"vcs": [["a", 3], ["b", 3]], "gpus_per_node": 8}
+    partition = {"nodes": [["a", 1]], "largest_share": most}
+    assert Moment({"cluster": cluster, "partition": partition}).pool("a") == nodes
+
+
+def test_the_judge_knows_what_a_job_says_of_itself_until_more_is_recorded() -> None:
+    own = {"low_s": 40.0, "high_s": 50.0}
+    said = {"seq": 2, "at": 2.0, "kind": "progress", "job_id": "j", "body": {"progress": own}}
+    rows = [
+        {"event": seq, "at": float(seq), "job_id": "j", "body": {"action": "wait", "estimate_s": s}}
+        for seq, s in ((1, 255.0), (3, 45.0))
+    ]
+    start = {"seq": 1, "at": 1.0, "kind": "decided", "job_id": "", "body": {}}
+    log = Log([start, said, start | {"seq": 3, "at": 3.0}], rows)
+    found = [log.until(seq).predicted("j") for seq in (1, 2, 3)]
+    assert found == [(255.0, 255.0), (40.0, 50.0), (45.0, 45.0)]
