@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -23,6 +24,7 @@ from scheduler.policies.slurm.site import (
     Site,
     SiteNode,
 )
+from scheduler.policies.slurm.twin import SlurmTwin, refused
 from scheduler.policies.slurm.unmodelled import unforeseen, unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
@@ -357,3 +359,18 @@ def test_who_may_preempt_whom_is_not_foreseen(
     by_site = {"PreemptType": kind, "PreemptExemptTime": "01:00:00"}
     for over in (replace(site, config=by_site), replace(site, qos=exempt)):
         assert not unforeseen(over, [job("new", **waits)], [ran])  # it is over before
+
+
+@pytest.mark.parametrize(
+    ("names", "never"),
+    [(("tight",), True), (("tight", "wide"), False), (("tight", "down"), False), ((), False)],
+)
+def test_what_one_of_its_partitions_takes_is_not_refused(
+    names: tuple[str, ...], *, never: bool
+) -> None:
+    nodes = frozenset({"a1", "a2"})
+    parts = {"tight": Partition("tight", nodes, max_nodes=1), "wide": Partition("wide", nodes)}
+    parts["down"] = replace(parts["wide"], name="down", up=False)
+    ask = job("1", nodes=2, partitions=names)
+    twin = cast("SlurmTwin", SimpleNamespace(asked=lambda _: ask, site=Site({}, parts)))
+    assert refused(twin, "1") is never
