@@ -76,8 +76,10 @@ def test_components_start_together_and_keep_their_nodes_until_then() -> None:
 
 def test_a_component_leaves_its_partition_to_backfill() -> None:
     parts = job("7+0", gpus=(("2080ti", 9),), priority=9), job("7+1", priority=9)
-    passes = look(SITE, *parts, job("1", priority=5), backfill=False, parts={"7": 2})
-    assert (on(passes), why(passes)) == ({}, {"1": "Priority"})
+    others = job("1", priority=5), job("2", partitions=("long",), priority=4)  # on nodes of both
+    passes = look(SITE, *parts, *others, backfill=False, parts={"7": 2})
+    assert on(passes) == {}
+    assert why(passes)["1"] == "Priority"
 
 
 def test_who_finds_no_room_in_a_reservation_has_those_behind_it_there_wait() -> None:
