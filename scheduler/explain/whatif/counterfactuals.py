@@ -7,7 +7,7 @@ Nothing is claimed that was not seen to happen in them.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import floor, inf, isfinite, sqrt
 from statistics import median
@@ -29,17 +29,20 @@ from scheduler.explain.whatif.forecasts import (
     Futures,
     StartForecast,
     WhyNot,
+    crude,
     kept_back,
     starting,
     summary,
     why_stuck,
 )
 from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.waits import not_before
 
 MINUTE_S = 60.0
 MANY = 1000  # jobs from which on a change is tried among the running ones first
 CHANCES = 32  # waiting jobs at most whose starts are compared
-World = dict[str, tuple[float, float]]  # start and end of the jobs watched, in one future
+Seen = tuple[float, float, bool]  # start, end, and whether no GPUs had to become free for it
+World = dict[str, Seen]  # of the jobs watched, in one future
 Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
 # the forecast shown of a waiting job, given the one that futures make
 AsShown = Callable[[str, StartForecast], StartForecast]
@@ -170,7 +173,8 @@ class WhatIf:
         as_shown = self.as_shown(job_id, is_now) if self.as_shown is not None else None
         # a start that should have been by now says nothing of what a change would move
         if as_shown is not None and (as_shown.start_p50 or inf) > futures.now:
-            then = _beside(as_shown, is_now, then)
+            after = crude(trial, futures.memory, futures.now)[job_id].after
+            then = _beside(as_shown, is_now, then, after)
             is_now = replace(as_shown, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:
                 gain_s = is_now.start_p50 - then.start_p50
@@ -374,11 +378,12 @@ def _seen(
     """Starts and ends in one future; None when there was no time to see them."""
     awaited = [job_id for job_id in watched if not why_stuck(core, job_id)]
     if not awaited:
-        return dict.fromkeys(watched, (inf, inf))
+        return dict.fromkeys(watched, (inf, inf, False))
     future = futures.follow(core, sample, awaited, otherwise, until_cpu_s=until)
     if future.cut:
         return None
-    return {j: (future.starts.get(j, inf), future.ends.get(j, inf)) for j in watched}
+    starts, ends = future.starts, future.ends
+    return {j: (starts.get(j, inf), ends.get(j, inf), j in future.aside) for j in watched}
 
 
 def _forecast(
@@ -388,7 +393,8 @@ def _forecast(
         return kept_back(futures.now, why_not)
     starts = [world[job_id][0] for world in worlds]
     ends = [world[job_id][1] for world in worlds]
-    return summary(futures.now, starts, ends, futures.horizon_s)
+    aside = sum(world[job_id][2] for world in worlds) / max(1, len(worlds))
+    return replace(summary(futures.now, starts, ends, futures.horizon_s), aside=aside)
 
 
 def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | None:
@@ -400,9 +406,12 @@ def _gain(is_now: StartForecast, then: StartForecast, until: float) -> float | N
     return was - new
 
 
-def _beside(shown: StartForecast, was: StartForecast, then: StartForecast) -> StartForecast:
+def _beside(
+    shown: StartForecast, was: StartForecast, then: StartForecast, after: Sequence[float]
+) -> StartForecast:
     """`then` beside what is shown of the job now: as much sooner or later, in logarithms of the
-    wait, as it is beside `was` in the same futures. What is certain, or not known, stays."""
+    wait, as it is beside `was` in the same futures, but not before `after`, the end that it must
+    wait for if it is changed. What is certain, or not known, stays."""
     if then.start_p50 is None or was.start_p50 is None or then.start_p50 == then.start_p90:
         return then
     if was.start_p50 == was.start_p90:
@@ -417,7 +426,9 @@ def _beside(shown: StartForecast, was: StartForecast, then: StartForecast) -> St
     p50 = moved(shown.start_p50, was.start_p50, then.start_p50)
     p90 = moved(shown.start_p90, was.start_p90, then.start_p90)
     p10 = moved(shown.start_p10, was.start_p10, then.start_p10)
-    return starting(then, p10, p50, p90)
+    if p10 is None or p50 is None or p90 is None:
+        return starting(then, p10, p50, p90)
+    return starting(then, *not_before(after, then, (p10, p50, p90), then.made_at))
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:

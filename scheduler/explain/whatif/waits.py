@@ -169,7 +169,7 @@ class Waits:
             _between(now, at, figures, FUTURES[level])
             for at, figures, level in zip((p10, p50, p90), own, LEVELS, strict=True)
         )
-        return starting(made, *_not_before(rough.after, made, tuple(mixed), now))
+        return starting(made, *not_before(rough.after, made, tuple(mixed), now))
 
     def _levels(self, stands: tuple[float, ...], now: float) -> tuple[float, ...]:
         """By which factors the crude rule is off for a job that stands there."""
@@ -225,11 +225,17 @@ def kaplan_meier(
     return found
 
 
-def _not_before(
+def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
     """Levels of a start that is not before the same levels of an end that it must wait for: its
-    median is that of the end, where futures say that it waits for nothing else."""
+    median is that of the end, where futures say that it waits for nothing else.
+
+    Args:
+        ends: `StartForecast.after`.
+        made: from futures.
+        mixed: p10, p50 and p90 of the start.
+    """
     if not ends or made.start_p50 is None or made.aside >= 0.5:
         return mixed
     late = log(SOON_S + max(0.0, made.start_p50 - now)) - log(SOON_S + max(0.0, ends[1] - now))

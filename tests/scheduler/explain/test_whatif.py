@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.durations import DurationDistribution
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of, candidates
-from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude, starting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
@@ -56,6 +57,24 @@ def test_a_start_that_should_have_been_by_now_says_nothing_of_a_change() -> None
     outcome = asking.ask("late", Change(first=True), others=True)
     assert (outcome.now.start_p50, outcome.then.start_p50) == (1200.0, 600.0)
     assert (outcome.gain_s, outcome.earlier) == (600.0, 9)
+
+
+def test_a_changed_job_does_not_start_before_the_end_that_it_must_wait_for() -> None:
+    """What is shown of it now is sooner than in the futures, and the change as many times sooner
+    than that: `late` needs the GPUs of `first` all the same."""
+    desk, memory = busy()
+    memory.durations = DurationDistribution()
+
+    def sooner(job_id: str, made: StartForecast) -> StartForecast:
+        figures = (made.start_p10, made.start_p50, made.start_p90)
+        return starting(made, *(at and 100.0 + (at - 100.0) / 4 for at in figures))
+
+    futures = Futures(desk.core, memory, 100.0)
+    outcome = WhatIf(futures, samples=16, as_shown=sooner).ask("late", Change(first=True))
+    ends = crude(desk.core, memory, 100.0)["late"].after  # of `first`
+    then = (outcome.then.start_p10, outcome.then.start_p50, outcome.then.start_p90)
+    assert len(ends) == 3
+    assert all(at is not None and at >= end for at, end in zip(then, ends, strict=True))
 
 
 def test_more_gpus_are_answered_too() -> None:
