@@ -22,6 +22,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import Node, ParseError
 from scheduler.backends.slurm.tres import gpu_types
 from scheduler.core.cluster import ClusterSpec, NodeGroup
+from scheduler.core.plural import count
 
 Hide = Callable[[str], str]
 PER_NODE = 8  # where a dump tells neither nodes nor their number
@@ -307,7 +308,7 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
         if recorded
         else f"by a load of {LOAD:.0%}"
     )
-    source = f"inferred from the dump: {len(nodes):,} nodes ({listed} GPUs), {how}"
+    source = f"inferred from the dump: {count(len(nodes), 'node')} ({listed} GPUs), {how}"
     rest = (
         f", and neither are GPUs that were never in use. Give {instead} to be sure."
         if seen

@@ -71,6 +71,7 @@ def test_what_is_inferred_is_said() -> None:
         "No --cluster: inferred from the dump: 10 nodes (10 of 8 GPUs), by a load of 90% (nodes"
     )
     assert said[0].endswith(" and 2 more).")
+    assert "dump: 1 node (1 of 8 GPUs)" in cluster_of(a_table(row()))[2][0]
     _, _, said = cluster_of(a_table(row(9, nodes=1), row(10, nodes=1)))
     assert "Nodes that can hardly be are inferred (2 of 10 GPUs)" in said[-1]
 
