@@ -274,11 +274,25 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
         if nearer:
             yield f"What would bring the replay nearer: {'; '.join(nearer)}."
         return
-    for variant in found["variants"]:
-        yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}"
+    yield from _waits(found)
     yield f"As recorded: {duration(found['recorded']['avg_wait_s'])}."
     if found["bound"]:
         yield found["bound"]
+
+
+def _waits(found: Mapping[str, Any]) -> Iterator[str]:
+    """The average wait of each variant, and which longest waits are worse than in Slurm's own."""
+    from scheduler.explain.words import duration
+
+    base = next((v for v in found["variants"] if v["key"] == found["against"]), None)
+    for variant in found["variants"]:
+        worse = [
+            f"{what} {duration(variant[key])} ({duration(base[key])})"
+            for key, what in (("p99_wait_s", "99 % wait less than"), ("longest_wait_s", "longest"))
+            if base is not None and variant[key] > base[key] + 60
+        ]
+        than = f"; worse than {base['title']}: {', '.join(worse)}" if base and worse else ""
+        yield f"{variant['title']}: average wait {duration(variant['avg_wait_s'])}{than}"
 
 
 def _ranked(test: Mapping[str, Any]) -> str:
