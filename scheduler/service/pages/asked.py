@@ -69,7 +69,7 @@ class Input:
     @property
     def label(self) -> str:
         label, unit = self.of.ask.label, self.of.ask.unit
-        unit = {"": "", "s": ", hours"}.get(unit, f", {unit}")
+        unit = {"": "", "s": ", hours or 1:30:00"}.get(unit, f", {unit}")
         return f"{label[:1].upper()}{label[1:]}{unit}"
 
     @property

@@ -116,9 +116,9 @@ def test_only_our_own_form_of_its_owner_does_anything(lived: Lived, waiting: str
     [
         ("do=change", 422, "Say what is to be different"),
         ("do=change&gpus=x", 422, "GPUs is x; give a whole number from 1 up to 1,000,000."),
-        ("do=change&time_limit_h=long", 422, "Time limit, hours is long; give a number above 0"),
-        ("do=change&time_limit_h=-1", 422, "Time limit, hours is -1; give a number above 0"),
-        ("do=change&time_limit_h=nan", 422, "Time limit, hours is nan; give"),
+        ("do=change&time_limit_h=long", 422, "hours or 1:30:00 is long; give a number above 0"),
+        ("do=change&time_limit_h=-1", 422, "hours or 1:30:00 is -1; give a number above 0"),
+        ("do=change&time_limit_h=nan", 422, "Time limit, hours or 1:30:00 is nan; give"),
         ("do=change&share=maybe", 422, "May share GPUs is maybe; give yes or no."),
         ("do=change&comment=a%0Ab", 422, "give a line of 1 to 256 characters."),
         ("do=change&gpus=400", 422, "more than the 4 GPUs of vision"),
