@@ -67,6 +67,7 @@ def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     # the estimate's terms are drawn, and their sum was checked
     assert "each term multiplies" in page.lower()
     assert "Contradiction" not in page
+    assert "Among jobs that have ended" in busy.browser("olga").get("/fairness").text
 
 
 def test_page_api_and_command_line_say_the_same_of_how_long_a_job_should_run(busy: Lived) -> None:
