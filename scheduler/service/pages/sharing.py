@@ -13,6 +13,7 @@ from scheduler.service.api import links as api
 from scheduler.service.api import shares
 from scheduler.service.api.auth import Asking, Authenticator, form, scheme
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.request_guard import LOOPBACK_NAMES
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.routes import say, show
@@ -52,8 +53,12 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
         )
         return _page(request, viewer, job_id, problem=problem, status=409)
     base = f"{scheme(request)}://{request.headers.get('host', '')}"
+    named = request.app.state.settings.named
+    here = request.url.hostname in (*LOOPBACK_NAMES, "::1")
+    if here and named:
+        base, here = f"https://{named[0]}", False
     path = f"{request.scope.get('root_path', '')}/shared/{job_id}/{made.mark}"
-    return _page(request, viewer, job_id, share=made, link=base + path)
+    return _page(request, viewer, job_id, share=made, link=base + path, here=here)
 
 
 @router.get("/links")
@@ -104,12 +109,13 @@ def _page(
     *,
     share: shares.Share | None = None,
     link: str = "",
+    here: bool = False,
     problem: str = "",
     status: int = 200,
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        shown = {"share": share, "link": link, "problem": problem, "lasts": list(shares.LASTS_S)}
+        shown = {"share": share, "link": link, "here": here, "lasts": list(shares.LASTS_S)}
         may = viewer.role is not Role.VIEWER
-        return {"job": queries.job(job_id), "may": may, **shown}
+        return {"job": queries.job(job_id), "may": may, "problem": problem, **shown}
 
     return show(request, viewer, "share.html", "", build, status=status)

@@ -58,6 +58,22 @@ def test_a_link_made_behind_tls_says_so(
     assert re.findall(r'data-link readonly value="([a-z]+)://', made.text) == [scheme]
 
 
+@pytest.mark.parametrize(
+    ("names", "link", "only"),
+    [("", "http://127.0.0.1:8400/", True), ("gpu.example.org", "https://gpu.example.org/", False)],
+)
+def test_a_link_made_on_loopback_names_the_proxy_or_says_that_it_works_here_only(
+    lived: Lived, jobs: tuple[str, str, str], names: str, link: str, only: bool
+) -> None:
+    state = lived.app.state
+    state.settings = state.settings.model_copy(update={"server_names": names})
+    browser, path = lived.browser("ada.byron"), f"/jobs/{jobs[1]}/share"
+    sent = {**fields(browser.get(path).text), "lasts": "1 day"}
+    made = browser.post(path, data=sent, headers={"Host": "127.0.0.1:8400"}).text
+    assert f'data-link readonly value="{link}shared/' in made
+    assert ("It works on this machine only" in made) is only
+
+
 def _guest(lived: Lived, path: str) -> tuple[int, str]:
     answer = lived.browser("").get(path)
     return answer.status_code, unescape(answer.text)
