@@ -22,9 +22,8 @@ _RIGHT = [_HEADINGS.index(heading) for heading in ("GPUS", "WAITED", "RAN")]
 def _cells(job: JobRow, now: float) -> list[str]:
     from scheduler.explain.words import clock_time, hold_words, phrase
 
-    end = job.ended_at or now
-    waited = between(job.submitted_at, job.started_at or end)
-    ran = between(job.started_at, end)
+    waited = between(0.0, job.waited_s(now))
+    ran = between(job.started_at, job.ended_at or now)
     why = phrase((job.state if job.phase == "ended" else job.reason) or "")
     if job.hold:
         why = f"{hold_words(job.hold, job.held_by)} since {clock_time(job.held_at or now, now)}"

@@ -69,6 +69,14 @@ class JobRow(JobRequest):
     estimate: str | None = None
     slurm: SlurmReason | None = None
 
+    def waited_s(self, now: float) -> float | None:
+        """Seconds it has waited by `now`, or had when it started, since no other job had to end
+        first, and until it was held; None: others have to."""
+        depends = self.slurm is not None or self.after or self.after_any
+        since = self.queued_at if depends else self.submitted_at
+        until = self.started_at or self.ended_at or self.held_at or now
+        return None if since is None else max(0.0, until - since)
+
 
 @dataclass(frozen=True, slots=True)
 class QueueEntry:
