@@ -173,8 +173,8 @@ class WhatIf:
         as_shown = self.as_shown(job_id, is_now) if self.as_shown is not None else None
         # a start that should have been by now says nothing of what a change would move
         if as_shown is not None and (as_shown.start_p50 or inf) > futures.now:
-            must_end = crude(trial, futures.memory, futures.now)[job_id].after
-            then = _beside(as_shown, is_now, then, must_end)
+            rough = crude(trial, futures.memory, futures.now).get(job_id)  # None: it starts there
+            then = _beside(as_shown, is_now, then, rough.after if rough is not None else ())
             is_now = replace(as_shown, starts=is_now.starts)
             if gain_s is not None and is_now.start_p50 and then.start_p50:
                 gain_s = is_now.start_p50 - then.start_p50
