@@ -48,7 +48,8 @@ class Found:
         agreed: how far the first reasons, and the first single terms, of predictions agree from
             fit to fit.
         said: of each answer of a service, what is wrong with it by kind of sentence (`sentences`).
-        ends: of runs that were named, seconds they were said to last, and did; None: not over.
+        ends: of runs that were named, with which odds they were to end within how many seconds, and
+            after how many they did; None: not over.
         questions: that were asked of a running service; ages: of their answers, seconds.
         skipped: why this world was not audited.
     """
@@ -66,7 +67,7 @@ class Found:
     foretold: list[Foretold] = field(default_factory=list)
     agreed: list[tuple[float, float]] = field(default_factory=list)
     said: list[dict[str, str]] = field(default_factory=list)
-    ends: list[tuple[float, float | None]] = field(default_factory=list)
+    ends: list[tuple[float, float, float | None]] = field(default_factory=list)
     questions: int = 0
     ages: list[float] = field(default_factory=list)
     spent_s: float = 0.0
@@ -111,6 +112,9 @@ class Audited(Engine):
         self._judged = judged
         self._looked_at = 0
         self._began: dict[str, list[float]] = {}
+        self._ends_at: dict[str, float] = {}
+        # of those who have the GPUs of a job: odds, ids, when that was written, seconds
+        self._ends: dict[tuple[float, tuple[str, ...]], tuple[tuple[str, ...], float, float]] = {}
         self._tried = ""  # the job that a copy of this world waits for
         self._played: list[tuple[str, float, float]] = []  # jobs, when tried, and their starts then
 
@@ -123,10 +127,14 @@ class Audited(Engine):
         for d in decisions:
             if d.action in (Action.START, Action.PACK):
                 self._starts(d.job_id, now)
+            within_s = dict(d.evidence).get("gone_in_s")
+            if within_s and d.held_by:
+                self._ends.setdefault((0.9, d.held_by), (d.held_by, now, float(within_s)))
 
     def _end(self, run: Progress, now: float) -> None:
         self.account.left(run.job_id)
         super()._end(run, now)
+        self._ends_at[run.job_id] = now
         self._starts(run.job_id, now)  # if it ended while it was profiled
 
     def _starts(self, job_id: str, now: float) -> None:
@@ -161,6 +169,10 @@ class Audited(Engine):
             answer = asdict(findings.analysis(found, "", futures, names=True, most=None))
             self.found.cpu_s.append(time.process_time() - began)
             suggested = self._suggested(futures, job_id) if asking and number == 0 else []
+            for one in answer["holders"]:
+                if one["ends_in_s"] is not None:
+                    said = ((one["job"],), now, one["ends_in_s"])
+                    self._ends.setdefault((0.5, said[0]), said)
             queued = self.core.jobs[job_id]
             told = {
                 "job_id": job_id,
@@ -218,6 +230,13 @@ class Audited(Engine):
     def _next_start(self, job_id: str, at: float) -> float:
         return next((start for start in self._began.get(job_id, ()) if start >= at), inf)
 
+    def ends(self) -> list[tuple[float, float, float | None]]:
+        """Ends of runs, once this world is over: see `Found.ends`."""
+        return [
+            (odds, within_s, max(self._ends_at.get(job, inf) for job in jobs) - at)
+            for (odds, _), (jobs, at, within_s) in self._ends.items()
+        ]
+
     def played(self) -> list[tuple[float, float]]:
         """What was said to give an earlier start, once this world is over: see `Found.earlier`."""
         return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
@@ -235,6 +254,7 @@ def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool
     engine = Audited(world, data, seed, wanted, judged=judged)
     engine.run()
     engine.found.foretold, engine.found.earlier = engine.promises.scored(), engine.played()
+    engine.found.ends = engine.ends()
     engine.found.agreed = list(getattr(engine.memory, "agreed", ()))
     engine.found.spent_s = time.process_time() - began
     return engine.found

@@ -95,17 +95,25 @@ def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 
 def _services(told: Sequence[Found]) -> dict[str, Any]:
-    """Answered questions and the age of answers of a running service; ends at even odds, kept."""
+    """Answered questions and the age of answers of a running service."""
     ages = sorted(age for o in told for age in o.ages)
     asked = sum(o.questions for o in told)
-    ends = [kept is not None and kept <= said for o in told for said, kept in o.ends]
     return {
         "asked": asked,
         "answered": round(len(ages) / asked, 4) if asked else None,
         "age_p50_s": round(ages[len(ages) // 2], 2) if ages else None,
         "age_p99_s": round(ages[int(0.99 * (len(ages) - 1))], 2) if ages else None,
-        "ends": len(ends),
-        "ends_kept": round(fmean(ends), 4) if ends else None,
+    }
+
+
+def ends(found: Found) -> dict[str, Any]:
+    """How many of the runs that were named had ended by then, by the odds of it."""
+    kept: dict[float, list[bool]] = {}
+    for odds, within_s, ended_s in found.ends:
+        kept.setdefault(odds, []).append(ended_s is not None and ended_s <= within_s)
+    return {
+        f"{odds:g}": {"runs": len(those), "kept": round(fmean(those), 4)}
+        for odds, those in sorted(kept.items())
     }
 
 
@@ -119,6 +127,7 @@ def _of_world(o: Found) -> dict[str, Any]:
         **shares([o]),
         "words_p50": readable(o.texts)["words_p50"],
         "forecasts": {name: told[name] for name in names},
+        "ends": ends(o),
         "cpu_s": round(o.spent_s, 1),
         "wrong": [f"{j} at {at:.0f}: {'; '.join(v.wrong)}" for j, at, v in o.waits if v.wrong],
         "unnamed": [f"{j} at {at:.0f}" for j, at, v in o.waits if not v.named],

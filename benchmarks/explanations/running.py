@@ -155,4 +155,4 @@ class _Asking:
         for at, one in self._named:
             if one["kind"] == "running job":
                 gone = log.gone(one["job"], at)
-                self.found.ends.append((one["ends_in_s"], None if gone is None else gone - at))
+                self.found.ends.append((0.5, one["ends_in_s"], None if gone is None else gone - at))
