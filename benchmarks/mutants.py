@@ -1,15 +1,17 @@
 """Would the tests notice? Plants bugs, one at a time, and runs the tests that should find each.
 
     python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2] [--chaos]
-    python -m benchmarks.mutants --sample 60 [--seed 0] [--since HEAD~200] [--json]
+    python -m benchmarks.mutants --sample 60 --coverage FILE [--seed 0] [--since HEAD~200] [--json]
 
 The bugs stand in `mutants.yaml`: a file, a text in it, what is written in its place, what that
 breaks, and the tests that are expected to fail, the quickest first; or, where there are none and
 with --chaos, the seeds of `benchmarks.chaos` of which one is to fail. Each is planted in a copy of
 the tree, in a temporary folder. Before that all of those tests run on the copy as it is. With
 --sample the bugs are drawn at random from the lines changed since a commit, and a test that finds
-one is run again without it (`benchmarks.mutations`). Exit status 1 when a bug survives, when its
-text is not in its file exactly once, or when the tests fail without it.
+one is run again without it (`benchmarks.mutations`); which tests run which line is read from a file
+that `pip install pytest-cov; pytest -n 2 --cov=features --cov=models --cov=pipeline --cov=profiler
+--cov=scheduler --cov-context=test` leaves as `.coverage`. Exit status 1 when a bug survives, when
+its text is not in its file exactly once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.mutations import files_for, sample
+from benchmarks.mutations import covering, sample
 from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -83,15 +85,23 @@ def mutants() -> list[Mutant]:
     ]
 
 
-def sampled(since: str, count: int, seed: int) -> list[Mutant]:
-    """Bugs drawn at random from what has changed since a commit."""
+def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
+    """Bugs drawn at random from what has changed since a commit.
+
+    Args:
+        coverage: which tests run which line.
+    """
+    from coverage import CoverageData
+
+    known = CoverageData(str(coverage))
+    known.read()
     return [
         Mutant(
             file,
             (ROOT / file).read_text(),
             changed,
             f"line {line}: {before} -> {after}",
-            files_for(file),
+            covering(known, file, line),
             cpu_s=SAMPLED_CPU_S,
         )
         for file, line, before, after, changed in sample(since, count, seed)
@@ -273,10 +283,17 @@ def main() -> None:
     parser.add_argument("--no-baseline", action="store_true", help="trust the tests without bugs")
     parser.add_argument("--chaos", action="store_true", help="only those with seeds, by chaos")
     parser.add_argument("--sample", type=int, help="so many bugs drawn from what has changed")
+    parser.add_argument("--coverage", type=Path, help="with --sample: which tests run which line")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--since", default="HEAD~200", help="what has changed since this commit")
     asked = parser.parse_args()
-    drawn = sampled(asked.since, asked.sample, asked.seed) if asked.sample else mutants()
+    if asked.sample and not (asked.coverage and asked.coverage.is_file()):
+        parser.error("--sample needs the --coverage of the tests")
+    drawn = (
+        sampled(asked.since, asked.sample, asked.seed, asked.coverage)
+        if asked.sample
+        else mutants()
+    )
     wanted = [one for one in drawn if asked.only in f"{one.file} {one.what}"]
     wanted = [one for one in wanted if one.chaos or not asked.chaos]
     told = measure(

@@ -1,8 +1,7 @@
 """Small changes of code, drawn at random from what has changed lately: would the tests notice?
 
 Each is one that a slip could make: a comparison turned, a number one higher, a call left out. Its
-tests are the files that import the changed module, or one that imports it. `benchmarks.mutants`
-plants them (`--sample`).
+tests are those that run the changed line. `benchmarks.mutants` plants them (`--sample`).
 """
 
 from __future__ import annotations
@@ -11,14 +10,18 @@ import ast
 import random
 import re
 import subprocess
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from coverage import CoverageData
 
 ROOT = Path(__file__).resolve().parents[1]
 CODE = "features", "models", "pipeline", "profiler", "scheduler"
-MOST_TESTS = 6  # files for each
+MOST_TESTS = 40  # for each
+ROWS = 10  # of a statement at most: the first of them is the one that is measured
 ELSEWHERE = "browser", "slurm", "wheel"  # tests that need more than is installed
 PAIRS: tuple[tuple[type[ast.AST], type[ast.AST]], ...] = (
     (ast.Lt, ast.LtE), (ast.Gt, ast.GtE), (ast.Eq, ast.NotEq), (ast.In, ast.NotIn),
@@ -55,18 +58,21 @@ def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
     return out
 
 
-def files_for(file: str) -> tuple[str, ...]:
-    """Test files: those of a module's name, then those that import it, or call a command so, then
-    those of its importers; the small ones first."""
-    stem, direct = Path(file).stem.strip("_"), set(_importers("tests", _module(file)))
-    users = [user for package in CODE for user in _importers(package, _module(file))]
-    others = {test for user in users for test in _importers("tests", _module(user))}
-    others |= {test for test, text in _tests().items() if f'"{stem}"' in text}
+def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
+    """Tests that run a line, by the coverage of all of them with `--cov-context=test`: those of
+    a module of its name first, then those that run the least of the file."""
+    measured = next((name for name in coverage.measured_files() if name.endswith(f"/{file}")), "")
+    by_line = coverage.contexts_by_lineno(measured)
+    first = next((at for at in range(line, line - ROWS, -1) if any(by_line.get(at, ()))), None)
+    run = Counter(test for tests in by_line.values() for test in tests if test)
+    stem = Path(file).stem.strip("_")
 
-    def place(test: str) -> tuple[bool, bool, int]:
-        return stem not in test, test not in direct, len(_tests()[test])
+    def place(test: str) -> tuple[bool, int]:
+        return stem not in test.partition("::")[0], run[test]
 
-    return tuple(sorted(direct | others, key=place)[:MOST_TESTS])
+    found = sorted(filter(None, by_line.get(first, ()) if first else ()), key=place)
+    names = (test.partition("|")[0].partition("[")[0] for test in found)
+    return tuple(dict.fromkeys(n for n in names if n.split("/")[1] not in ELSEWHERE))[:MOST_TESTS]
 
 
 def _changed(since: str) -> dict[str, set[int]]:
@@ -138,33 +144,3 @@ def _statements(node: ast.stmt) -> Iterator[str]:
 
 def _text(node: ast.expr) -> str:
     return f"({ast.unparse(node)})"
-
-
-def _module(file: str) -> str:
-    return file.removesuffix("/__init__.py").removesuffix(".py").replace("/", ".")
-
-
-@cache
-def _tests() -> dict[str, str]:
-    """Test files and what stands in them; without those that need a browser or a Slurm."""
-    files = sorted((ROOT / "tests").rglob("test_*.py"))
-    found = {str(file.relative_to(ROOT)): file.read_text() for file in files}
-    return {file: text for file, text in found.items() if file.split("/")[1] not in ELSEWHERE}
-
-
-@cache
-def _imports(file: Path) -> frozenset[str]:
-    found = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module, *(f"{node.module}.{one.name}" for one in node.names)}
-        elif isinstance(node, ast.Import):
-            found |= {one.name for one in node.names}
-    return frozenset(found)
-
-
-def _importers(folder: str, module: str) -> list[str]:
-    names = "test_*.py" if folder == "tests" else "*.py"
-    files = sorted((ROOT / folder).rglob(names))
-    found = [str(file.relative_to(ROOT)) for file in files if module in _imports(file)]
-    return [one for one in found if folder != "tests" or one in _tests()]

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from benchmarks.mutants import ROOT, Mutant, mutants, planted
-from benchmarks.mutations import files_for, mutations
+from benchmarks.mutations import covering, mutations
 
 
 def test_bugs_are_planted_in_every_part() -> None:
@@ -65,6 +65,26 @@ def test_what_a_slip_could_change_is_changed_where_it_stands() -> None:
     assert {line for line, *_ in mutations(CODE, {7})} == {7}
 
 
-def test_its_tests_are_those_that_import_it() -> None:
-    assert files_for("scheduler/policies/pellucid/memo.py")[0].endswith("test_memo.py")
-    assert files_for("pipeline/commands/audit.py"), "a command is called by its name"
+class Covered:
+    """Coverage of one module, as `coverage.CoverageData` answers."""
+
+    def measured_files(self) -> set[str]:
+        return {"/copy/features/job.py", "/copy/features/jobs.py"}
+
+    def contexts_by_lineno(self, name: str) -> dict[int, list[str]]:
+        assert name.endswith("/job.py")
+        large, small = "tests/a/test_all.py::test_it[x y]|run", "tests/a/test_some.py::test_it|run"
+        own, far = (
+            "tests/features/test_job.py::test_it|setup",
+            "tests/browser/test_job.py::test|run",
+        )
+        return {1: [large], 2: [large], 3: [large, small, own, far, ""], 20: [""]}
+
+
+def test_its_tests_are_those_that_run_its_line() -> None:
+    own, small, large = (
+        f"tests/{one}.py::test_it" for one in ("features/test_job", "a/test_some", "a/test_all")
+    )
+    for line in (3, 7):  # the second in a statement that begins at 3
+        assert covering(Covered(), "features/job.py", line) == (own, small, large)  # type: ignore[arg-type]
+    assert covering(Covered(), "features/job.py", 20) == ()  # type: ignore[arg-type]
