@@ -12,6 +12,7 @@ from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
 from scheduler.explain.words import duration, listed, number, overtaken_words, percent, phrase
 
 NAMED = 2  # of those that had GPUs meanwhile
+AT_ONCE_S = 1.0  # a job evaluated sooner had not to wait for that
 LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 
@@ -86,9 +87,11 @@ def wait_words(
     who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
     if job.refused:
         return f"{who} was refused."
-    if not waits:
+    if all(w.reason is Reason.NOT_YET_EVALUATED and 0 < w.seconds < AT_ONCE_S for w in waits):
         came = live and job.start_time is None and job.end_time is None
-        return f"{who} {'was submitted a moment ago' if came else 'did not have to wait'}."
+        held = _held_back(spans)
+        says = "has not waited" if held else "was submitted a moment ago"
+        return f"{who} {says if came else 'did not have to wait'}. {held}".rstrip()
     waited = sum(w.seconds for w in waits)
     still = job.end_time is None and spans[-1].phase in (Phase.WAITING, Phase.HELD)
     text = f"{who} {'has ' if still else ''}waited {duration(waited)}" if waited else f"{who} waits"

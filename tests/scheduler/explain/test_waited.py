@@ -10,6 +10,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.life import JobFacts
+from scheduler.explain.story import build_story
 from scheduler.explain.waited import bound_words
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import a_job
@@ -71,3 +72,23 @@ def test_what_came_of_it_where_gpus_were_kept_for_it() -> None:
         "It passed the bound on waiting (1 h): 3 h after its submission GPUs were kept for it, "
         "and it waited 2 h for the jobs that ran on them."
     )
+
+
+@pytest.mark.parametrize(
+    ("started", "words"),
+    [
+        (9.5, "did not have to wait. Besides, 9 s dependency not met: that is no waiting."),
+        (None, "has not waited. Besides, 9 s dependency not met: that is no waiting."),
+    ],
+)
+def test_what_is_evaluated_at_once_has_not_waited_for_that(
+    started: float | None, words: str
+) -> None:
+    decisions = [
+        Decision(0, 0.25, Action.WAIT, Reason.DEPENDENCY_NOT_MET, "j", "vc"),
+        Decision(1, 9.25, Action.ENQUEUE, Reason.DEPENDENCY_MET, "j", "vc"),
+        Decision(2, 9.5, Action.START, Reason.EXCLUSIVE_GPUS, "j", "vc"),
+    ][: 3 if started else 1]
+    job = JobFacts("j", 4, 0.0, 0.0, start_time=started)
+    told = build_story(job, decisions, until=20.0 if started else 9.25)
+    assert told.wait == f"Job j (4 GPUs) {words}"
