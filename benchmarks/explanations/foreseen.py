@@ -77,7 +77,7 @@ def odds(a: Asked) -> str:
     moved = sum(one["points"] for one in told["reasons"])
     if told["reasons"] and abs(told["starts"] + moved / 100 - told["share"]) > 1e-6:
         return f"{told['starts']} and {moved} points are not {told['share']}"
-    found = re.match(r"([\d.]+) % over (.+?)[.:]", told["text"])
+    found = re.search(r"([\d.]+) % over (.+?)[.:]", told["text"])
     if found is None or abs(float(found[1]) - 100 * true) > 0.6:
         return f"{told['text']!r}, truly {true:.3f}"
     return "" if near(times(found[2])[0], told["over_s"]) else f"{told['text']!r}"

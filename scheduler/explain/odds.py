@@ -21,6 +21,8 @@ from scheduler.explain.words import duration, listed, percent
 
 TIMES_S = (3600.0, 21_600.0, 86_400.0)  # of which the odds nearest to even ones are shown
 
+RARE = 0.005  # odds, hardly any
+
 
 def odds(
     believed: DurationDistribution,
@@ -62,7 +64,8 @@ def _explains(score: Score, predicted_s: float, names: Sequence[str]) -> bool:
 
 def _words(over_s: float, share: float, starts: float, reasons: Sequence[OddsReason]) -> str:
     """ "35 % over 1 h: every job starts at 20 %; 12 points more for how long ..."."""
-    head = f"{percent(share)} over {duration(over_s)}"
+    rare = "unlikely to run so long: " if share < RARE else ""
+    head = f"{rare}{percent(share)} over {duration(over_s)}"
     shown = [one for one in reasons if round(one.points)]
     if not shown:
         return f"{head}."

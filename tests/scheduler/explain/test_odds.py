@@ -64,6 +64,9 @@ def test_it_is_a_sentence() -> None:
     assert unnamed is not None
     assert unnamed.text == "50 % over 1 h."
     assert unnamed.reasons == ()
+    short = odds(decides, 60.0, None, None, ())
+    assert short is not None
+    assert short.text == "unlikely to run so long: 0 % over 1 h."
 
 
 def test_terms_that_are_not_what_is_believed_are_no_reasons() -> None:
