@@ -23,7 +23,6 @@ LABEL = 13  # columns of the labels
 OLD_S = 3.0  # an answer of longer ago says how old it is
 AT_ONCE_S = 1.0  # sooner is at once
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: that comes before anything else
-MOST_WAITS = 4  # reasons that a job waited for
 MOST_TRIED = 4  # changes of a job in Slurm that are listed
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 
@@ -162,7 +161,7 @@ def _about_the_wait(
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
     rows.append(("Its wait", explained.wait))
     if explained.standing is None:
-        rows += _waited(explained)
+        rows += _foreseen(explained)
     if explained.overtaken and not explained.wait:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
@@ -171,20 +170,12 @@ def _about_the_wait(
     return rows
 
 
-def _waited(explained: Explanation) -> list[tuple[str, str]]:
-    """What a job that runs or is over waited for, and when it was foreseen to start."""
-    from scheduler.explain.words import duration, percent
-
-    rows = []
-    for wait in explained.waits[:MOST_WAITS]:
-        if wait.seconds >= AT_ONCE_S:
-            share = f" ({percent(wait.share)})" if wait.share < 0.995 else ""
-            rows.append(("Waited", f"{duration(wait.seconds)}{share}: {wait.text}."))
-    made = explained.promised
-    if rows and made is not None and made.start_p50 is not None and made.start_p50 > made.made_at:
-        foreseen = _starts(made, made.made_at)
-        rows.append(("Foreseen", f"When it was submitted: {foreseen}."))
-    return rows
+def _foreseen(explained: Explanation) -> list[tuple[str, str]]:
+    """When a job that waited, and runs or is over, was foreseen to start."""
+    made, waited = explained.promised, any(w.seconds >= AT_ONCE_S for w in explained.waits)
+    if not waited or made is None or made.start_p50 is None or made.start_p50 <= made.made_at:
+        return []
+    return [("Foreseen", f"When it was submitted: {_starts(made, made.made_at)}.")]
 
 
 def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[tuple[str, str]]:

@@ -112,7 +112,8 @@ def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Fin
     """What holds now first; then, by precedence, what held before while it waited; `busy`: what
     takes the decider long.
 
-    Of a job that is over, how it ended comes first, then the last that was decided about it.
+    Of a job that is over, how it ended comes first, then the last that was decided about it,
+    unless that it waits.
     """
     found: dict[Reason, Event] = {}
     for event in story.events:
@@ -129,7 +130,8 @@ def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Fin
         return [Finding(reason.value, job.detail or why, job.submitted_at)]
     *earlier, latest = map(_finding, found.values()) if found else [None]
     if over:
-        return [_end(job, story, now, latest), *([latest] if latest else [])]
+        waited = story.events and story.events[-1].decision.action is Action.WAIT
+        return [_end(job, story, now, latest), *([latest] if latest and not waited else [])]
     waits = {e.decision.reason for e in story.events if e.decision.action is Action.WAIT}
     order = [reason.value for reason in Reason if reason in waits]
     before = [f for f in earlier if f is not None and f.reason in order]

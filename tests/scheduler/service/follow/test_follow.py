@@ -192,6 +192,16 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
 
 
+def test_of_a_job_that_is_over_nothing_is_said_as_if_it_waited(store: Store) -> None:
+    scene = Scene(store, order=False)
+    runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
+    scene.look(runs, scene.job(5, reason="Priority"))
+    scene.look(runs, scene.job(5, "CANCELLED", end=scene.now + 50.0), after_s=60.0)
+    scene.look(runs, after_s=60.0)
+    over = explain(PageQueries(store, Viewer("root", Role.OPERATOR)), "5", scene.now)
+    assert [one.reason for one in over.principal] == ["cancelled"]
+
+
 def test_a_priority_whose_terms_are_not_known_is_shown_as_slurms() -> None:
     """The line was left out."""
     scene = Scene(None, "slurm", order=False)
