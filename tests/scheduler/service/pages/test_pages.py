@@ -70,6 +70,18 @@ def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     assert "Among jobs that have ended" in busy.browser("olga").get("/fairness").text
 
 
+def test_what_a_job_that_is_over_waited_for_is_of_then(busy: Lived) -> None:
+    browser, seen = busy.browser("olga"), 0
+    for job in busy.see("olga").jobs(limit=100).items:
+        page = browser.get(f"/jobs/{job.job_id}").text
+        for remark in re.findall(r'<ul class="waits">.*?</ul>', page, re.DOTALL):
+            if job.ended_at is not None:
+                assert "as it began: " in remark
+                assert "→" not in remark
+                seen += 1
+    assert seen
+
+
 def test_page_api_and_command_line_say_the_same_of_how_long_a_job_should_run(busy: Lived) -> None:
     view, browser, known = busy.see("olga"), busy.browser("olga"), 0
     for job in view.jobs(limit=100).items:
