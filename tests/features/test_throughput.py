@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp
+from math import exp, log
 
+import numpy as np
 import pytest
 
+from features import throughput
 from features.amounts import Work, of_settings
 from features.job import Job
 from features.schema import State
@@ -35,6 +37,7 @@ def ran(command: str, total_s: float, gpus: int = 1) -> Ran:
         ("python run.py --num_train_epochs 3 --per_device_train_batch_size 4", "epoch", 3, 4),
         ("torchrun --nproc_per_node 2 train.py --max_steps 5000", "step", 5000, None),
         ("python train.py --iters 5k", "step", 5000, None),
+        ("python train.py --name x --seed 1 --epochs 3 --batch-size 64", "epoch", 3, 64),
     ],
 )
 def test_a_command_says_how_much(
@@ -68,6 +71,72 @@ def test_amounts_batch_and_gpus_make_no_other_script_and_other_words_do() -> Non
     assert other.words != one.words
     shell = Work.of(["bash", "-c", "python train.py --epochs 3"])
     assert shell == work("python train.py --epochs 3")
+
+
+def test_which_script_it_is() -> None:
+    def script(command: str) -> str:
+        return work(f"{command} --epochs 3").script
+
+    assert script("python --log=a.py b.py") == script("python b.py") != script("python c.py")
+    assert script("python -m pack.a") == script("torchrun -m pack.a") != script("python -m pack.b")
+    assert script("a=1 one") == script("one") != script("two")
+    assert work("t.py --epochs=3 vit").words != work("t.py --epochs=3 bert").words
+
+
+def test_it_is_the_posterior_of_its_model() -> None:
+    """The same, written plainly: a Gaussian of logarithms for each point of the grid, which are
+    weighed by how likely they make the runs."""
+    commands = [
+        ("t.py --epochs 5 --batch-size 64", 900.0, 1),
+        ("t.py --epochs 20 --batch-size 32 --lr 3", 2500.0, 2),
+        ("t.py --epochs 10 --net vit", 2000.0, 1),
+    ]
+    runs = [ran(*one) for one in commands]
+    new = work("t.py --epochs 40 --batch-size 16 --lr 3")
+    everyone = [*runs, Ran(new, 4, 0.0)]
+    (by_gpus, gpus_error), (by_batch, batch_error) = throughput._SLOPES["epoch"]
+    x = [
+        (log(r.gpus), log((r.work.batch or throughput.BATCH) / throughput.BATCH)) for r in everyone
+    ]
+    prior = np.array([by_gpus * g + by_batch * b for g, b in x])
+    logs, variances, likely = [], [], []
+    for noise, effect, share in throughput._GRID:
+        between = np.zeros((4, 4))
+        for i, a in enumerate(everyone):
+            for j, b in enumerate(everyone):
+                alike = ((a.work.words == b.work.words) + (a.work.rest == b.work.rest)) / 2
+                between[i, j] = throughput._LEVEL**2 + effect**2 * alike
+                between[i, j] += gpus_error**2 * x[i][0] * x[j][0]
+                between[i, j] += batch_error**2 * x[i][1] * x[j][1]
+                between[i, j] += noise**2 * (0.1 * (min(i, j) + 1) + (i == j))
+        start = share * 900.0
+        left = np.array([r.total_s - start for r in runs])
+        pace = np.log(left / [r.work.amount for r in runs]) - log(throughput._LEVEL_S)
+        inverse, off, towards = np.linalg.inv(between[:3, :3]), pace - prior[:3], between[:3, 3]
+        chance = -0.5 * off @ inverse @ off - 0.5 * np.linalg.slogdet(between[:3, :3])[1]
+        chance += np.log([r.total_s for r in runs] / left).sum()
+        likely.append(chance - log(1 + start / throughput._START_S))
+        mean = prior[3] + towards @ inverse @ off + log(throughput._LEVEL_S)
+        logs.append(log(start + 40 * exp(mean)))
+        variances.append(between[3, 3] - towards @ inverse @ towards)
+    weight = np.exp(np.array(likely) - max(likely)) * throughput._PRIOR
+    weight /= weight.sum()
+    middle = weight @ logs
+    error = (weight @ (np.array(variances) + (np.array(logs) - middle) ** 2)) ** 0.5
+    assert throughput._posterior(everyone) == pytest.approx((exp(middle), error), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(9.94, "9.9 s"), (10.0, "10 s"), (99.0, "99 s"), (100.0, "1.7 min"), (5999.0, "100.0 min"),
+     (6000.0, "1.7 h")],
+)  # fmt: skip
+def test_a_pace_is_written_as_people_do(seconds: float, words: str) -> None:
+    found = asked(work("t.py --epochs 1"), 1, (ran("t.py --epochs 1", seconds),))
+    assert found is not None
+    assert (
+        found.text().split(", this")[0] == f"asks for 1 epoch; its last run took {words} an epoch"
+    )
 
 
 def test_how_much_times_how_fast() -> None:
