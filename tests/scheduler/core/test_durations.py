@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import random
+from math import exp
+from statistics import NormalDist
 
+import numpy as np
 import pytest
 
-from scheduler.core.durations import LONGEST_S, DurationDistribution, at_level
+from scheduler.core.durations import LONGEST_S, DurationDistribution, Stated, at_level
 
 
 def learned(
@@ -93,3 +96,48 @@ def test_what_began_just_now_says_nothing_of_what_took_longer() -> None:
         told.learn(600.0, seconds, 600.0)
     assert told.quantile_s(600.0, 0.4) == pytest.approx(60.0)
     assert told.quantile_s(600.0, 0.9) == pytest.approx(600.0)
+
+
+def test_it_is_the_kaplan_meier_estimate() -> None:
+    """Written plainly, with NumPy's interpolation: shares that go on, between the middles of steps;
+    of a run, of what it has not outlived beside what lasts for as long again."""
+    ended, running = [50.0, 200.0, 400.0, 900.0, 2500.0, 8000.0], [100.0, 700.0, 3000.0]
+    durations, scale, now = DurationDistribution(weight=0, points=8, tail=2.0), 1001.0, 1e4
+    durations.began("slow", 1000.0, now - 2 * running[0], 0.5)
+    for ran_s in running[1:]:
+        durations.began(f"{ran_s}", 1000.0, now - ran_s)
+    for seconds in ended:
+        durations.learn(1000.0, seconds, now)
+
+    share, shares, ratios = 1.0, [], [(1 + seconds) / scale for seconds in ended]
+    for seconds in ended:
+        share *= 1 - 1 / sum(other >= seconds for other in ended + running)
+        shares.append(share)
+    middles = [1 - (a + b) / 2 for a, b in zip([1.0, *shares], [*shares, 0.0], strict=True)]
+    places = (np.arange(256) + 0.5) / 256
+    even = np.exp(np.interp(places, middles, np.log([*ratios, ratios[-1]])))
+    fresh = np.interp((np.arange(64) + 0.5) / 64, places, even) * scale - 1
+    assert durations.quantiles(1000.0) == pytest.approx(fresh.tolist())
+    named = dict(durations.described(1000.0))
+    for name, level in (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9)):
+        assert named[name] == pytest.approx(at_level(fresh.tolist(), level))
+    for i in range(8):  # of what decides: steps
+        level = (i + 0.5) / 8
+        reached = [s for s, left in zip(ended, shares, strict=True) if 1 - left > level]
+        assert durations.quantile_s(1000.0, level) == pytest.approx(min(reached, default=8000.0))
+
+    outlived = np.interp(1001.0 / scale, even, places)
+    left = len(ended) * (1 - outlived)
+    own = round(64 * left / (left + 2 * outlived))
+    levels = outlived + (1 - outlived) * (np.arange(own) + 0.5) / own
+    rest = 64 - own
+    found = [*np.interp(levels, places, even) * scale - 1]
+    found += [1001.0 * rest / (rest - i - 0.5) - 1 for i in range(rest)]
+    expected = sorted(max(seconds, 1000.0) for seconds in found)
+    assert durations.quantiles(1000.0, 1000.0) == pytest.approx(expected)
+
+
+def test_a_duration_that_is_stated_is_as_wide_as_its_error() -> None:
+    found = DurationDistribution().quantiles(Stated(1000.0, 0.3))
+    expected = [1001 * exp(NormalDist(0, 0.3).inv_cdf((i + 0.5) / 64)) - 1 for i in range(64)]
+    assert list(found) == pytest.approx(expected, rel=0.02)
