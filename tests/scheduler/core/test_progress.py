@@ -5,17 +5,27 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 from math import expm1, log1p
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from features.amounts import Work
 from features.job import Job, Profile
 from features.progress import Progress
 from features.schema import State
+from features.throughput import Ran, asked
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Score
 from scheduler.core.durations import DurationDistribution, Stated
-from scheduler.core.estimates import OF_HISTORIES, Estimate, HistoriesEstimator, with_progress
+from scheduler.core.estimates import (
+    OF_HISTORIES,
+    Estimate,
+    HistoriesEstimator,
+    with_command,
+    with_progress,
+)
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.terms import breakdowns, gap_of, reasons
 from scheduler.testing.builders import Desk, a_job, pellucid
@@ -36,6 +46,36 @@ def test_it_is_weighed_by_its_error_and_is_a_term_of_the_score() -> None:
     assert sure.score.inputs[-1] == "90 epochs of 480 s"
     assert with_progress(sure, SURE) is sure, "once is enough"
     assert with_progress(Estimate(600.0, score), None).score is score
+
+
+def test_what_its_command_says_is_weighed_by_its_error_and_ends_at_the_limit() -> None:
+    work = Work.of(["train.py", "--epochs", "90"])
+    assert work is not None
+    runs = tuple(Ran(replace(work, amount=n), 1, 100.0 * n) for n in (10.0, 20.0, 30.0))
+    state: Any = SimpleNamespace(ran=lambda job: runs)
+    job = replace(a_job("a", gpus=1).job, work=work)
+    found = asked(work, 1, runs)
+    assert found is not None
+    before, weight = log1p(600.0), 2.25 / (2.25 + found.error**2)
+    score = Score(before, 5.0, (before - 5.0,), "coldstart", ("0.5",))
+    for given in (None, score):
+        own = with_command(Estimate(600.0, given), job, state)
+        mean = expm1(before + weight * (log1p(found.total_s) - before))
+        assert (own.seconds, own.score is None) == (pytest.approx(mean), given is None)
+        assert isinstance(own.seconds, Stated)
+        assert own.seconds.error == pytest.approx(weight**0.5 * found.error)
+        assert own.seconds.without_s == 600.0
+    limited = with_command(Estimate(600.0, score), replace(job, time_limit_s=700.0), state)
+    assert 600.0 < limited.seconds <= 700.0
+    assert with_command(Estimate(1e5), replace(job, time_limit_s=700.0), state).seconds <= 700.001
+    own = with_command(Estimate(600.0, score), job, state)
+    surer = replace(SURE, low_s=SURE.total_s * 0.8, high_s=SURE.total_s * 1.2)
+    assert found.error < surer.error < 0.25  # doubtful from there on
+    assert with_progress(own, surer).seconds == pytest.approx(SURE.total_s, rel=0.1)
+    assert with_progress(own, UNSURE) is own
+    nobody: Any = SimpleNamespace(ran=lambda job: ())
+    assert with_command(Estimate(600.0), job, nobody) == Estimate(600.0)
+    assert with_command(Estimate(600.0), replace(job, work=None), state) == Estimate(600.0)
 
 
 def test_a_duration_it_states_has_an_error_of_its_own() -> None:
