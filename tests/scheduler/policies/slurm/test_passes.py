@@ -298,11 +298,13 @@ def test_a_job_is_sized_as_slurm_sized_it(priority: int, jobsize: float) -> None
         ({"accounts": frozenset({"chem"})}, "AccountNotAllowed"),
         ({"no_qos": frozenset({"high"})}, "QOSNotAllowed"),
         ({"all_qos": frozenset({"normal"})}, "QOSNotAllowed"),
+        ({"max_nodes": 1, "max_time_s": HOUR}, ""),
+        ({"max_nodes": 0}, "PartitionNodeLimit"),
     ],
 )
 def test_a_partition_takes_whom_it_allows(of: dict[str, Any], reason: str) -> None:
     part = Partition("p", frozenset("a"), **of)
-    ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",))
+    ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",), time_limit_s=HOUR)
     assert closed_to(ask, part) == reason
 
 
