@@ -50,7 +50,7 @@ COMMANDS = {
     "report trace": "report --trace {bad} --out {out}",
     "report metrics": "report --metrics {bad} --out {out}",
     "train": "train --trace {bad} --out {out} --preset fast",
-    "train pairs": "train --trace {trace} --pairs {bad} --out {out} --preset fast",
+    "train pairs": "train --trace {trace} --pairs {bad} --out {out} --preset fast --test-days 2",
     "train edits": "train --trace {trace} --edits {bad} --out {out} --preset fast",
     "evaluate": "evaluate duration --data {bad}",
     "serve config": "serve --config {bad}",
@@ -62,22 +62,25 @@ COMMANDS = {
     "token rotate": "token rotate ada --database sqlite:///{bad}",
     "slurm erase": "slurm erase ada --database sqlite:///{bad}",
 }
-# a bad value each: what an option is given that it cannot take
+# a bad value each: what an option is given that it cannot take; behind a bar, what is named
 VALUES = (
     "simulate --trace {trace} --seed x",
     "simulate --trace {trace} --compress nan --policy fifo",
     "simulate --trace {trace} --compress 0 --policy fifo",
     "simulate --trace {trace} --compress inf --policy fifo",
     "simulate --trace {trace} --compress 1e300 --policy fifo",
-    "simulate --trace {trace} --policy nosuch",
+    "simulate --trace {trace} --policy nosuch | nosuch",
+    "simulate --trace {trace} --policy fifo --track x | --track x",
     "simulate --trace {trace} --policy pellucid --set ageing=nan",
     "simulate --trace {trace} --policy pellucid --set nosuch=1",
     "simulate --trace {trace} --since yesterday",
     "simulate --trace {trace} --loop ajar --policy fifo",
-    "compare --trace {trace} --policies ,",
+    "compare --trace {trace} --policies , | empty",
+    "compare --trace {trace} --policies fifo,best | best",
     "compare --trace {trace} --seeds 0",
     "compare --trace {trace} --workers 0",
     "compare --trace {trace} --where moon:3 --policies fifo",
+    "train --trace {trace} --out {out} --where slurm:2 | --keep",
     "serve --port 99999",
     "serve --lease-s nan",
     "serve --database mysql://x/y",
@@ -194,6 +197,8 @@ def test_a_bad_file_is_one_line_and_status_2(
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not left, f"{line} left {left}"
+    if kind in ("missing", "folder"):
+        assert bad[kind].name in said, f"{line}\n{said}"
 
 
 @pytest.mark.parametrize("line", VALUES)
@@ -204,8 +209,10 @@ def test_a_bad_value_is_one_line_and_status_2(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    status, said = run(line.format(trace=trace, out=tmp_path / "out"), monkeypatch, capfd)
+    line, _, named = line.format(trace=trace, out=tmp_path / "out").partition(" | ")
+    status, said = run(line, monkeypatch, capfd)
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
+    assert named in said
 
 
 @pytest.mark.parametrize("words", ODD, ids=lambda words: f"{ascii(words)[:60]}")

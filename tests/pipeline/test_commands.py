@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
 from statistics import mean, stdev
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +31,19 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def altered(trace: Path, folder: Path, **columns: Callable[[list[Any]], list[Any]]) -> Path:
+    """A copy of a dataset with other values in columns of its first part."""
+    odd = Path(copytree(trace, folder / "odd"))
+    part = min(odd.rglob("part-*.parquet"))
+    rows = pq.ParquetFile(part).read()
+    for name, change in columns.items():
+        at, column = rows.column_names.index(name), rows.column(name)
+        values = pa.array(change(column.to_pylist()), column.type)
+        rows = rows.set_column(at, name, values)
+    pq.write_table(rows, part)
+    return odd
+
+
 def test_simulate_prints_one_json_object(trace: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = pellucid(
@@ -45,15 +59,12 @@ def test_simulate_prints_one_json_object(trace: Path, tmp_path: Path) -> None:
 
 
 def test_simulate_says_how_many_jobs_it_left_out_or_refused(trace: Path, tmp_path: Path) -> None:
-    odd = Path(copytree(trace, tmp_path / "odd"))
-    part = min(odd.rglob("part-*.parquet"))
-    rows = pq.ParquetFile(part).read()
-    durations, gpus = (rows.column(name).to_pylist() for name in ("duration_s", "gpus"))
-    durations[:3], gpus[3] = [None] * 3, 4096
-    for name, values in (("duration_s", durations), ("gpus", gpus)):
-        at = rows.column_names.index(name)
-        rows = rows.set_column(at, name, pa.array(values, rows.schema.field(name).type))
-    pq.write_table(rows, part)
+    odd = altered(
+        trace,
+        tmp_path,
+        duration_s=lambda values: [None] * 3 + values[3:],
+        gpus=lambda values: [*values[:3], 4096, *values[4:]],
+    )
     done = pellucid("simulate", "--trace", odd, "--cluster", CLUSTER, "--policy", "fifo")
     assert done.returncode == 0, done.stderr
     assert "Left out: 3 jobs" in done.stdout
@@ -62,13 +73,7 @@ def test_simulate_says_how_many_jobs_it_left_out_or_refused(trace: Path, tmp_pat
 
 
 def test_names_of_a_trace_do_not_steer_the_terminal(trace: Path, tmp_path: Path) -> None:
-    odd = Path(copytree(trace, tmp_path / "odd"))
-    for part in odd.rglob("part-*.parquet"):
-        rows = pq.ParquetFile(part).read()
-        names = pa.array(["\x1b]0;pwned\x07"] * len(rows), pa.string())
-        at = rows.column_names.index("vc")
-        rows = rows.set_column(at, "vc", names.cast(rows.schema.field("vc").type))
-        pq.write_table(rows, part)
+    odd = altered(trace, tmp_path, vc=lambda values: ["\x1b]0;pwned\x07"] * len(values))
     for command in (("simulate", "--policy", "fifo"), ("compare", "--policies", "fifo")):
         done = pellucid(command[0], "--trace", odd, *command[1:])
         assert done.returncode == 0, done.stderr
@@ -173,37 +178,6 @@ def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> Non
     assert json.loads(done.stdout)["refused"] == 0
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
-        (["simulate", "--trace", "nowhere", "--policy", "fifo"], "nowhere"),
-        (["simulate", "--trace", ".", "--policy", "best"], "best"),
-        (["simulate", "--trace", ".", "--policy", "fifo", "--track", "x"], "--track x"),
-        (["compare", "--trace", ".", "--policies", "fifo,best"], "best"),
-        (["compare", "--trace", ".", "--policies", ","], "empty"),
-        (["compare", "--trace", ".", "--policies", ""], "empty"),
-        (["train", "--trace", "nowhere", "--out", "b"], "nowhere"),
-        (["train", "--trace", ".", "--out", "b", "--where", "slurm:2"], "--keep"),
-        (["ingest", "nowhere", "--out", "d"], "nowhere"),
-    ],
-)
-def test_bad_input_is_one_line_and_status_2(
-    arguments: list[str], named: str, tmp_path: Path
-) -> None:
-    done = pellucid(*arguments)
-    assert done.returncode == 2, done.stderr
-    assert named in done.stderr
-    assert "Traceback" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_a_folder_that_is_no_dataset_is_named(tmp_path: Path) -> None:
-    done = pellucid("simulate", "--trace", tmp_path, "--policy", "fifo")
-    assert done.returncode == 2
-    assert str(tmp_path) in done.stderr.replace("\n", "")
-    assert "Traceback" not in done.stderr
-
-
 def test_a_damaged_bundle_is_named(trace: Path, tmp_path: Path) -> None:
     (tmp_path / "bundle.json").write_text("{")
     done = pellucid("simulate", "--trace", trace, "--policy", "qssf", "--bundle", tmp_path)
@@ -224,38 +198,20 @@ def test_a_damaged_bundle_is_named(trace: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_in_a_dataset_is_named(
     trace: Path, tmp_path: Path, column: str, value: object, named: str
 ) -> None:
-    folder = shutil.copytree(trace, tmp_path / "trace")
-    path = next(folder.glob("month=*/part-*.parquet"))
-    table = pq.read_table(path, partitioning=None)
-    values = table.column(column).to_pylist()
-    values[3] = value
-    at = table.schema.get_field_index(column)
-    field = table.schema.field(column)
-    pq.write_table(table.set_column(at, field, pa.array(values, field.type)), path)
-    done = pellucid("simulate", "--trace", folder, "--policy", "fifo")
+    change = {column: lambda values: [*values[:3], value, *values[4:]]}
+    odd = altered(trace, tmp_path, **change)
+    done = pellucid("simulate", "--trace", odd, "--policy", "fifo")
     assert done.returncode == 2
     assert named in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
 
 
 def test_a_month_lost_from_a_dataset_is_noticed(trace: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(trace, tmp_path / "trace")
+    folder = Path(copytree(trace, tmp_path / "trace"))
     next(folder.glob("month=*/part-*.parquet")).unlink()
     done = pellucid("simulate", "--trace", folder, "--policy", "fifo")
     assert done.returncode == 2
     assert "summary.json says" in done.stderr
-
-
-def test_jobs_nobody_knows_the_length_of_are_counted(trace: Path, tmp_path: Path) -> None:
-    folder = shutil.copytree(trace, tmp_path / "trace")
-    path = next(folder.glob("month=*/part-*.parquet"))
-    table = pq.read_table(path, partitioning=None)
-    values = [None, *table.column("duration_s").to_pylist()[1:]]
-    at = table.schema.get_field_index("duration_s")
-    pq.write_table(table.set_column(at, "duration_s", pa.array(values, pa.float64())), path)
-    done = pellucid("simulate", "--trace", folder, "--policy", "fifo-skip", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["left_out"] == 1
 
 
 def test_every_command_teaches() -> None:
