@@ -128,22 +128,28 @@ def service(store: Store, tmp_path: Path) -> Service:
     return Service(store, tmp_path)
 
 
-def test_what_is_submitted_is_foreseen_and_kept_in_the_log(service: Service) -> None:
+@pytest.fixture
+def foreseen(service: Service) -> Service:
+    """One job runs, another waits for its GPUs, and both are foreseen."""
     service.submit("first", 600)
     service.submit("second", 600)
     service.decide()
     service.analyst.turn()
-    running, waiting = (service.forecast(job, "submission") for job in ("first", "second"))
+    return service
+
+
+def test_what_is_submitted_is_foreseen_and_kept_in_the_log(foreseen: Service) -> None:
+    running, waiting = (foreseen.forecast(job, "submission") for job in ("first", "second"))
     assert running.start_p50 == running.start_p90 == 0.0
     assert 0.0 < waiting.start_p10 <= waiting.start_p50
     assert waiting.start_p90 >= waiting.start_p50
     assert waiting.end_p50 > waiting.start_p50
-    made = service.store.read(kinds=[Kind.FORECAST])
+    made = foreseen.store.read(kinds=[Kind.FORECAST])
     assert [e.job_id for e in made] == ["first", "second"]
     assert made[1].body["start_p90"] == waiting.start_p90
     assert made[1].body["samples"] == 12
-    service.decide(seconds=60.0)  # the decider goes on with them in its log
-    assert service.decider.state.seen == service.store.last_seq()
+    foreseen.decide(seconds=60.0)  # the decider goes on with them in its log
+    assert foreseen.decider.state.seen == foreseen.store.last_seq()
 
 
 def test_a_submission_that_no_pass_has_looked_at_yet_is_foreseen_after_it(
@@ -157,39 +163,31 @@ def test_a_submission_that_no_pass_has_looked_at_yet_is_foreseen_after_it(
     assert service.forecast("first", "submission").start_p90 == 0.0
 
 
-def test_the_latest_forecast_follows_and_the_first_one_stays(service: Service) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.decide()
-    service.analyst.turn()
-    before = service.forecast("second", "submission")
-    service.decide(seconds=601.0)
-    service.analyst.turn()
-    service.analyst.refresh()
-    assert service.forecast("second", "submission") == before
-    latest = service.forecast("second", "latest")
+def test_the_latest_forecast_follows_and_the_first_one_stays(foreseen: Service) -> None:
+    before = foreseen.forecast("second", "submission")
+    foreseen.decide(seconds=601.0)
+    foreseen.analyst.turn()
+    foreseen.analyst.refresh()
+    assert foreseen.forecast("second", "submission") == before
+    latest = foreseen.forecast("second", "latest")
     assert latest.start_p50 == latest.start_p90 == pytest.approx(600.0, abs=2.0)
 
 
-def test_nothing_is_foreseen_beside_a_reason_that_came_after(service: Service) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.decide()
-    service.analyst.turn()
-    promised = service.forecast("second", "submission")
-    assert service.forecast("second", "latest").start_p50 is not None
-    held = Event(Kind.HELD, service.clock, "second", "ann", body={"operator": False})
-    service.store.append([held])
-    service.decide()
-    ann = VisibleQueries(service.store.engine, Viewer("ann", Role.SUBMITTER))
+def test_nothing_is_foreseen_beside_a_reason_that_came_after(foreseen: Service) -> None:
+    promised = foreseen.forecast("second", "submission")
+    assert foreseen.forecast("second", "latest").start_p50 is not None
+    held = Event(Kind.HELD, foreseen.clock, "second", "ann", body={"operator": False})
+    foreseen.store.append([held])
+    foreseen.decide()
+    ann = VisibleQueries(foreseen.store.engine, Viewer("ann", Role.SUBMITTER))
     assert ann.job("second").reason == "HeldByOwner"
     assert ann.job("second").start_p50 is ann.forecast("second") is None
     # nor by who has not read yet that it is held
-    service.analyst.refresh()
-    assert service.forecast("second", "latest") is None
-    service.analyst.turn()
-    assert service.forecast("second", "latest").why_not == WhyNot.HELD
-    assert service.forecast("second", "submission") == promised
+    foreseen.analyst.refresh()
+    assert foreseen.forecast("second", "latest") is None
+    foreseen.analyst.turn()
+    assert foreseen.forecast("second", "latest").why_not == WhyNot.HELD
+    assert foreseen.forecast("second", "submission") == promised
 
 
 def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
@@ -348,35 +346,21 @@ def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -
     assert service.analyst.state.seen == service.decider.state.seen
 
 
-def test_what_cannot_be_answered_is_said(service: Service) -> None:
-    service.submit("first", 600)
-    service.decide()
-    service.analyst.turn()
-    assert service.ask("whatif", job_id="nobody", changes={})["unavailable"]
-    assert "has its GPUs" in service.ask("why", job_id="first")["unavailable"]
-
-
-def test_a_question_that_makes_no_sense_is_turned_down(service: Service) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.decide()
-    service.analyst.turn()
-    told = service.ask("whatif", job_id="second", changes={"gpus": 99})
+def test_what_cannot_be_answered_is_said(foreseen: Service) -> None:
+    assert foreseen.ask("whatif", job_id="nobody", changes={})["unavailable"]
+    assert "has its GPUs" in foreseen.ask("why", job_id="first")["unavailable"]
+    told = foreseen.ask("whatif", job_id="second", changes={"gpus": 99})
     assert told == {"unavailable": "virtual cluster vc has 4 GPUs, not 99"}
 
 
-def test_one_foresees_and_another_takes_over_without_saying_it_twice(service: Service) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.decide()
-    service.analyst.turn()
-    other = service.an_analyst("two")
+def test_one_foresees_and_another_takes_over_without_saying_it_twice(foreseen: Service) -> None:
+    other = foreseen.an_analyst("two")
     assert not other.take_over()
-    service.clock += 100.0
+    foreseen.clock += 100.0
     assert other.take_over()
     other.turn()
-    assert len(service.store.read(kinds=[Kind.FORECAST])) == 2
-    holder = service.store.holder(LEASE)
+    assert len(foreseen.store.read(kinds=[Kind.FORECAST])) == 2
+    holder = foreseen.store.holder(LEASE)
     assert holder is not None
     assert holder.holder == "two"
 
@@ -419,17 +403,13 @@ def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
     assert [one.start for one in user.kept()] == [180.0, 10.0]  # "waits" and "runs"
 
 
-def test_it_foresees_on_after_the_log_was_rebased(service: Service) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.decide()
-    service.analyst.turn()
-    service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
-    service.analyst.turn()
-    assert set(service.analyst.state.core.jobs) == {"first", "second"}
-    told = service.ask("forecast", job_id="second")
+def test_it_foresees_on_after_the_log_was_rebased(foreseen: Service) -> None:
+    foreseen.store.append([Event(Kind.EPOCH, foreseen.clock, body={"why": "a test"})])
+    foreseen.analyst.turn()
+    assert set(foreseen.analyst.state.core.jobs) == {"first", "second"}
+    told = foreseen.ask("forecast", job_id="second")
     assert told["start_p50"] is not None
-    assert [p.job.job_id for p in service.analyst.memory.arrivals] == ["first", "second"]
+    assert [p.job.job_id for p in foreseen.analyst.memory.arrivals] == ["first", "second"]
 
 
 @pytest.mark.parametrize("names", [False, True])
@@ -506,32 +486,22 @@ def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:
 
 
 def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_kept(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    foreseen: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for job in ("first", "second"):
-        service.submit(job, 600)
-    service.decide()
-    service.analyst.turn()
     followed, open_at = Futures.follow, []
 
     def follow(self: Futures, *args: Any, **more: Any) -> Future:
-        service.clock += 3.0  # each future takes its time
-        with service.store.reading() as connection:
+        foreseen.clock += 3.0  # each future takes its time
+        with foreseen.store.reading() as connection:
             asked = connection.execute(select(questions.c.answered_at)).all()
         open_at.append([row.answered_at is None for row in asked])
-        assert service.store.held(LEASE)
+        assert foreseen.store.held(LEASE)
         if len(open_at) == 4:
-            with service.store.writing() as connection:
-                body = canonical({"job_id": "second"})
-                connection.execute(
-                    insert(questions).values(
-                        id="why", asked_at=service.clock, kind="why", body=body
-                    )
-                )
+            foreseen.put("why", job_id="second")
         return followed(self, *args, **more)
 
     monkeypatch.setattr(Futures, "follow", follow)
-    service.analyst.refresh()
+    foreseen.analyst.refresh()
     assert len(open_at) == 10  # it takes long
     assert open_at[4] == [False]  # answered before the next future
 
