@@ -23,7 +23,7 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.shape import Shape
 from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
-from tests.slurm.site import client
+from tests.slurm.site import client, physics
 from tests.slurm.test_serve import MAIN
 from tests.waiting import until
 
@@ -44,14 +44,7 @@ def ours(slurm: SlurmCluster) -> dict[int, str]:
 
 @pytest.fixture(scope="module")
 def university() -> Iterator[SlurmCluster]:
-    with SlurmCluster(university=True, accounting=True) as slurm:
-        slurm.account(
-            "add account physics",
-            f"add user {USER} Account=physics",
-            "add qos high Priority=100",
-            "add qos limited MaxJobsPerUser=1",
-            "modify account physics set qos=normal,high,limited",
-        )
+    with physics(USER) as slurm:
         yield slurm
 
 

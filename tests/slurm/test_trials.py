@@ -17,7 +17,7 @@ from scheduler.backends.slurm.table import Table
 from scheduler.service.follow.answers import ETA, TRIED
 from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
-from tests.slurm.site import client
+from tests.slurm.site import client, physics
 from tests.waiting import until
 
 USER = "backup"
@@ -33,14 +33,7 @@ def submit(slurm: SlurmCluster, asked: str) -> str:
 def university() -> Iterator[SlurmCluster]:
     """n2's GPUs, the a100 of n3 and n4 but one, and a QOS that lets one job run are taken; n5 and
     n6 are wanted for maintenance in twenty minutes."""
-    with SlurmCluster(university=True, accounting=True) as slurm:
-        slurm.account(
-            "add account physics",
-            f"add user {USER} Account=physics",
-            "add qos high Priority=100",
-            "add qos limited MaxJobsPerUser=1",
-            "modify account physics set qos=normal,high,limited",
-        )
+    with physics(USER) as slurm:
         slurm.run(
             "scontrol", "create", "reservation", "reservationname=maintenance", "users=root",
             "starttime=now+20minutes", "duration=60", "nodes=n[5-6]", "flags=maint",
