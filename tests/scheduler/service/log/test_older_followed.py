@@ -11,20 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from fastapi.testclient import TestClient
 
 from features.clock import Clock
-from scheduler.service.api import tokens
-from scheduler.service.api.limits import Limits
-from scheduler.service.app import create_app
 from scheduler.service.log.audit import audit
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
-from scheduler.service.log.store.visibility import Role
-from scheduler.service.settings import Settings
-from tests.scheduler.service.api.conftest import address_of
 from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+from tests.scheduler.service.log.test_older_log import asking
 
 OLDER = Path(__file__).with_name("older") / "c737a8b.followed.sql"
 LATER = NOW + 3600.0
@@ -86,19 +80,8 @@ def test_it_is_read_followed_and_audited(older: Store) -> None:
 def test_pages_and_explanations_answer_for_its_jobs(older: Store, first: bool) -> None:
     if not first:
         go_on(older)
-    _, secret = tokens.create(older, "olga", Role.OPERATOR, now=LATER)
-    settings = Settings(database=address_of(older), auth="on", backend="simulated")
-    app = create_app(settings, store=older, limits=Limits(rate_per_s=1e6, burst=10**6))
-    olga = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
-    for job in WAS:
-        for path in (f"/api/v1/jobs/{job}", f"/api/v1/jobs/{job}/explain",
-                     f"/api/v1/jobs/{job}/story", f"/jobs/{job}"):  # fmt: skip
-            answer = olga.get(path)
-            assert answer.status_code == 200, (path, answer.text)
-    for page in ("/", "/history?period=all", "/fairness?period=all", "/forecasts"):
-        assert olga.get(page).status_code == 200, page
-    held = olga.get("/api/v1/jobs/5/explain").json()
+    with asking(older, WAS) as olga:
+        held = olga.get("/api/v1/jobs/5/explain").json()
     assert held["reason"] == held["slurm"]["code"] == "JobHeldUser"
     assert held["dominant"].startswith("Slurm says JobHeldUser: it is held by its user")
     assert bool(held["slurm"]["text"]) is first  # the older one's sentence, until today's value
-    app.state.changes.close()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,22 @@ class Upgraded:
             return {row.job_id: row.phase for row in connection.execute(jobs.select())}
 
 
+@contextmanager
+def asking(store: Store, found: Iterable[str]) -> Iterator[TestClient]:
+    """An operator, whom every page and address of these jobs answers."""
+    _, secret = tokens.create(store, "olga", Role.OPERATOR, now=LATER)
+    settings = Settings(database=address_of(store), auth="on", backend="simulated")
+    app = create_app(settings, store=store, limits=Limits(rate_per_s=1e6, burst=10**6))
+    olga = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
+    paths = [f"/api/v1/jobs/{job}{more}" for job in found for more in ("", "/explain", "/story")]
+    pages = ["/", "/history?period=all", "/fairness?period=all", "/forecasts"]
+    for path in (*paths, *(f"/jobs/{job}" for job in found), *pages):
+        answer = olga.get(path)
+        assert answer.status_code == 200, (path, answer.text)
+    yield olga
+    app.state.changes.close()
+
+
 @pytest.fixture(params=sorted(OF))
 def upgraded(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Upgraded]:
     made = Upgraded(tmp_path, request.param)
@@ -133,24 +150,15 @@ def test_pages_and_explanations_answer_for_old_jobs(upgraded: Upgraded) -> None:
     store = upgraded.store
     analyst = Analyst(store, upgraded.bundles, holder="today", samples=4)
     assert analyst.take_over()
-    _, secret = tokens.create(store, "olga", Role.OPERATOR, now=LATER)
-    settings = Settings(database=address_of(store), auth="on", backend="simulated")
-    app = create_app(settings, store=store, limits=Limits(rate_per_s=1e6, burst=10**6))
-    olga = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
-    for job in WAS:
-        for path in (f"/api/v1/jobs/{job}", f"/api/v1/jobs/{job}/explain",
-                     f"/api/v1/jobs/{job}/story", f"/jobs/{job}"):  # fmt: skip
-            answer = olga.get(path)
-            assert answer.status_code == 200, (path, answer.text)
-        assert job in olga.get(f"/jobs/{job}").text
-    if upgraded.name == "9ff0a41":
-        assert "alone" in olga.get("/jobs/packed").text
-    for page in ("/", "/history?period=all", "/fairness?period=all", "/forecasts", "/models"):
-        assert olga.get(page).status_code == 200, page
+    with asking(store, WAS) as olga:
+        for job in WAS:
+            assert job in olga.get(f"/jobs/{job}").text
+        if upgraded.name == "9ff0a41":
+            assert "alone" in olga.get("/jobs/packed").text
+        assert olga.get("/models").status_code == 200
     for job in (name for name in ("other", "waits", "urgent") if upgraded.was[name] == "queued"):
         why = analyst.reply("why", {"job_id": job, "names": True})
         assert not why["unavailable"], why
-    app.state.changes.close()
 
 
 def test_the_log_says_that_other_code_goes_on(upgraded: Upgraded) -> None:
