@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import MetaData, create_engine, select, text
 
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
@@ -41,6 +41,15 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     prepare(made)
     made.close()
     return path
+
+
+def rows_of(store: Store) -> str:
+    """Every row of every table."""
+    meta = MetaData()
+    meta.reflect(store.engine)
+    with store.engine.connect() as connection:
+        rows = [tuple(row) for t in meta.tables.values() for row in connection.execute(select(t))]
+    return repr(rows)
 
 
 @pytest.fixture

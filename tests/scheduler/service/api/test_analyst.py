@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,9 @@ from tests.waiting import until
 JOBS = "/api/v1/jobs"
 
 
-@pytest.fixture
-def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
-    """A service with an analyst beside it; a full cluster, and two jobs that wait."""
+@contextmanager
+def analysed(store: Store, tmp_path: Path) -> Iterator[Service]:
+    """A service with an analyst beside it, and a job of another that fills a cluster."""
     service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
     service.submit("bob.noyce", 1000, gpus=8, name="secret-of-bob")
     service.turn(2)
@@ -43,6 +44,12 @@ def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
     over.set()
     thread.join()
     service.app.state.changes.close()
+
+
+@pytest.fixture
+def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
+    with analysed(store, tmp_path) as service:
+        yield service
 
 
 def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:

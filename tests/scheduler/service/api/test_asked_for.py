@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import threading
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from pipeline.app import app
-from scheduler.service.analyst.process import Analyst
-from scheduler.service.api.limits import Limits
-from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
-from tests.scheduler.service.api.conftest import Service
+from tests.scheduler.service.api.test_analyst import analysed
 from tests.scheduler.service.api.test_commands import listening
 from tests.waiting import until
 
@@ -43,24 +39,17 @@ def test_what_is_shown_elsewhere_is_a_command_with_such_options() -> None:
 @pytest.fixture
 def told(store: Store, tmp_path: Path) -> dict[str, str]:
     """What each command of the table says, by command."""
-    service = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=30.0))
-    service.submit("bob.noyce", 1000, gpus=8, name="secret-of-bob")
-    service.turn(2)
-    other, job, held = (service.submit("alice", gpus=gpus) for gpus in (8, 4, 1))
-    service.turn(2)
-    service.by("alice").put(f"/api/v1/jobs/{held}/hold").raise_for_status()
-    service.turn(2)
-    analyst = Analyst(store, BundleStore(tmp_path / "bundles"), holder="test", samples=9)
-    over = threading.Event()
-    thread = threading.Thread(target=analyst.run, args=(over.is_set, 0.01), daemon=True)
-    thread.start()
-    explained = f"/api/v1/jobs/{job}/explain"
-    until(lambda: service.by("alice").get(explained).json()["forecast"], "a forecast")
-    names = {"JOB": job, "OTHER": other, "HELD": held, "VC": "vision"}
     found = {}
-    for address in listening(service.app):
-        for _, command, says in ROWS:
-            if says:
+    with analysed(store, tmp_path) as service:
+        other, job, held = (service.submit("alice", gpus=gpus) for gpus in (8, 4, 1))
+        service.turn(2)
+        service.by("alice").put(f"/api/v1/jobs/{held}/hold").raise_for_status()
+        service.turn(2)
+        explained = f"/api/v1/jobs/{job}/explain"
+        until(lambda: service.by("alice").get(explained).json()["forecast"], "a forecast")
+        names = {"JOB": job, "OTHER": other, "HELD": held, "VC": "vision"}
+        for address in listening(service.app):
+            for command in (command for _, command, says in ROWS if says):
                 words = [names.get(word, word) for word in command.split()]
                 who = "olga" if words[0] == "priority" else "alice"
                 environment = {
@@ -71,9 +60,6 @@ def told(store: Store, tmp_path: Path) -> dict[str, str]:
                 done = CliRunner().invoke(app, words, env=environment)
                 assert done.exit_code == 0, (command, done.output, done.exception)
                 found[command] = done.output
-    over.set()
-    thread.join()
-    service.app.state.changes.close()
     return found
 
 

@@ -6,29 +6,19 @@ import json
 from pathlib import Path
 
 import pytest
-from sqlalchemy import MetaData, select
 
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.service.api.writer import Room
 from scheduler.service.log.audit import audit
 from scheduler.service.log.snapshots import StateCheckpoints
-from scheduler.service.log.store.store import Store
 from scheduler.simulation.work import Work
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.api.test_privacy import addresses
+from tests.scheduler.service.conftest import rows_of
 
 WORD, VALUE = "canary-in-a-command", "canary-in-an-environment"
 JOBS = "/api/v1/jobs"
-
-
-def everything_in(store: Store) -> str:
-    """Every row of every table."""
-    meta = MetaData()
-    meta.reflect(store.engine)
-    with store.engine.connect() as connection:
-        rows = [tuple(row) for t in meta.tables.values() for row in connection.execute(select(t))]
-    return repr(rows)
 
 
 def everything_answered(service: Service, who: str, job_id: str) -> str:
@@ -67,7 +57,7 @@ def test_what_a_job_runs_is_gone_when_it_is_over(
     service.turn(3, wait_s=400.0)
     assert service.by("alice").get(f"{JOBS}/{job}").json()["phase"] == "ended"
     service.decider._keep()
-    rows = everything_in(service.store)
+    rows = rows_of(service.store)
     output = "".join(capfd.readouterr())
     for canary in (WORD, VALUE, *service.secrets.values()):
         assert canary not in rows
@@ -90,7 +80,7 @@ def test_a_job_that_is_cancelled_as_it_waits_leaves_nothing(service: Service) ->
     job = service.submit("alice", environment={"KEY": VALUE})
     assert service.by("alice").post(f"{JOBS}/{job}/cancel").status_code == 202
     service.turn(2)
-    assert VALUE not in everything_in(service.store)
+    assert VALUE not in rows_of(service.store)
 
 
 def test_commands_and_environments_of_one_submitter_take_so_many_bytes(service: Service) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from sqlalchemy import MetaData, select
 from sqlalchemy.engine import make_url
 
 from benchmarks.life import family
@@ -24,6 +23,7 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
+from tests.scheduler.service.conftest import rows_of
 from tests.scheduler.service.decide.test_serve import (
     _lines,
     _wait_for,
@@ -53,14 +53,6 @@ def answers(port: int, secret: str, addresses: Iterable[str]) -> str:
     http.close()
     assert sum(answer.status_code == 200 for answer in told) >= 10
     return "".join(f"{dict(answer.headers)} {answer.content!r}" for answer in told)
-
-
-def rows_of(store: Store) -> str:
-    meta = MetaData()
-    meta.reflect(store.engine)
-    with store.engine.connect() as connection:
-        rows = [tuple(row) for t in meta.tables.values() for row in connection.execute(select(t))]
-    return repr(rows)
 
 
 def process_list(but: Iterable[int] = ()) -> str:

@@ -20,6 +20,7 @@ from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
@@ -90,6 +91,17 @@ class Lived:
             self.decider.turn(min(30.0, max(0.0, until - self.world.now())))
             if self.world.now() >= until:
                 return
+
+    def analysed(self, patch: pytest.MonkeyPatch) -> Analyst:
+        """An analyst that answers in this process."""
+        analyst = Analyst(self.store, self.decider.bundle_store, holder="test", samples=12)
+        assert analyst.take_over()
+
+        async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
+            return analyst.reply(kind, body)
+
+        patch.setattr(self.app.state.questions, "ask", ask)
+        return analyst
 
     def browser(self, user: str) -> TestClient:
         """A client that is logged in as a browser is."""

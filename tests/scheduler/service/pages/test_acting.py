@@ -12,7 +12,6 @@ import pytest
 
 from scheduler.backends.events import Kind
 from scheduler.core.request import CHANGEABLE
-from scheduler.service.analyst.process import Analyst
 from scheduler.service.pages.asked import INPUTS, filled_in, wanted
 from tests.scheduler.service.pages.conftest import Lived
 from tests.scheduler.service.pages.test_operations import fields
@@ -142,13 +141,7 @@ def test_what_helps_leads_to_its_preview_and_does_what_was_said(
     lived.settle(1)
     job = lived.submit("grace.hopper", gpus=4, vc="vision", name="sweep", profile=False)
     lived.settle(1)
-    analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
-    assert analyst.take_over()
-
-    async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
-        return analyst.reply(kind, body)
-
-    monkeypatch.setattr(lived.app.state.questions, "ask", ask)
+    lived.analysed(monkeypatch)
     grace = lived.browser("grace.hopper")
     answer = grace.get(f"/jobs/{job}/ask").text
     assert f"<code>pellucid change {job} --vc speech</code>" in answer

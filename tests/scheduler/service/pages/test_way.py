@@ -10,7 +10,6 @@ import pytest
 
 from scheduler.explain.answer import InTheWay
 from scheduler.explain.explanation import Analysis
-from scheduler.service.analyst.process import Analyst
 from scheduler.service.pages.way import Run, way_of
 from tests.scheduler.service.pages.conftest import Lived
 
@@ -52,13 +51,7 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     ada = lived.browser("ada.byron")
     assert "no analyst is running" in ada.get(f"/jobs/{job}/way").text
     assert f'href="/jobs/{job}/way"' in ada.get(f"/jobs/{job}").text
-    analyst = Analyst(lived.store, lived.decider.bundle_store, holder="test", samples=12)
-    assert analyst.take_over()
-
-    async def ask(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
-        return analyst.reply(kind, body)
-
-    monkeypatch.setattr(lived.app.state.questions, "ask", ask)
+    analyst = lived.analysed(monkeypatch)
     page = unescape(ada.get(f"/jobs/{job}/way").text)
     for seen in (
         page,
