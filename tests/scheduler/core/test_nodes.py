@@ -39,6 +39,14 @@ def a_core(policy: Policy, *sizes: int, vc: str = "a", **more: object) -> Core:
     return Core(Cluster(spec), policy, Constant(), **more)  # type: ignore[arg-type]
 
 
+def a_full_core(policy: Policy, *sizes: int) -> Core:
+    """A core in which a job has the 4 GPUs of a node."""
+    core = a_core(policy, *sizes)
+    core.submitted(a_job("runs", 4), 0.0)
+    decide(core, 0.0)
+    return core
+
+
 def a_job(job_id: str, gpus: int = 1, vc: str = "a", **more: object) -> Job:
     return Job(job_id, 0.0, gpus, vc=vc, **more)  # type: ignore[arg-type]
 
@@ -71,9 +79,7 @@ def test_a_job_starts_on_a_node_that_comes(policy: Callable[[], Policy]) -> None
 def test_a_node_leaves_when_its_jobs_are_over_and_takes_no_new_ones(
     policy: Callable[[], Policy],
 ) -> None:
-    core = a_core(policy(), 4, 4)
-    core.submitted(a_job("runs", 4), 0.0)
-    decide(core, 0.0)
+    core = a_full_core(policy(), 4, 4)
     (node,) = core.cluster.runs["runs"].nodes
     core.nodes.change(node, None)
     for name in ("x", "y"):
@@ -93,9 +99,7 @@ def test_a_node_leaves_when_its_jobs_are_over_and_takes_no_new_ones(
 def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_them(
     policy: Callable[[], Policy],
 ) -> None:
-    core = a_core(policy(), 4, 4)
-    core.submitted(a_job("runs", 4), 0.0)
-    decide(core, 0.0)
+    core = a_full_core(policy(), 4, 4)
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("small", 4), 2.0)
     decide(core, 2.0)
@@ -113,8 +117,7 @@ def test_jobs_that_can_never_start_any_more_are_named_and_nobody_waits_behind_th
 
 
 def test_one_that_cannot_start_can_be_cancelled_or_given_a_priority() -> None:
-    core = a_core(Pellucid(), 4)
-    core.submitted(a_job("runs", 4), 0.0)
+    core = a_full_core(Pellucid(), 4)
     core.submitted(a_job("waits", 4), 0.0)
     decide(core, 0.0)
     core.nodes.change(0, None)
@@ -128,8 +131,7 @@ def test_one_that_cannot_start_can_be_cancelled_or_given_a_priority() -> None:
 
 
 def test_opening_a_node_calls_its_removal_off() -> None:
-    core = a_core(Fifo(), 4)
-    core.submitted(a_job("runs", 4), 0.0)
+    core = a_full_core(Fifo(), 4)
     core.submitted(a_job("waits", 4), 0.0)
     decide(core, 0.0)
     core.nodes.change(0, None)
@@ -230,9 +232,7 @@ def test_a_policy_for_one_type_refuses_a_mixed_cluster_and_types_are_followed() 
 def test_a_job_for_a_node_that_is_to_become_larger_waits_for_it(
     policy: Callable[[], Policy],
 ) -> None:
-    core = a_core(policy(), 4)
-    core.submitted(a_job("runs", 4), 0.0)
-    decide(core, 0.0)
+    core = a_full_core(policy(), 4)
     core.nodes.change(0, Node("a", 8, "V100"))
     core.submitted(a_job("large", 8), 1.0)
     core.submitted(a_job("too large", 9), 1.0)
@@ -248,9 +248,7 @@ def test_a_job_for_a_node_that_is_to_become_larger_waits_for_it(
 def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
     policy: Callable[[], Policy],
 ) -> None:
-    core = a_core(policy(), 4)
-    core.submitted(a_job("runs", 4), 0.0)
-    decide(core, 0.0)
+    core = a_full_core(policy(), 4)
     core.nodes.change(0, Node("new", 4, "V100"))
     core.submitted(a_job("early", 2, vc="new"), 1.0)
     assert shown(decide(core, 1.0), "early")[-1] is Reason.VC_TOO_SMALL

@@ -370,16 +370,6 @@ def test_another_bundle_brings_another_forecast() -> None:
     assert forecast.latest("gpus", 90_000.0) is None, "no arrivals model: as recent arrivals go"
 
 
-def test_a_returned_node_is_used_at_once() -> None:
-    desk = scaling_desk()
-    desk.submit(a_job("a"), a_job("b"), a_job("c"), now=10.0)
-    desk.end("a", "b", now=210.0)  # a is let in; b has to wait for the other node
-    desk.end("c", now=220.0)
-    assert [run.profiling for run in desk.cluster.runs.values()] == [False]
-    decisions = desk.wake(300.0)
-    assert actions(decisions)[:2] == [(Action.RETURN, ""), (Action.START, "b")]
-
-
 def test_a_lent_node_comes_home_to_the_job_that_waits_for_it() -> None:
     """Nothing runs and nothing is to be submitted, but the partition still holds a node."""
     forecast = TableForecaster(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
