@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.bundle import Bundle
-from pipeline.app import COMMANDS
 from pipeline.pareto import KNOBS
 from pipeline.traces.synthetic.generate import default_config, write
 from tests.commands import pellucid
@@ -178,14 +177,6 @@ def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> Non
     assert json.loads(done.stdout)["refused"] == 0
 
 
-def test_a_damaged_bundle_is_named(trace: Path, tmp_path: Path) -> None:
-    (tmp_path / "bundle.json").write_text("{")
-    done = pellucid("simulate", "--trace", trace, "--policy", "qssf", "--bundle", tmp_path)
-    assert done.returncode == 2
-    assert "bundle" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("column", "value", "named"),
     [
@@ -212,12 +203,3 @@ def test_a_month_lost_from_a_dataset_is_noticed(trace: Path, tmp_path: Path) -> 
     done = pellucid("simulate", "--trace", folder, "--policy", "fifo")
     assert done.returncode == 2
     assert "summary.json says" in done.stderr
-
-
-def test_every_command_teaches() -> None:
-    done = pellucid("--help")
-    assert done.returncode == 0
-    for command in COMMANDS:
-        page = pellucid(command, "--help")
-        assert page.returncode == 0
-        assert "pellucid" in page.stdout

@@ -61,11 +61,6 @@ def test_one_line_on_bad_input(tmp_path: Path, arguments: list[str], message: st
     assert not (tmp_path / "out").exists()
 
 
-def test_no_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="does not exist"):
-        run(tmp_path / "nothing", "--out", tmp_path / "out")
-
-
 def test_help_teaches() -> None:
     shown = run("--help")
     for word in ("sacct -X", "--timezone", "quarantine.parquet", "pai2020"):

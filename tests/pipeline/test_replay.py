@@ -524,11 +524,6 @@ def test_several_kinds_of_gpus_in_a_dump_are_said(told: Path, tmp_path: Path) ->
     assert any("2 kinds of GPUs" in line for line in said)
 
 
-def test_a_folder_is_no_dump(tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["replay", "--sacct", str(tmp_path)])
-    assert "is a folder" in str(result.exception)
-
-
 def test_a_hostile_page_is_inert(told: Path, tmp_path: Path) -> None:
     lines = told.read_text().splitlines()
     evil = "<script>alert(1)</script>"

@@ -29,7 +29,6 @@ from models.bundle import (
     AdditiveModel,
     Axis,
     Bundle,
-    BundleError,
     Node,
     PackingModel,
     PairSpeedModel,
@@ -47,7 +46,6 @@ from pipeline.report.interactive import ROOM, Way, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.usage import usage
 from pipeline.tables import of_jobs
-from pipeline.traces import TraceError
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.explain.words import duration, percent
@@ -669,18 +667,6 @@ def test_a_wrong_comparison_is_one_line(inputs: Inputs, tmp_path: Path, content:
     with pytest.raises(RunError) as caught:
         read_comparison(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def test_wrong_folders_are_one_line(inputs: Inputs, tmp_path: Path) -> None:
-    wrong = tmp_path / "none"
-    with pytest.raises(RunError):
-        build(Inputs(compare=wrong))
-    with pytest.raises(BundleError):
-        build(Inputs(bundle=wrong))
-    with pytest.raises(TraceError):
-        build(Inputs(trace=wrong))
-    with pytest.raises(RunError):
-        build(Inputs(metrics=wrong))
 
 
 def test_the_command(inputs: Inputs, tmp_path: Path) -> None:

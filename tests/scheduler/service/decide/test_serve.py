@@ -105,10 +105,6 @@ class TestSettings:
         assert read_settings(path, lease_s=20.0).slurm_mode == "order"
         assert read_settings(path, slurm_mode="advise").lease_s == 21.0
 
-    def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
-        with pytest.raises(SettingsError, match="no such file"):
-            read_settings(tmp_path / "none.yaml")
-
     def test_a_bundle_that_was_named_must_be_there(self, tmp_path: Path) -> None:
         with pytest.raises(SettingsError, match=r"bundle .*none: no such folder"):
             read_settings(None, bundle=tmp_path / "none")
