@@ -123,7 +123,9 @@ def test_an_interrupt_at_any_moment_leaves_no_traceback(cpu_ms: int) -> None:
         + "finally: signal.setitimer(signal.ITIMER_PROF, 0)"
     )
     done = python(code)
-    assert "Traceback" not in done.stderr
+    # one that falls into a callback of Python's own imports is reported, and lost, by Python
+    ignored = r"Exception ignored in: .*?KeyboardInterrupt: ?\n"
+    assert "Traceback" not in re.sub(ignored, "", done.stderr, flags=re.DOTALL)
     assert done.returncode in (130, 2)  # interrupted, or done before
 
 
