@@ -209,6 +209,9 @@ def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> N
     blocked = replace(full, job_id="next", licences=(), priority=8)
     passes = look(site, full, blocked, job("1", licences=(("matlab", 1),), priority=7))
     assert why(passes) == {"next": "Resources", "1": "Priority"}
+    last = job("1", licences=(("matlab", 1),), priority=7, cpus=4, time_limit_s=60.0)
+    passes = look(replace(site, licences={"matlab": 2}), full, blocked, last)
+    assert set(on(passes)) == {"full", "1"}  # backfill takes the last licence there is
 
 
 def test_a_limit_says_whose_it_is_and_how_far() -> None:
