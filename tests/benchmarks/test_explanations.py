@@ -15,8 +15,8 @@ import pytest
 from benchmarks import explanations
 from benchmarks.explanations import deep, live
 from benchmarks.explanations.__main__ import main
-from benchmarks.explanations.audit import Audited, audit
-from benchmarks.explanations.figures import BUDGET, figures, verdict
+from benchmarks.explanations.audit import Audited, Found, audit
+from benchmarks.explanations.figures import BUDGET, ends, figures, verdict
 from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
 from benchmarks.explanations.log import Log, Moment
@@ -358,3 +358,8 @@ def test_the_judge_knows_what_a_job_says_of_itself_until_more_is_recorded() -> N
     log = Log([start, said, start | {"seq": 3, "at": 3.0}], rows)
     found = [log.until(seq).predicted("j") for seq in (1, 2, 3)]
     assert found == [(255.0, 255.0), (40.0, 50.0), (45.0, 45.0)]
+
+
+def test_ends_are_counted_by_the_odds_that_were_written() -> None:
+    found = Found("w", ends=[(0.5, 10.0, 10.0), (0.5, 10.0, 10.1), (0.9, 5.0, None)])
+    assert ends(found) == {"0.5": {"runs": 2, "kept": 0.5}, "0.9": {"runs": 1, "kept": 0.0}}
