@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from features.codec import decode
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.decisions import Reason
@@ -20,6 +21,7 @@ from scheduler.service.api.schemas import ChangeRequest
 from scheduler.service.api.writer import Writer
 from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import encoded
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 
@@ -119,6 +121,7 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert len([e for e in service.events() if e.kind is Kind.HELD]) == 1
     shown = row(service, waiting)
     assert (shown["phase"], shown["hold"], shown["held_by"]) == ("held", "owner", "alice")
+    assert decode(JobRow, shown).waited_s(1e12) == shown["held_at"] - shown["submitted_at"]
     service.turn(5, 2000.0)
     assert row(service, waiting)["phase"] == "held"
     told = alice.get(f"{JOBS}/{waiting}/explain", params={"analyse": True}).json()
