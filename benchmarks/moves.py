@@ -104,7 +104,7 @@ def upgrade(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
     older = asked.older or previous()
     code = folder / "older"
     with tarfile.open(fileobj=BytesIO(git("archive", older))) as all_of_it:
-        all_of_it.extractall(code, filter="data")
+        all_of_it.extractall(code)  # of this repository; Python 3.11.2 has no filter
     life = Life(folder, begun=True)
     life.start(code=code)
     life.attend(seconds="6", every_s=0.7)
