@@ -81,7 +81,7 @@
         },
         hovertemplate: "%{y}: average JCT %{text}",
       }],
-      layout: { xaxis: { range: [0, top * 1.4], visible: false } },
+      layout: { xaxis: { range: [0, top], visible: false } },
     };
   };
   const curves = (rows, ways, column, at, template) =>

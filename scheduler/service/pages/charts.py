@@ -164,7 +164,7 @@ def lying(
     }  # fmt: skip
     layout: Layout = {
         "yaxis": {"type": "category", "autorange": "reversed"},
-        "xaxis": {"range": [0, 1.5 * max([limit, *values, 1e-12])], "visible": False},
+        "xaxis": {"range": [0, max([limit, *values, 1e-12])], "visible": False},
     }
     summary = f"{label}: " + ", ".join(f"{one} {text}" for one, _, text in items)
     rows = [[one, text] for one, _, text in items]

@@ -127,7 +127,8 @@
     const over = layout.yaxis2 && axisOf(layout.yaxis2, [], true);
     const room = (axis) => (axis.visible === false || axis.showticklabels === false ? 4 : TEXT * Math.max(0, ...axis.ticks.map(([, text]) => String(text).length)));
     const left = Math.min(width * 0.42, (layout.yaxis?.title?.text ? 20 : 0) + (y.visible === false ? 4 : 10 + room(y)));
-    const right = width - 14;
+    const behind = main.flatMap((trace) => (trace.textposition === "outside" ? trace.text : [])).map((text) => String(text).length);
+    const right = Math.max(left + width * 0.12, width - (behind.length ? 8 + TEXT * Math.max(...behind) : 14));
     const [top, bottom] = [10, height - (x.visible === false ? 8 : 24 + (layout.xaxis?.title?.text ? 18 : 0))];
     const px = (v) => left + (right - left) * x.place(v);
     const py = (v, axis = y) => bottom + (top - bottom) * axis.place(v);
