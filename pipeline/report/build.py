@@ -21,11 +21,11 @@ from pipeline.report import overview, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
-    IN_VIEW,
     LearningFacts,
     ModelFacts,
     drift_facts,
     error_table,
+    in_view,
     learning_facts,
     read_models,
     slice_tables,
@@ -38,7 +38,8 @@ from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
 from scheduler.service.pages.charts import Chart
 
-SHOWN_LIMITS = 4
+SHOWN_LIMITS = 3
+SHOWN_SHAPES = 2
 PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")
 
@@ -118,7 +119,7 @@ def build(inputs: Inputs) -> Report:
         comparison=_comparison_view(comparison) if comparison else None,
         trace=_trace_view(facts) if facts else None,
         models=models,
-        errors=error_table(metrics, IN_VIEW),
+        errors=in_view(metrics),
         all_errors=error_table(metrics),
         slices=slice_tables(metrics),
         drift=drift_facts(metrics, models),
@@ -130,6 +131,7 @@ def build(inputs: Inputs) -> Report:
         problems=problems,
         limits=_limits(comparison, facts, models),
         shown_limits=SHOWN_LIMITS,
+        shown_shapes=SHOWN_SHAPES,
         provenance=_provenance(inputs, comparison, facts, models),
     )
     sections = {
@@ -245,7 +247,7 @@ def _overview(c: Comparison) -> list[Chart]:
 
 def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
     charts = [] if not len(t.jobs) else trace.charts(t)
-    return SimpleNamespace(summary=trace.summary(t), source=t.source, charts=charts)
+    return SimpleNamespace(summary=trace.summary(t), charts=charts)
 
 
 # --- limits and provenance -----------------------------------------------------------------------

@@ -135,6 +135,20 @@ class ErrorTable:
 
 
 IN_VIEW = ("auc_6h", "spearman", "mae_log10")
+RULE = "ewma_user_gpus"
+
+
+def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
+    """What is used, the rule that needs no model, and whatever is best at something."""
+    table = error_table(metrics, IN_VIEW)
+    if table is None:
+        return None
+    rows = [
+        row
+        for row in table.rows
+        if row.used or row.name == TITLES[RULE] or any(best for _, best in row.cells)
+    ]
+    return replace(table, rows=tuple(rows))
 
 
 def error_table(

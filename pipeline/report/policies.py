@@ -75,26 +75,31 @@ BUSY, WORST_VC = "busy_gpu_h", "worst_vc"
 SURE = 5  # draws from which on a difference may be called one
 TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     (
-        "How long people wait, and whom it costs",
+        "How long people wait",
         (
             Figure("avg_jct_s", "average JCT", "less is better", duration),
-            Figure("avg_queue_s", "average wait", "less is better", duration),
             Figure("p99_queue_s", "p99 wait", "less is better", duration),
             Figure("max_queue_large_s", "longest wait, wide", "more than 8 GPUs", duration),
-            Figure("ftf_user_p99", "fairness, p99 user", "1 is best", _ratio),
         ),
     ),
     (
-        "More figures",
+        "Waits, and whom they cost",
         (
+            Figure("avg_queue_s", "average wait", "less is better", duration),
             Figure("p50_jct_s", "median JCT", "half take longer", duration),
+            Figure("ftf_user_p99", "fairness, p99 user", "JCT over alone; 1 is best", _ratio),
+            Figure("ftf_user_p50", "fairness, median user", "JCT over alone; 1 is best", _ratio),
+            Figure(WORST_VC, "worst virtual cluster", "average JCT over the reference's", _ratio),
+        ),
+    ),
+    (
+        "What it takes",
+        (
             Figure("makespan_s", "makespan", "from first to last", duration),
             Figure(BUSY, "GPU-time held", "sharing does the same work in less", _hours),
             Figure("packed_jobs", "shared", "jobs started beside another", number, 0),
             Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
             Figure("preemptions", "preemptions", "jobs stopped and requeued", number),
-            Figure("ftf_user_p50", "fairness, median user", "JCT over alone; 1 is best", _ratio),
-            Figure(WORST_VC, "worst virtual cluster", "average JCT over the reference's", _ratio),
         ),
     ),
 )
