@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass, field
 
 from features.clock import boot_id
+from profiler.progress.news import Follower
 from scheduler.backends.base import Purpose
-from scheduler.backends.local.follow import Follower
 from scheduler.backends.local.spool import Claim, Key, Started, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
 

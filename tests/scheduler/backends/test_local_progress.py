@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from profiler.progress import news
+from profiler.progress.news import WIDEST, Follower
 from profiler.progress.tail import VARIABLE, Tail
 from scheduler.backends.base import Happened, Launch, Purpose
 from scheduler.backends.local import follow
 from scheduler.backends.local.backend import LocalBackend
-from scheduler.backends.local.follow import Follower
 from scheduler.backends.local.host import Host
 from scheduler.testing.backend import a_launch
 from tests.scheduler.backends.test_local import sh
@@ -24,8 +25,8 @@ TRAINS = 'for i in $(seq 40); do echo "Epoch $i/40 - loss: 0.$i"; sleep 0.1; don
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    monkeypatch.setattr(follow, "EARLIEST_S", 0.3)
-    monkeypatch.setattr(follow, "LEAST_S", 0.1)
+    monkeypatch.setattr(news, "EARLIEST_S", 0.3)
+    monkeypatch.setattr(news, "LEAST_S", 0.1)
     lab = Lab(tmp_path / "spool", Host.with_fake([2]))
     yield lab
     lab.close()
@@ -108,7 +109,7 @@ def test_what_makes_no_sense_any_more_is_taken_back(tmp_path: Path) -> None:
             file.write(f"step {70 + 10 * i}/{1000 + 500 * i}\n")
         progress = found.look(140.0 + 60.0 * i) or progress
     assert progress is not None
-    assert progress.error > follow.WIDEST
+    assert progress.error > WIDEST
 
 
 def test_its_own_words_go_before_its_output(tmp_path: Path) -> None:
