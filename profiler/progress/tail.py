@@ -23,7 +23,7 @@ class Tail:
     Args:
         output: its output; it may not be there yet, and may be emptied at any time.
         own: the file that `VARIABLE` names in its environment; None where it names none.
-        uid: user that this file has to belong to; None: whoever.
+        uid: user that this file has to belong to; None: whoever. `whose`: the output, too.
     """
 
     def __init__(
@@ -32,9 +32,11 @@ class Tail:
         amount: Amount | None = None,
         own: Path | None = None,
         uid: int | None = None,
+        *,
+        whose: bool = False,
     ) -> None:
         self.reader = Reader(amount)
-        self._output, self._own, self._uid = output, own, uid
+        self._output, self._own, self._uid, self._whose = output, own, uid, whose
         self._offset, self.looked_s = 0, 0.0
 
     def look(self, at: float) -> None:
@@ -63,7 +65,7 @@ class Tail:
 
     def _read(self, file: int, at: float) -> None:
         found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(found.st_mode) or (self._whose and found.st_uid != self._uid):
             return
         if found.st_size < self._offset:
             self._offset = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from features.job import Job, Profile
+from features.progress import Progress
 from scheduler.core.cluster import ClusterSpec, Node, Placement, Run
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.queue import QueuedJob
@@ -31,6 +32,7 @@ class KnownJob:
         held_s, held_since: how long it was held, and since when it is; None: it is not.
         depends_since: since when it waits for others to end; None: it does not.
         failed: the one of them that did not succeed, and had to; "": none.
+        progress: how long it will have run, by what it says itself.
     """
 
     job: Job
@@ -47,6 +49,7 @@ class KnownJob:
     held_since: float | None = None
     depends_since: float | None = None
     failed: str = ""
+    progress: Progress | None = None
 
 
 class NodesHost(WaitingHost, Protocol):
@@ -193,6 +196,7 @@ class Nodes:
         queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
         core.arrivals = max(core.arrivals, known.order + 1)
         queued.profile, queued.profiled = known.profile, known.profiled
+        queued.progress = known.progress
         queued.submit_time += known.held_s
         core.waiting.adopted(job)
         if known.held_since is not None:  # nobody looks at it twice

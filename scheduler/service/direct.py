@@ -37,7 +37,7 @@ SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins
 UNSEEN = "other users' jobs are hidden from you (PrivateData=jobs)"
 PAST_DAYS = 30  # of the user's own ended jobs
-_NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None, "detail": ""}
+_NEW = {"attempt": 0, "cancel_asked": False, "exit_code": None}
 HIDDEN: Mapping[str, str] = {
     "jobs": f"{UNSEEN}: no place in the order and no start can be estimated",
     "usage": "usage of others: fair shares, and so priorities, may differ",

@@ -51,6 +51,8 @@ class Settings(BaseSettings):
         slurm_partitions: those that are virtual clusters, comma-separated; "" = all with GPUs.
         slurm_gpu_memory_mib: memory of one GPU, which Slurm does not know.
         slurm_interval_s: the queue is read this often, seconds.
+        slurm_read_progress: read in the output files of running jobs how far they are, where this
+            process may read them and `pellucid:no-progress` is not in the job's comment.
         dry_run: print the commands that would change something in Slurm, and run none.
         fake_gpus: the `local` backend's GPUs are only declared (a machine without any).
         fake_profiles: JSON of the profiles of commands on fake GPUs.
@@ -97,6 +99,7 @@ class Settings(BaseSettings):
     slurm_partitions: str = ""
     slurm_gpu_memory_mib: float = Field(24_576.0, gt=0)
     slurm_interval_s: float = Field(30.0, ge=0.5, le=3600)
+    slurm_read_progress: bool = False
     dry_run: bool = False
     fake_gpus: bool = False
     fake_profiles: Path | None = None

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+import tempfile
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from benchmarks.slurm import SlurmCluster
+from features.progress import Progress
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.table import Table
+from scheduler.service.follow.outputs import Outputs
 from tests.slurm.site import client
 from tests.waiting import until
 
@@ -84,3 +90,28 @@ def test_parts_of_a_heterogeneous_job_are_kept_from_the_nodes_that_slurm_keeps_t
     excluded = {job.id: job.exc_nodes for job in Table(slurm).jobs()}
     both = ("n2", "n3")  # Slurm takes the nodes that any part excludes from all
     assert (excluded[f"{said}+0"], excluded[f"{said}+1"]) == (both, both)
+
+
+def test_what_a_job_prints_of_how_far_it_is_is_read_where_slurm_says(
+    busy: SlurmCluster,
+) -> None:
+    slurm, user = client(busy), "backup"
+    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder.chmod(0o777)
+    prints = "i=0; while :; do i=$((i+1)); echo step $i/1000; sleep 0.5; done"
+    asked = ["-n1", f"--output={folder}/%x-%j.out", "--job-name=far", "--wrap", prints]
+    job_id = busy.run("sbatch", "--parsable", *asked, user=user).stdout.strip()
+    try:
+        until(lambda: any(path.stat().st_size for path in folder.iterdir()), "it to print")
+        assert slurm.outputs([job_id])[job_id][0] == job_id
+        outputs, heard = Outputs(slurm), dict[str, Progress]()
+
+        def said() -> bool:
+            heard.update(outputs.look(Table(slurm).jobs(), time.time()))
+            return job_id in heard
+
+        until(said, "news of how far it is")
+        assert 300 < heard[job_id].total_s < 900
+    finally:
+        busy.run("scancel", job_id)
+        shutil.rmtree(folder)

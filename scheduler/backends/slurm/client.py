@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import selectors
 import subprocess
 import sys
@@ -135,6 +136,19 @@ class Slurm:
     def detail(self, job_id: str) -> str:
         """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
+
+    def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """The number of each of these jobs, and the file that its output goes to, with what of its
+        name is filled in when it starts (``%j``) as the user wrote it.
+
+        Raises SlurmError: also where one of them is over.
+        """
+        mark = secrets.token_hex(8)  # users name the files
+        columns = f"JobArrayID:|{mark}|,JobID:|{mark}|,STDOUT:|{mark}."
+        jobs = ",".join(map(word, job_ids))
+        text = self.read("squeue", "-h", "-a", "-j", jobs, "-O", columns)
+        rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
+        return {job_id: (number, path) for job_id, number, path in rows}
 
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))

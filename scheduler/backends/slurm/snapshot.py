@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from zlib import crc32
 
 from features.job import Job
+from features.progress import Progress
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import Asks, dependencies
@@ -101,11 +102,13 @@ class Before:
         asks: what jobs ask for.
         reasons: why jobs waited before; who waits for the same again is no decision.
         faults: jobs to leave out, and why.
+        progress: of running jobs, how long they will have run by what they say themselves.
     """
 
     asks: Asks = field(default_factory=Asks)
     reasons: Mapping[str, Reason] = field(default_factory=dict)
     faults: Mapping[str, str] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
 
 
 def build_snapshot(
@@ -142,7 +145,7 @@ def build_snapshot(
     holding = list(enumerate(job for job in asked if job.state in HOLDING))
     # those last of which Slurm does not say which GPUs they have: they get what is left
     for order, job in sorted(holding, key=lambda one: not one[1].held_gpus):
-        blaming(job.id, _run, snapshot, shape, job, order)
+        blaming(job.id, _run, snapshot, shape, job, order, before.progress.get(job.id))
     for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
         why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
         if why:
@@ -210,7 +213,9 @@ def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
     return f"asks for {job.gpus} GPUs; its nodes have {there}" if job.gpus > there else ""
 
 
-def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> None:
+def _run(
+    snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int, progress: Progress | None
+) -> None:
     """Put a running job on its GPUs: alone, or beside the one that has the same."""
     whole = snapshot.core.policy.capabilities.places_cpus
     if not (job.gpus or whole):
@@ -247,6 +252,7 @@ def _run(snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int) -> 
         placement=where,
         since=job.start or snapshot.now,
         partner=partner,
+        progress=progress,
     )
     snapshot.core.nodes.adopt(known, snapshot.now)
     snapshot.running[job.id] = job

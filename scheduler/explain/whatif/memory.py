@@ -14,7 +14,7 @@ from features.schema import State
 from models.bundle import Bundle
 from scheduler.core.core import Core
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
-from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.estimates import Estimate, Estimator, with_progress
 from scheduler.core.queue import QueuedJob
 
 DAY_S = 86_400.0
@@ -82,7 +82,11 @@ class Memory(Estimator):
             return SubmittedJob(queued.job, queued.estimate_s, queued.profile)
         if isinstance(queued.estimate_s, Stated):
             return replace(past, predicted_s=queued.estimate_s)
-        return past
+        if queued.progress is None:
+            return past
+        # a policy that asks for no estimates, as Slurm's
+        before = queued.progress.total_s if past.predicted_s is None else past.predicted_s
+        return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
         """What is known of a job submitted before this memory began; in order of submission."""

@@ -46,6 +46,7 @@ from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
 from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
+from scheduler.service.follow.outputs import Outputs
 from scheduler.service.follow.planner import Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
@@ -85,11 +86,13 @@ class Following:
         order: set priorities, too.
         partitions: those to follow; all when empty.
         table: read the queue by it. Not for `order`, which needs AdminComment.
+        outputs: read in the output of running jobs how far they are.
     """
 
     order: bool = False
     partitions: Sequence[str] = ()
     table: Table | None = None
+    outputs: Outputs | None = None
 
 
 ADVISE = Following()
@@ -122,7 +125,7 @@ class Follower:
         self.order, self.clock = asked.order, clock or (Clock() if store is None else store.clock)
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
-        self._table = asked.table
+        self._table, self._outputs = asked.table, asked.outputs
         self._champion, self._bundle_store = champion, bundle_store
         self._champion_seen: Signature | None = None
         self._looks = 0
@@ -173,6 +176,7 @@ class Follower:
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.tell(mine, now)
         self._promises.look(mine, now)
+        self._hear(mine, now)
         snapshot = self._build(mine, now)
         self._count_unmodelled(mine)
         first = self._planner.first(snapshot)
@@ -209,6 +213,11 @@ class Follower:
             self._planner.asking.forget()
         except (BundleError, OSError) as error:
             self.log.warning("bundle_refused", why=str(error))
+
+    def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
+        """What running jobs say of themselves."""
+        if self._outputs is not None:
+            self._planner.progressed(self._outputs.look(jobs, now), jobs, now)
 
     # --- what is seen -------------------------------------------------------------------------
 
@@ -504,6 +513,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
             order=order,
             partitions=[name for name in settings.slurm_partitions.split(",") if name],
             table=None if order else Table(slurm),
+            outputs=Outputs(slurm) if settings.slurm_read_progress else None,
         ),
         champion=settings.bundle,
         bundle_store=BundleStore(settings.state_dir / "bundles"),

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import chain, islice, zip_longest
 
 from features.garbage import uncollected
+from features.progress import Progress
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.slurm.client import SlurmError
 from scheduler.backends.slurm.parse import Node, SlurmJob
@@ -40,6 +41,7 @@ class Planner:
     Attributes:
         nodes, site: as they were read last; None: no site was.
         faults: jobs that could not be planned, each as it was, and why.
+        progress: of running jobs, how long they will have run by what they say themselves.
     """
 
     def __init__(self, spec: CoreSpec, shape: Shape, partitions: Sequence[str] = ()) -> None:
@@ -47,6 +49,8 @@ class Planner:
         self.nodes: list[Node] = []
         self.site: Site | None = None
         self.faults: dict[str, tuple[SlurmJob, str]] = {}
+        self.progress: dict[str, Progress] = {}
+        self._stated: dict[str, tuple[float | None, Progress]] = {}  # by whom, since when it runs
         self._seen: tuple[list[Node], int] = ([], 0)  # what the shape was made of
         self._together: set[str] = set()  # lists of partitions that jobs name
         self.begin()
@@ -59,6 +63,20 @@ class Planner:
     @property
     def by_slurm(self) -> bool:
         return self.spec.kind.capabilities.keeps_priorities
+
+    def progressed(
+        self, found: Mapping[str, Progress], jobs: Iterable[SlurmJob], now: float
+    ) -> None:
+        """Some running jobs say how long they will have run, which counts until they end or begin
+        again, and is news for those like them."""
+        runs = {job.id: job.start for job in jobs if job.state == "RUNNING"}
+        kept = {j: one for j, one in self._stated.items() if j in runs and one[0] == runs[j]}
+        for job_id, progress in found.items():
+            if job_id in runs and self.memory.of(job_id) is not None:
+                self.memory.progressed(job_id, progress, now)
+                kept[job_id] = runs[job_id], progress
+        self._stated = kept
+        self.progress = {job_id: progress for job_id, (_, progress) in kept.items()}
 
     def reshape(self, jobs: Iterable[SlurmJob]) -> None:
         """Take nodes that came, went or changed; partitions that jobs name together are one."""
@@ -101,7 +119,7 @@ class Planner:
                     now,
                     by_slurm=self.by_slurm,
                     site=self.site,
-                    before=Before(self._asks, before, faults),
+                    before=Before(self._asks, before, faults, self.progress),
                 )
             except JobFault as found:
                 job_id = found.job_id
@@ -115,15 +133,17 @@ class Planner:
     def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """As if Slurm made its passes now: whoever can start does."""
         site = replace(self.site, backfilled=None) if self.site is not None else None
-        core = self._core()
+        before = Before(progress=self.progress)
         return build_snapshot(
-            core, self.shape, jobs, self.nodes, now, by_slurm=self.by_slurm, site=site
-        )
+            self._core(), self.shape, jobs, self.nodes, now,
+            by_slurm=self.by_slurm, site=site, before=before,
+        )  # fmt: skip
 
     def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
         """What Pellucid's own policy makes of these jobs."""
         core = assemble(CoreSpec.of(self.shape.spec), self.asking)
-        return build_snapshot(core, self.shape, jobs, self.nodes, now)
+        before = Before(progress=self.progress)
+        return build_snapshot(core, self.shape, jobs, self.nodes, now, before=before)
 
     def _core(self) -> Core:
         try:

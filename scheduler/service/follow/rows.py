@@ -14,6 +14,7 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
 from scheduler.explain.slurm import SlurmReason
+from scheduler.explain.words import progress_words
 from scheduler.service.follow.histories import Over
 from scheduler.service.follow.reasons import briefly
 from scheduler.service.log.record import JobColumns, Phase
@@ -111,6 +112,7 @@ class JobRows:
                 more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
                 more["slurm"] = self._slurm(job)
+                more["detail"] = progress_words(queued.progress) if queued.progress else ""
             else:
                 more["phase"] = Phase.QUEUED.value
                 if job_id in why:
@@ -177,6 +179,7 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
         "started_at": job.start if runs else None,
         "ended_at": None,
         "state": None,
+        "detail": "",
         "slurm": _STARTED if runs else _json(briefly(job)),
     }
 

@@ -71,6 +71,7 @@ class Told:
         self.lines: list[str] = []
         self.answer, self.dry, self.down = "", False, False
         self.says = dict(SAYS)  # what commands print
+        self.paths: dict[str, str] = {}  # of the output of running jobs
         self.has = [Node(name, 4, "", ("main",), True, "IDLE") for name in ("n1", "n2")]
 
     def nodes(self) -> list[Node]:
@@ -78,6 +79,9 @@ class Told:
 
     def jobs(self) -> list[SlurmJob]:
         return self.queue
+
+    def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        return {job_id: (job_id, self.paths.get(job_id, "")) for job_id in job_ids}
 
     def read(self, *command: str) -> str:
         plain = command[0] in ("scontrol", "sdiag")

@@ -1,0 +1,121 @@
+"""What jobs of Slurm print of how far they are, read where that is allowed."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import cast
+
+import pytest
+from sqlalchemy import select
+
+from features.progress import Progress
+from profiler.progress.tail import Tail
+from scheduler.backends.slurm.client import Slurm
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.service.follow.outputs import OPTED_OUT, Outputs, filled_in
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.pages.queries import PageQueries
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene, Told
+
+ME = getpass.getuser()
+
+
+def job(number: str = "7", **more: object) -> SlurmJob:
+    asked = {"user": ME, "name": "a", "partition": "main", "submit": NOW, "start": NOW, **more}
+    return SlurmJob(number, str(asked.pop("state", "RUNNING")), **asked)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Told:
+    found = Told()
+    found.paths = {number: str(tmp_path / f"slurm-{number}.out") for number in ("7", "8")}
+    return found
+
+
+def read(slurm: Told, *jobs: SlurmJob, until_s: int = 600) -> dict[str, Progress]:
+    """The news of looks of a minute, as they print ten steps each in a file of their own."""
+    outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    for at in range(0, until_s + 1, 60):
+        for path in map(Path, slurm.paths.values()):
+            if path.parent.is_dir() and (path.is_file() or not path.exists()):
+                with path.open("a") as file:
+                    file.write(f"step {at // 6}/1000\n")
+        found |= outputs.look(jobs, NOW + at)
+        assert outputs.reader is not None
+        outputs.reader.join()
+    return found
+
+
+def test_a_job_that_runs_says_how_far_it_is(slurm: Told) -> None:
+    found = read(slurm, job())
+    assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
+
+
+def test_what_is_not_to_be_read_is_not(slurm: Told, tmp_path: Path) -> None:
+    assert set(read(slurm, job(), job("8"))) == {"7", "8"}
+    assert not read(slurm, job(comment=f"mine {OPTED_OUT}"))
+    assert not read(slurm, job(user="nobody"))  # the file is another's
+    assert not read(slurm, job(user="who-is-not-there"))
+    assert not read(slurm, job(state="PENDING", start=None))
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(slurm.paths["8"])
+    os.mkfifo(pipe)  # nobody writes: it would be waited for
+    for path in (link, pipe, tmp_path, tmp_path / "none/7", Path("relative"), Path("/dev/null")):
+        slurm.paths["7"] = str(path)
+        assert not read(slurm, job()), path
+
+
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        ("/home/a/slurm-31.out", "/home/a/slurm-31.out"),
+        ("/home/%u/%x-%j.out", "/home/eve/train-33.out"),
+        ("/logs/%A_%3a.%N%%", "/logs/31_002.n1%"),
+        ("/logs/%s.out", ""),  # of a step
+        ("/logs/a\\%j", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_an_output_is_filled_in_as_slurm_does(path: str, file: str) -> None:
+    one = job("31_2", user="eve", name="train", nodes=("n1.cluster", "n2"))
+    assert filled_in(one, "33", path) == file
+
+
+def test_a_file_system_that_hangs_holds_up_nothing(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, outputs = Event(), Outputs(cast(Slurm, slurm))
+    monkeypatch.setattr(Tail, "look", lambda *_: let_go.wait())
+    for at in range(3):
+        assert outputs.look([job()], NOW + at) == {}
+    let_go.set()
+    assert outputs.reader is not None
+    outputs.reader.join()
+
+
+def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: Told) -> None:
+    """Slurm has no limit for it, and nothing like it has ended."""
+    scene = Scene(store, "slurm", order=False)
+    outputs = scene.follower._outputs = Outputs(cast(Slurm, slurm))
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    runs = job(gpus=8, **EVERYTHING)
+    waits = scene.job(5, gpus=4, gpu_types=(("", 4),), reason="Resources", time_limit_s=60.0)
+    scene.now, path = NOW, Path(slurm.paths["7"])
+    for step in range(0, 110, 10):  # what is read during a look counts at the next one
+        path.write_text(f"{path.read_text() if step else ''}step {step}/1000\n")
+        scene.look(runs, waits, after_s=60.0)
+        assert outputs.reader is not None
+        outputs.reader.join()
+    with store.reading() as connection:
+        query = select(job_rows.c.detail).where(job_rows.c.job_id == "7")
+        detail = connection.execute(query).scalar_one()
+    assert detail.startswith("its own progress says 1000 steps of")
+    start = PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("5")
+    assert start is not None
+    assert start.start_p50 == pytest.approx(NOW + 6000.0, abs=600.0)
