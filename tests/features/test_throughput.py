@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp, log
+from math import exp, hypot, log
 
 import numpy as np
 import pytest
@@ -145,6 +145,9 @@ def test_how_much_times_how_fast() -> None:
     assert found is not None
     assert found.total_s == pytest.approx(12 * HOUR, rel=0.03)
     assert found.error < 0.2
+    known = throughput._posterior([*runs, Ran(work("train.py --epochs 90"), 1, 0.0)])[1]
+    further = throughput.FAR * log(90 / 30)  # than any of them went
+    assert found.error == pytest.approx(hypot(known, further))
     assert found.text() == "asks for 90 epochs; its last 3 runs took 8.0 min an epoch"
     assert asked(work("train.py --epochs 90"), 1, ()) is None
 
