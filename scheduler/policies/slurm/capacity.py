@@ -226,8 +226,6 @@ class _Wanted:
 def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
     """What is still to be found when these nodes have been taken as far as they help."""
     wanted = _Wanted(ask)
-    if wanted.most < wanted.nodes:
-        return wanted
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])
     runs = _neighbours([n for n in usable if n not in ask.req_nodes], site)

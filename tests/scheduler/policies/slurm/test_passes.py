@@ -116,16 +116,20 @@ def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
     }  # fmt: skip
 
 
-def test_all_gpus_of_one_node_are_found_behind_lighter_nodes_that_have_too_few() -> None:
-    has = (32, 2, 1), (8, 4, 5), (16, 2, 1)  # CPUs, GPUs, weight
-    nodes = {
-        f"n{i}": SiteNode(f"n{i}", cpus, 64_000, (("2080ti", gpus), ("a100", 2)), weight=weight)
-        for i, (cpus, gpus, weight) in enumerate(has)
-    }
-    site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
-    asked = job("four", partitions=("p",), gpus=(("2080ti", 4),), max_nodes=1)
-    assert on(look(site, asked)) == {"four": ("n1",)}
-    assert not on(look(site, replace(asked, gpus=(("2080ti", 5),))))
+def test_gpus_are_found_behind_nodes_that_have_too_few() -> None:
+    def found(gpus: int, most: int, *has: tuple[int, int, int]) -> dict[str, tuple[str, ...]]:
+        nodes = {
+            f"n{i}": SiteNode(f"n{i}", cpus, 64_000, (("a100", count),), weight=weight)
+            for i, (cpus, count, weight) in enumerate(has)
+        }
+        site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
+        asked = job("it", partitions=("p",), gpus=(("a100", gpus),), max_nodes=most)
+        return on(look(site, asked))
+
+    lighter = (32, 4, 1), (8, 6, 5), (16, 4, 1)
+    assert found(6, 1, *lighter) == {"it": ("n1",)}
+    assert not found(7, 1, *lighter)
+    assert found(4, 2, (1, 1, 1), (32, 2, 1), (32, 2, 1)) == {"it": ("n1", "n2")}
 
 
 def test_a_tier_goes_before_a_priority_and_keeps_its_nodes_from_lower_ones() -> None:
@@ -212,6 +216,17 @@ def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> N
     last = job("1", licences=(("matlab", 1),), priority=7, cpus=4, time_limit_s=60.0)
     passes = look(replace(site, licences={"matlab": 2}), full, blocked, last)
     assert set(on(passes)) == {"full", "1"}  # backfill takes the last licence there is
+
+
+@pytest.mark.parametrize(
+    ("word", "kept"), [("QOSMaxJobsPerUserLimit", False), ("QOSGrpGRES", True)]
+)
+def test_backfill_drops_a_limit_that_is_past_and_knows_some_for_none(word: str, kept: bool) -> None:
+    full = [job(str(i), gpus=(("2080ti", 8),), priority=9 - i) for i in range(3)]
+    said = {"2": word}  # before
+    assert why(look(SITE, *full, backfill=False, words=dict(said))) == {"1": "Resources", **said}
+    left = said if kept else {}
+    assert why(look(SITE, *full, words=dict(said))) == {"1": "Resources", **left}
 
 
 def test_a_limit_says_whose_it_is_and_how_far() -> None:
