@@ -8,10 +8,11 @@ breaks, and the tests that are expected to fail, the quickest first; or, where t
 with --chaos, the seeds of `benchmarks.chaos` of which one is to fail. Each is planted in a copy of
 the tree, in a temporary folder. Before that all of those tests run on the copy as it is. With
 --sample the bugs are drawn at random from the lines changed since a commit, and a test that finds
-one is run again without it (`benchmarks.mutations`); which tests run which line is read from a file
-that `pip install pytest-cov; pytest -n 2 --cov=features --cov=models --cov=pipeline --cov=profiler
---cov=scheduler --cov-context=test` leaves as `.coverage`. Exit status 1 when a bug survives, when
-its text is not in its file exactly once, or when the tests fail without it.
+one is run again without it (`benchmarks.mutations`); which of them may survive, and why, stands in
+`survivors.yaml`, and which tests run which line in a file that `pip install pytest-cov; pytest -n 2
+--cov=features --cov=models --cov=pipeline --cov=profiler --cov=scheduler --cov-context=test` leaves
+as `.coverage`. Exit status 1 when a bug survives that may not, when its text is not in its file
+exactly once, or when the tests fail without it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from features.folders import temporary_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 LIST = Path(__file__).with_name("mutants.yaml")
+MAY_SURVIVE = Path(__file__).with_name("survivors.yaml")
 # What tests load, none of it ours: it takes longer than most of them.
 LOADED = [
     "fastapi.testclient", "hypothesis", "numpy", "pandas", "polars", "pyarrow.parquet", "pytest",
@@ -69,6 +71,7 @@ class Mutant:
     tests: tuple[str, ...] = ()
     chaos: str = ""
     cpu_s: int | None = None
+    harmless: str = ""  # why it may survive
 
     @property
     def area(self) -> str:
@@ -85,6 +88,12 @@ def mutants() -> list[Mutant]:
     ]
 
 
+def survivors() -> dict[tuple[str, str, str], str]:
+    """Bugs that may survive: why, by file, text of the line, and change ("before -> after")."""
+    found = yaml.safe_load(MAY_SURVIVE.read_text())
+    return {(one["file"], one["line"], one["change"]): one["why"] for one in found}
+
+
 def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
     """Bugs drawn at random from what has changed since a commit.
 
@@ -95,17 +104,21 @@ def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
 
     known = CoverageData(str(coverage))
     known.read()
-    return [
-        Mutant(
-            file,
-            (ROOT / file).read_text(),
-            changed,
-            f"line {line}: {before} -> {after}",
-            covering(known, file, line),
-            cpu_s=SAMPLED_CPU_S,
+    found, harmless = [], survivors()
+    for file, line, before, after, changed in sample(since, count, seed):
+        text, change = (ROOT / file).read_text(), f"{before} -> {after}"
+        found.append(
+            Mutant(
+                file,
+                text,
+                changed,
+                f"line {line}: {change}",
+                covering(known, file, line),
+                cpu_s=SAMPLED_CPU_S,
+                harmless=harmless.get((file, text.splitlines()[line - 1].strip(), change), ""),
+            )
         )
-        for file, line, before, after, changed in sample(since, count, seed)
-    ]
+    return found
 
 
 def planted(text: str, mutant: Mutant) -> str:
@@ -202,13 +215,15 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
     try:
         if by_chaos:
             status, last = run_chaos(folder, mutant.chaos)
-        else:
+        elif mutant.tests:
             status, last = run_tests(folder, mutant.tests, mutant.cpu_s)
+        else:
+            status, last = 0, "no test runs it"
     finally:
         file.write_text(text)
     fate = {0: "survived", 1: "found", None: "took too long"}.get(status, "broken")
-    if not (mutant.tests or by_chaos):
-        fate = "survived"  # nobody looks at it
+    if fate == "survived" and mutant.harmless:
+        fate, last = "harmless", mutant.harmless
     seconds = round(time.perf_counter() - begun, 1)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", last, re.MULTILINE) if fate == "found" else []
     by += re.findall(r"^--seed \d+.*", last, re.MULTILINE) if by_chaos else []
@@ -266,12 +281,13 @@ def measure(
         "without_bugs": without["fate"] if without["fate"] == "sound" else without["detail"],
         "planted": len(told),
         "found": fates.count("found"),
+        "harmless": fates.count("harmless"),
         "areas": {a: sum(m.area == a for m in wanted) for a in sorted({m.area for m in wanted})},
         "not_found": [one for one in told if one["fate"] != "found"],
         "each": told,
         "seconds": round(time.perf_counter() - begun),
         "cpu_seconds": round(used.ru_utime + used.ru_stime + sum(CPU_S)),
-        "holds": without["fate"] == "sound" and all(fate == "found" for fate in fates),
+        "holds": without["fate"] == "sound" and set(fates) <= {"found", "harmless"},
     }
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from benchmarks.mutants import ROOT, Mutant, mutants, planted
+from benchmarks.mutants import ROOT, Mutant, mutants, planted, survivors
 from benchmarks.mutations import covering, mutations
 
 
@@ -30,6 +30,13 @@ def test_a_bug_can_be_planted_and_its_tests_are_there(mutant: Mutant) -> None:
         if names:
             told = (ROOT / path).read_text()
             assert all(re.search(rf"(def|class) {name}\b", told) for name in names), test
+
+
+@pytest.mark.parametrize(("file", "row", "change"), survivors())
+def test_a_bug_that_may_survive_can_still_be_drawn(file: str, row: str, change: str) -> None:
+    text = (ROOT / file).read_text()
+    lines = {n for n, one in enumerate(text.splitlines(), 1) if one.strip() == row}
+    assert change in {f"{before} -> {after}" for _, before, after, _ in mutations(text, lines)}
 
 
 CODE = '''
