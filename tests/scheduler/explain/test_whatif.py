@@ -16,7 +16,7 @@ from scheduler.core.durations import DurationDistribution
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of, candidates
+from scheduler.explain.whatif.counterfactuals import WhatIf, _forecast, answer_of, candidates
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude, starting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
@@ -75,6 +75,31 @@ def test_a_changed_job_does_not_start_before_the_end_that_it_must_wait_for() -> 
     then = (outcome.then.start_p10, outcome.then.start_p50, outcome.then.start_p90)
     assert len(ends) == 3
     assert all(at is not None and at >= end for at, end in zip(then, ends, strict=True))
+
+
+def test_one_of_two_halves_is_enough_for_half_of_the_gpus_and_none_must_end() -> None:
+    desk, memory = a_desk()
+    halves = [a_job(name, gpus=4) for name in ("one", "two", "half")]
+    desk.submit(*halves, a_job("more", gpus=5))
+    found = crude(desk.core, memory, 0.0)
+    assert found["half"].after == ()
+    assert len(found["more"].after) == 3
+
+
+def test_of_a_forecast_is_known_in_what_share_of_futures_it_starts_beside_another() -> None:
+    desk, memory = busy()
+    worlds = [{"late": (200.0, 300.0, beside)} for beside in (True, False, False, False)]
+    assert _forecast(Futures(desk.core, memory, 100.0), worlds, "late", None).aside == 0.25
+
+
+def test_a_duration_is_believed_by_how_long_the_job_has_run() -> None:
+    desk, memory = busy()
+    memory.durations = DurationDistribution()
+    believed = Futures(desk.core, memory, 100.0).beliefs.quantiles
+    for job_id, ran_s in (("first", 100.0), ("late", 0.0)):
+        assert believed[job_id] == memory.quantiles(
+            memory.believed(desk.core.jobs[job_id]), ran_s, desk.core
+        )
 
 
 def test_more_gpus_are_answered_too() -> None:

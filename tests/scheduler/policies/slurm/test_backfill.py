@@ -163,6 +163,12 @@ def test_when_priorities_were_computed_is_found_out_from_ages() -> None:
     assert since_calculated([(40.0, 90.0), *new, *new, (7.0, 7.0)], 1.0, 300.0) == 40.0
     assert since_calculated(new, 1.0, 300.0, likely_s=33.0) == 33.0
     assert since_calculated(old, 0.0, 300.0, likely_s=33.0) == 33.0
+    weights = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "86400"}
+    site = replace(SITE, config=weights | {"PriorityMaxAge": "1-0"})
+    ask = Ask("1", partitions=("all",), submit=NOW - 500, accrue=NOW - 500, priority=460)
+    twin = Slurm()
+    twin.see(site, [], {"1": ask}, NOW)
+    assert twin._clock.calculated == NOW - 40.0
 
 
 def test_passes_go_on_from_the_backfill_that_was_last() -> None:
