@@ -247,9 +247,11 @@ def test_a_pair_is_told_in_words() -> None:
             ("left_s", 19491.0), ("partner_left_s", 28534.4), ("gain_s", 28033.2),
             ("asked_share", 1.70833), ("speed_on_a100", 0.5), ("cost_on_a100_s", 100.0),
             ("fairness_s", -480.0), ("share_excess", -0.12), ("marginal gain", 2.5))  # fmt: skip
-    own = [a_decision(0, 1000, Action.PACK, Reason.PARTNER_FOUND, partner="b", evidence=pair)]
+    own = [a_decision(0, 1000, Action.PACK, Reason.PARTNER_FOUND, partner="b", evidence=pair,
+                      free=2, limit=8, batch=(32, 1))]  # fmt: skip
     ((_, (said,)),) = remarks(build_story(a_job(), own).events)
     assert said == (
+        "2 of 8 GPUs free afterwards, 32 samples a GPU, 2 passes an update, "
         "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
         "run, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, GPUs asked for "
         "are 1.71 times those it may run on, on a100: 50 % of full speed, on a100: 100 s with the "
@@ -377,7 +379,7 @@ def test_any_record_makes_a_story(
 # --- what is said --------------------------------------------------------------------------------
 
 
-def a_waiter() -> Story:
+def a_waiter(behind: float = 8.0, queue_s: float = 1200.0) -> Story:
     score = a_score((0.7, -0.9, 0.01), inputs=("4", "7200"))
     own = [
         a_decision(0, 1000, Action.ENQUEUE, Reason.SUBMITTED, score=score, priority=40.0,
@@ -388,12 +390,12 @@ def a_waiter() -> Story:
         a_decision(3, 2200, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b11110,),
                    need=4, free=4, limit=8, score=score),
     ]  # fmt: skip
-    job = a_job(end_time=2700.0, jct_s=1700.0, queue_s=1200.0, ran_s=500.0, profile_s=0.0,
+    job = a_job(end_time=2700.0, jct_s=1700.0, queue_s=queue_s, ran_s=500.0, profile_s=0.0,
                 estimate_s=400.0)  # fmt: skip
     return build_story(
         job,
         own,
-        recorded=Recorded(bundles=BUNDLES, order_values={"j": 40.0, "b": 8.0}, policy="qssf"),
+        recorded=Recorded(bundles=BUNDLES, order_values={"j": 40.0, "b": behind}, policy="qssf"),
     )
 
 
@@ -412,6 +414,10 @@ def test_a_story_in_numbers() -> None:
     assert story.foil == (
         "Why after job b: its order value is 8 against 40 here, and the smaller goes first.",
     )
+    (alike,) = a_waiter(behind=40.0).foil
+    assert alike == "Why after job b: both have the order value 40, and it came earlier."
+    assert not a_waiter(queue_s=1200.02).problems, "within the rounding of each time"
+    assert len(a_waiter(queue_s=1200.04).problems) == 1
 
 
 def test_a_story_in_words() -> None:

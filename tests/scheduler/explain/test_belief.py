@@ -36,6 +36,16 @@ def test_nothing_is_said_beyond_the_limit() -> None:
     assert alone.text == "It was to run about 50 s (its time limit)."
 
 
+def test_its_own_progress_is_named_where_it_says_something_else() -> None:
+    for stated_s, words in (
+        (369.0, "It should run about 26 s; at most 76 s, nine in ten. It asks for 9 epochs."),
+        (480.0, "It should run about 8 min, by its own progress."),
+    ):
+        found = belief([predicted(368.0)], None, command="It asks for 9 epochs.", stated_s=stated_s)
+        assert found is not None
+        assert found.text == words
+
+
 def test_the_last_prediction_counts_and_without_one_nothing_is_said() -> None:
     anew = predicted(20.0, (("p50_s", 5.0), ("p90_s", 9.0)))
     found = belief([predicted(368.0), anew], None)

@@ -60,6 +60,7 @@ def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
     assert found.gain_s < 0
     words = said(desk, 1.0)
     assert words["place"] == "Number 1 of 1 in vc: the model's duration +10 min."
+    assert words["still"] == ""  # without `runs` it would start
     text = str(words["sharing"])
     assert "run at 50% and the other at 40%" in text
     assert "cost more time than it saves" in text

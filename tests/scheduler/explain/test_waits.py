@@ -15,7 +15,7 @@ from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, WhyNot, crude
 from scheduler.explain.whatif.futures import Beliefs, Draw
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.whatif.waits import Waits, kaplan_meier
+from scheduler.explain.whatif.waits import PRIOR, Waits, kaplan_meier
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
@@ -132,6 +132,11 @@ def test_a_start_that_waits_for_one_end_has_its_median(ran_s: float) -> None:
     assert dict(believed.described(estimate))["p50_s"] == pytest.approx(estimate, rel=0.01)
     if ran_s == 10.0:
         assert end == pytest.approx(estimate, rel=0.03)
+
+
+def test_before_anything_was_seen_the_crude_rule_is_as_far_off_as_is_believed() -> None:
+    p10, p50, p90 = Waits()._levels((0.0, 0.0, 0.0), 0.0)
+    assert (p10, p50, p90) == pytest.approx([exp(PRIOR[i]) for i in (0, 4, 8)])
 
 
 def test_the_same_calls_give_the_same_forecasts_and_who_left_is_no_start() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.durations import DurationDistribution
+from scheduler.core.durations import DurationDistribution, at_level
 from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
@@ -86,6 +86,13 @@ def test_one_of_two_halves_is_enough_for_half_of_the_gpus_and_none_must_end() ->
     assert len(found["more"].after) == 3
 
 
+def test_no_more_futures_are_run_than_are_enough_and_those_in_pairs() -> None:
+    desk, memory = busy()
+    futures = Futures(desk.core, memory, 100.0)
+    (made,) = futures.forecast(["large"], samples=32, between=lambda: True).values()
+    assert made.samples == 10
+
+
 def test_of_a_forecast_is_known_in_what_share_of_futures_it_starts_beside_another() -> None:
     desk, memory = busy()
     worlds = [{"late": (200.0, 300.0, beside)} for beside in (True, False, False, False)]
@@ -100,6 +107,8 @@ def test_a_duration_is_believed_by_how_long_the_job_has_run() -> None:
         assert believed[job_id] == memory.quantiles(
             memory.believed(desk.core.jobs[job_id]), ran_s, desk.core
         )
+    ends = tuple(at_level(believed["first"], level) for level in (0.1, 0.5, 0.9))
+    assert crude(desk.core, memory, 100.0)["late"].after == ends
 
 
 def test_more_gpus_are_answered_too() -> None:
@@ -188,6 +197,11 @@ def test_what_cannot_be_is_said(change: Change, why: str) -> None:
         WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", change)
     with pytest.raises(NotPossible, match="colour cannot be changed"):
         Change.from_body({"colour": "red"})
+
+
+def test_a_change_begins_a_sentence() -> None:
+    assert Change({"gpus": 2}, first=True).words() == "with 2 GPUs, going before all others"
+    assert [Change(held=held).words() for held in (True, False)] == ["held", "released"]
 
 
 def test_what_is_tried_fits_the_job() -> None:
