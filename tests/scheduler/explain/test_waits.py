@@ -195,3 +195,7 @@ def test_a_few_futures_have_the_quantiles_of_a_duration() -> None:
     assert mutual.std() == pytest.approx(1 / 7**0.5, abs=0.02)  # as of any two orders of eight
     assert abs(mutual.mean()) < 0.02
     assert np.abs(drawn.mean(axis=0) - 500.0).max() < 80.0
+    kin = Beliefs(0.0, {}, {}, (), 0.0, ())  # jobs of one user are alike, and as spread as any
+    alike = np.array([[Draw(kin, 3, n).seconds(job, even) for n in range(16)] for job in jobs])
+    assert alike.std() == pytest.approx(drawn.std(), rel=0.03)
+    assert np.corrcoef(alike[:, ::2])[np.triu_indices(200, 1)].mean() > 0.1

@@ -17,7 +17,7 @@ from scheduler.core.nodes import KnownJob
 from scheduler.explain.effect import Effect, Moved, OthersMoved
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, _forecast, answer_of, candidates
-from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude, starting
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, crude, starting
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
@@ -109,6 +109,13 @@ def test_a_duration_is_believed_by_how_long_the_job_has_run() -> None:
         )
     ends = tuple(at_level(believed["first"], level) for level in (0.1, 0.5, 0.9))
     assert crude(desk.core, memory, 100.0)["late"].after == ends
+
+
+def test_a_job_that_would_be_held_starts_in_none_of_the_futures_and_now_in_all() -> None:
+    desk, memory = busy()
+    outcome = WhatIf(Futures(desk.core, memory, 100.0), samples=9).ask("large", Change(held=True))
+    assert (outcome.now.start_p50, outcome.then.start_p50, outcome.futures) == (600.0, None, 9)
+    assert outcome.then.why_not is WhyNot.HELD
 
 
 def test_more_gpus_are_answered_too() -> None:
