@@ -6,7 +6,7 @@ import math
 import re
 from datetime import datetime
 
-from benchmarks.explanations.asked import Asked, near, times
+from benchmarks.explanations.asked import Asked, Told, near, times
 from scheduler.core.policy import Promise
 
 
@@ -179,16 +179,47 @@ def after_end(a: Asked) -> str:
         return ""
     if len(holders) != 1 or holders[0]["kind"] != "running job":
         return ""
-    asked, run = a.moment.asked[a.job_id], a.moment.runs[holders[0]["job"]]
-    pool = [node for node in a.moment.pool(asked["vc"]) if node not in a.moment.closed]
-    held = sum(mask.bit_count() for node, mask in run.gpus.items() if node in pool)
-    if run.profiling or len(pool) * a.moment.per_node - held >= asked["gpus"]:
+    if not _must_end(a, a.moment.asked[a.job_id]):
         return ""
     end_s, start_s = holders[0]["ends_in_s"], made["start_p50"] - a.analysis["at"]
     alone = a.analysis["waiting"] == 1
     if start_s >= 0.8 * end_s - 30.0 and not (alone and start_s > 1.5 * end_s + 60.0):
         return ""
     return f"starts in {start_s:.0f} s, what must end before in {end_s:.0f}"
+
+
+def sooner(a: Asked) -> str:
+    """What would have it start earlier: by as much as is between the two starts, in words too, and
+    not before the end of a run that keeps too many GPUs. Of one that may share GPUs only then, or
+    is profiled first, the last is not known."""
+    for one in a.analysis["suggestions"]:
+        found = re.search(rf"{re.escape(one['words'])}, (at once|.+? earlier)", a.lines)
+        if found is None or (found[1] == "at once") != one["starts_now"]:
+            return f"{one['words']}: {found and found[1]!r}, at once {one['starts_now']}"
+        if one["starts_now"]:
+            continue
+        was, then, gain_s = one["now"]["start_p50"], one["then"]["start_p50"], one["gain_s"]
+        if abs(was - then - gain_s) > 1.0 or not near(times(found[1])[0], gain_s):
+            return f"{found[0]!r}, {gain_s:.0f} s between {was:.0f} and {then:.0f}"
+        asked, start_s = a.moment.asked[a.job_id] | dict(one["changes"]), then - a.analysis["at"]
+        for run in _must_end(a, asked) if not one["changes"].keys() & {"share", "profile"} else ():
+            if start_s < 0.8 * run["ends_in_s"] - 30.0:
+                return f"{found[0]!r}, what must end before in {run['ends_in_s']:.0f} s"
+    return ""
+
+
+def _must_end(a: Asked, asked: Told) -> list[Told]:
+    """Of the runs that are named those without whose GPUs the others on open nodes of a virtual
+    cluster are not enough."""
+    open_nodes = [n for n in a.moment.pool(asked["vc"]) if n not in a.moment.closed]
+    spare = len(open_nodes) * a.moment.per_node - asked["gpus"]
+    found = []
+    for one in a.analysis["holders"]:
+        run = a.moment.runs.get(one["job"])
+        if run is not None and not run.profiling:
+            held = sum(m.bit_count() for n, m in run.gpus.items() if n in open_nodes)
+            found += [one] * (held > spare)
+    return found
 
 
 def promised(a: Asked) -> str:

@@ -33,6 +33,7 @@ from benchmarks.explanations.foreseen import (
     promise,
     promised,
     sharing,
+    sooner,
 )
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
 from benchmarks.explanations.log import Log, later
@@ -436,7 +437,7 @@ CHECKS: dict[str, Callable[[Asked], str]] = {
     for check in (
         phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, wait, promise,
         sharing, odds, belief, evidence, prediction, forecast, after_end, promised, changed, lines,
-        printed, page, page_wait, page_numbers, way, tried, fewest, otherwise, helps,
+        printed, page, page_wait, page_numbers, way, tried, fewest, otherwise, helps, sooner,
     )
 }  # fmt: skip
 for moving in (place, numbers, overtaken, alive):

@@ -260,6 +260,20 @@ def _no_help(told: Said, a: Asked) -> object:
         one |= {"starts_now": True, "words": "as it is", "changes": {"gpus": a.analysis["need"]}}
 
 
+def _sooner(start_s: float, gain_s: float) -> Lie:
+    """With one GPU it would start so many seconds from now, and 18 minutes later as it is."""
+
+    def lie(told: Said, a: Asked) -> object:
+        at = a.analysis["at"] + start_s
+        now, then = ({"start_p50": at + by, "estimate": None} for by in (1080.0, 0.0))
+        one = {"job_id": a.job_id, "changes": {"gpus": 1}, "words": "with 1 GPU", "now": now,
+               "then": then, "starts_now": False, "gain_s": gain_s}  # fmt: skip
+        told["analysis"]["suggestions"] = [one]
+        return a.analysis["free"] == 0
+
+    return lie
+
+
 def _order(by: float, one: bool = False) -> Lie:
     def lie(told: Said, a: Asked) -> object:
         for term in told["analysis"]["order"][: 1 if one else None]:
@@ -430,6 +444,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "another would do as well": ("otherwise", _false_alternative),
     "many would do as well": ("otherwise", _more_ways),
     "what does not help": ("helps", _no_help),
+    "sooner by twice as much": ("sooner", _sooner(9e6, 2160.0)),
     "terms times -7": ("order", _order(-7.0)),
     "one term times 2": ("order", _order(2.0, one=True)),
     "two terms wrong that cancel": ("order", _order_in_two),
@@ -575,6 +590,20 @@ def test_a_start_before_the_end_that_it_waits_for_is_found() -> None:
     asked = {a.job_id: a.moment.asked[a.job_id] | {"gpus": 15}}
     tight = replace(fits, asked=a.moment.asked | asked)
     assert after_end(replace(a, moment=tight, told={**a.told, "forecast": now})) != ""
+
+
+def test_what_would_be_sooner_is_not_before_the_end_that_it_waits_for() -> None:
+    (a,) = _behind_one()
+    (holder,) = a.analysis["holders"]
+    for share, found in ((0.5, "must end before"), (1.0, "")):
+        told = deepcopy(dict(a.told))
+        assert _sooner(share * holder["ends_in_s"], 1080.0)(told, a)
+        lines = "\n".join(lines_of(decode(Explanation, told), a.answered_at, full=True))
+        wrong = CHECKS["sooner"](replace(a, told=told, lines=lines))
+        assert found in wrong
+        assert bool(found) == bool(wrong)
+        at_once = lines.replace("18 min earlier", "at once")
+        assert CHECKS["sooner"](replace(a, told=told, lines=at_once))
 
 
 def test_the_same_answer_for_all_fails(answers: list[Asked]) -> None:
