@@ -25,6 +25,8 @@ decides, in a forked process:
   share of the waits asked about with such a one;
 - `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
   to the next; `stable_single_terms`: how far the first three single terms do;
+- `ends`: worlds in which as many of the runs that were named had ended by then as the words say
+  (nine in ten), within five points;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within
   an hour), by promised wait (minutes, hours, days; how many) with the width between even odds and

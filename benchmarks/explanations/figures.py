@@ -22,6 +22,9 @@ from benchmarks.explanations.worlds import WORLDS
 
 BUDGET = Path(__file__).parents[1] / "explanations_budget.json"
 SERVICES = {"live-service": live.audit, "running-service": running.audit}
+PHILLY = "philly-overload"
+ENOUGH = 40  # runs named in a world, that a share of them says something
+ROOM = 0.05  # between the odds in words and the share that was kept
 NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
@@ -68,6 +71,7 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
     told = [o for o in found if not o.skipped]
     agreed, single = ([pair[i] for o in told for pair in o.agreed] for i in (0, 1))
     seconds = sorted(s for o in told for s in o.cpu_s)
+    worlds = [_of_world(o) for o in found]
     return {
         **shares(told),
         "sentences": _sentences([said for o in told for said in o.said]),
@@ -78,7 +82,8 @@ def figures(found: Sequence[Found]) -> dict[str, Any]:
         "forecasts": forecasts([f for o in told for f in o.foretold]),
         "answer_cpu_p50_s": round(seconds[len(seconds) // 2], 3) if seconds else None,
         "answer_cpu_p99_s": round(seconds[int(0.99 * (len(seconds) - 1))], 3) if seconds else None,
-        "worlds": [_of_world(o) for o in found],
+        "ends": _kept_in(worlds),
+        "worlds": worlds,
     }
 
 
@@ -117,6 +122,19 @@ def ends(found: Found) -> dict[str, Any]:
     }
 
 
+def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Ends at odds of nine in ten: worlds with enough of them, and those that kept as many as the
+    words say, within `ROOM`; whether Philly is among these."""
+    nine = {one["world"]: one.get("ends", {}).get("0.9", {"runs": 0}) for one in worlds}
+    told = {name: of["kept"] for name, of in nine.items() if of["runs"] >= ENOUGH}
+    true = [name for name, kept in told.items() if round(abs(kept - 0.9), 4) <= ROOM]
+    return {
+        "worlds": len(told),
+        "kept": len(true) if told else None,
+        "philly": int(PHILLY in true) if PHILLY in told else None,
+    }
+
+
 def _of_world(o: Found) -> dict[str, Any]:
     if o.skipped:
         return {"world": o.world, "skipped": o.skipped}
@@ -143,6 +161,7 @@ def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
     flat["sentences_right"] = found["sentences"]["right"]
     flat |= {f"services_{name}": found["services"][name] for name in ("answered", "age_p99_s")}
     flat |= {name: found["readable"][name] for name in ("words_p50", "codes", "raw_names")}
+    flat |= {f"ends_{name}": found["ends"][name] for name in ("kept", "philly")}
     made = found["forecasts"]
     names = ("jobs_p90", "batches_p90", "jobs_without_any", "jobs_without_p90")
     flat |= {name: made[name] for name in names} | _beside_rules(made["pinball"])

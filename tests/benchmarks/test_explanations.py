@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import explanations
+from benchmarks.calibration import Calibration
 from benchmarks.explanations import deep, live
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, Found, audit
@@ -254,6 +255,7 @@ def test_every_bound_is_on_a_figure_and_one_that_was_not_measured_is_missed() ->
     made["counterfactuals"] |= {"true": 1.0, "earlier_true": 1.0}
     made["sentences"]["right"] = 1.0
     made["services"] |= {"answered": 1.0, "age_p99_s": 0.5}
+    made["ends"] |= {"kept": 4, "philly": 1}
     assert BUDGET.exists()
     told = verdict(made, _Unit())  # type: ignore[arg-type]
     assert (told["missing"], told["holds"]) == ([], True)
@@ -363,3 +365,27 @@ def test_the_judge_knows_what_a_job_says_of_itself_until_more_is_recorded() -> N
 def test_ends_are_counted_by_the_odds_that_were_written() -> None:
     found = Found("w", ends=[(0.5, 10.0, 10.0), (0.5, 10.0, 10.1), (0.9, 5.0, None)])
     assert ends(found) == {"0.5": {"runs": 2, "kept": 0.5}, "0.9": {"runs": 1, "kept": 0.0}}
+
+
+def _with_ends(world: str, kept: float) -> Found:
+    """A world in which that share of a hundred runs kept to the odds of nine in ten."""
+    ended = [0.0] * round(100 * kept) + [9.0] * round(100 * (1.0 - kept))
+    return Found(world, ends=[(0.9, 5.0, after_s) for after_s in ended])
+
+
+@pytest.mark.parametrize(
+    ("worlds", "exceeded"),
+    [
+        ({"philly-overload": 0.85, "a": 0.85, "b": 0.95, "c": 0.9, "d": 0.5}, []),
+        ({"philly-overload": 0.29, "a": 0.86, "b": 0.94, "c": 0.9, "d": 0.9}, ["ends_philly"]),
+        ({"philly-overload": 0.9, "a": 0.86, "b": 0.94, "c": 0.63}, ["ends_kept"]),
+        ({"philly-overload": 1.0, "a": 1.0, "b": 1.0, "c": 1.0}, ["ends_kept", "ends_philly"]),
+    ],
+)
+def test_ends_are_kept_as_often_as_the_words_say(
+    worlds: dict[str, float], exceeded: list[str]
+) -> None:
+    few = Found("few", ends=[(0.9, 5.0, None)])
+    made = figures([few, *(_with_ends(*one) for one in worlds.items())])
+    found = verdict(made, Calibration())["exceeded"]
+    assert [name for name in found if name.startswith("ends_")] == exceeded
