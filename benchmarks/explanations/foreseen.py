@@ -173,16 +173,16 @@ def forecast(a: Asked) -> str:
 
 def after_end(a: Asked) -> str:
     """Its median is not before the end of the one run that it cannot start without, and no other:
-    where it stands alone in line, it is that end."""
+    where it stands alone in line it is that end, unless it is crude."""
     made, holders = a.told["forecast"], a.analysis["holders"]
-    if made is None or made["start_p50"] is None or made.get("estimate") == "crude":
+    if made is None or made["start_p50"] is None:
         return ""
     if len(holders) != 1 or holders[0]["kind"] != "running job":
         return ""
     if not _must_end(a, a.moment.asked[a.job_id]):
         return ""
     end_s, start_s = holders[0]["ends_in_s"], made["start_p50"] - a.analysis["at"]
-    alone = a.analysis["waiting"] == 1
+    alone = a.analysis["waiting"] == 1 and made.get("estimate") != "crude"
     if start_s >= 0.8 * end_s - 30.0 and not (alone and start_s > 1.5 * end_s + 60.0):
         return ""
     return f"starts in {start_s:.0f} s, what must end before in {end_s:.0f}"

@@ -581,6 +581,8 @@ def test_a_start_before_the_end_that_it_waits_for_is_found() -> None:
     for start_s in (0.0, 9e6):
         made = a.told["forecast"] | {"start_p50": a.analysis["at"] + start_s}
         assert judged(replace(a, told={**a.told, "forecast": made}))["after_end"]
+        crude = replace(a, told={**a.told, "forecast": made | {"estimate": "crude"}})
+        assert bool(after_end(crude)) == (start_s == 0.0)  # it may be far too late
     holder = a.analysis["holders"][0]["job"]
     two = replace(a.moment.runs[holder], gpus={3: 0b1010000})  # of the sixteen
     asked = {a.job_id: a.moment.asked[a.job_id] | {"gpus": 14}}

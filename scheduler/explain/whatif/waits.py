@@ -163,7 +163,9 @@ class Waits:
         own = [now + max(0.0, ahead_s * off - SOON_S) for off in waits]
         if p50 is None or p90 is None:
             lasts = (rough.end_p50 or rough.start_p50) - rough.start_p50
-            return starting(crudely(now, rough.start_p50, lasts), *own)
+            # not before an end that it must wait for; how far beyond, waits have shown
+            alone = [*map(max, own, rough.after[:2] or own[:2]), own[2]]
+            return starting(crudely(now, rough.start_p50, lasts), *alone)
         p10 = p50 if made.start_p10 is None else made.start_p10
         mixed = (
             _between(now, at, figures, FUTURES[level])

@@ -62,10 +62,10 @@ def test_waits_of_seconds_are_learned_within_the_hour_also_of_one_user() -> None
     desk = Desk(FifoSkip(), cluster_of(nodes=1, gpus=1))
     memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
     waits = Waits()
-    desk.submit(a_job("j0", user="ann"), now=0.0)
+    desk.submit(a_job("j0", for_=20.0, user="ann"), now=0.0)
     for i in range(1, 100):  # each is sent halfway through the one before
         now = 20.0 * i
-        desk.submit(a_job(f"j{i}", at=now, user="ann"), now=now)
+        desk.submit(a_job(f"j{i}", for_=20.0, at=now, user="ann"), now=now)
         waits.look(desk.core, memory, now)
         if i < 99:
             desk.end(f"j{i - 1}", now=now + 10.0)
@@ -104,6 +104,29 @@ def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> 
     held = StartForecast(line.now, why_not="it is held")
     line.desk.core.waiting.hold("j59", line.now)
     assert line.forecast("j59", held).start_p50 is None
+
+
+def test_a_crude_start_is_not_before_the_end_that_it_waits_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk(pellucid(), cluster_of(nodes=8, gpus=8), LiveEstimator())
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("holds", gpus=60), now=0.0)
+    desk.submit(a_job("waits", gpus=5, at=300.0), now=300.0)
+    rough = crude(desk.core, memory, 300.0)
+    short = {"waits": StartForecast(300.0, why_not=WhyNot.NO_TIME)}
+    # those that stood there waited for a tenth to a half of what is ahead
+    monkeypatch.setattr(Waits, "_levels", lambda *_: (0.1, 0.3, 0.5))
+    made = Waits().corrected(desk.core, short, rough, 300.0)["waits"]
+    assert made.estimate == "crude"
+    assert (made.start_p10, made.start_p50) == rough["waits"].after[:2]
+    assert made.start_p90 >= made.start_p50
+    desk.submit(a_job("fits", gpus=4, at=300.0), now=300.0)
+    desk.submit(a_job("few", gpus=4, at=300.0), now=300.0)  # waits for whichever ends first
+    rough = crude(desk.core, memory, 300.0)
+    assert rough["few"].after == ()
+    made = Waits().corrected(desk.core, {"few": short["waits"]}, rough, 300.0)["few"]
+    assert made.start_p50 == pytest.approx(300.0 + 0.3 * (rough["few"].start_p50 - 290.0) - 10.0)
 
 
 @pytest.mark.parametrize("ran_s", [10.0, 300.0, 1200.0])
