@@ -27,7 +27,7 @@ from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import command, lines
-from benchmarks.explanations.sentences import between
+from benchmarks.explanations.sentences import judged_between
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
 from scheduler.service.client import Client, ServiceError
@@ -123,7 +123,7 @@ class _Asking:
             operator.explain(job_id),
         )
         log = Log.read(self.database)
-        found.said.append(between(asked, log, log.head, before.head))
+        found.said.append(judged_between(asked, log, log.head, before.head))
         self._named += [(asked.analysis["at"], one) for one in told["analysis"]["holders"]]
         with self.running.client(core.jobs[job_id].job.user) as owner:
             own = owner.explain(job_id, analyse=True)

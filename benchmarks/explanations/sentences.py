@@ -449,7 +449,7 @@ def judged(a: Asked) -> dict[str, str]:
     return {name: _checked(check, a) for name, check in CHECKS.items()}
 
 
-def between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
+def judged_between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
     """The same where time went on: right is what was so at some event from the question on, up to
     the answer. What was read of a job that had started by then says nothing of its wait."""
     found = judged(a)

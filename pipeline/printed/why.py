@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 LABEL = 13  # columns of the labels
 OLD_S = 3.0  # an answer of longer ago says how old it is
-AT_ONCE_S = 1.0  # sooner is at once
 TOO_SMALL = "VcTooSmall"  # a job that cannot start: that comes before anything else
 MOST_TRIED = 4  # changes of a job in Slurm that are listed
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
@@ -172,6 +171,8 @@ def _about_the_wait(
 
 def _foreseen(explained: Explanation) -> list[tuple[str, str]]:
     """When a job that waited, and runs or is over, was foreseen to start."""
+    from scheduler.explain.words import AT_ONCE_S
+
     made, waited = explained.promised, any(w.seconds >= AT_ONCE_S for w in explained.waits)
     if not waited or made is None or made.start_p50 is None or made.start_p50 <= made.made_at:
         return []
@@ -235,6 +236,8 @@ def _times(times: Times, now: float) -> str:
 
 
 def _after(start: float | None, end: float, how: str) -> str:
+    from scheduler.explain.words import AT_ONCE_S
+
     soon = start is not None and end - start < AT_ONCE_S
     return "at once" if soon else f"{between(start, end)} {how}"
 

@@ -9,10 +9,17 @@ from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
-from scheduler.explain.words import duration, listed, number, overtaken_words, percent, phrase
+from scheduler.explain.words import (
+    AT_ONCE_S,
+    duration,
+    listed,
+    number,
+    overtaken_words,
+    percent,
+    phrase,
+)
 
 NAMED = 2  # of those that had GPUs meanwhile
-AT_ONCE_S = 1.0  # a job evaluated sooner had not to wait for that
 LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 

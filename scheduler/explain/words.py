@@ -15,6 +15,7 @@ from scheduler.core.plural import count
 from scheduler.core.tree_steps import TreeStep
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
+AT_ONCE_S = 1.0  # what comes sooner comes at once
 _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
 
 
