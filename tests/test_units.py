@@ -23,6 +23,7 @@ from tests.waiting import until
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.rglob("*.service"))
 NAMES = [str(unit.relative_to(DEPLOY)) for unit in UNITS]
+ONCE = "systemd/pellucid-tune.service"
 IMAGE = DEPLOY / "container"
 
 
@@ -34,13 +35,14 @@ def test_there_are_units() -> None:
     assert NAMES == [
         "slurm/pellucid-advise.service",
         "slurm/pellucid-order.service",
+        ONCE,
         "systemd/pellucid.service",
     ]
 
 
-@pytest.mark.parametrize("unit", UNITS, ids=NAMES)
-def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
-    said = said_by(unit)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != ONCE])
+def test_it_says_that_it_lives_and_gives_up_rights(name: str) -> None:
+    said = said_by(DEPLOY / name)
     assert said["Type"] == "notify"
     assert int(said["WatchdogSec"]) >= 30
     assert int(said["LimitNOFILE"]) >= 65_536
@@ -49,6 +51,15 @@ def test_it_says_that_it_lives_and_gives_up_rights(unit: Path) -> None:
     for kept in ("CAP_SYS_ADMIN", "CAP_NET_ADMIN", "CAP_SYS_MODULE", "CAP_NET_RAW", "~"):
         assert kept not in said["CapabilityBoundingSet"]
     assert mistake(["pellucid", *said["ExecStart"].split()[1:]]) is None
+
+
+def test_what_tunes_at_night_can_read_the_log_and_nothing_else() -> None:
+    said, service = said_by(DEPLOY / ONCE), said_by(DEPLOY / "systemd" / "pellucid.service")
+    assert mistake(["pellucid", *said["ExecStart"].split()[1:]]) is None
+    assert f"sqlite:///{service['WorkingDirectory']}/" in said["ExecStart"]
+    assert said["ReadWritePaths"] == service["WorkingDirectory"]
+    assert said["CapabilityBoundingSet"] == ""
+    assert (DEPLOY / ONCE).with_suffix(".timer").is_file()
 
 
 def test_order_is_taken_back_by_the_configuration_of_the_service() -> None:
