@@ -366,7 +366,8 @@ class VisibleQueries(VisibleRows):
     def overtaken(self, job_id: str) -> dict[str, int]:
         """Jobs submitted later to the virtual cluster of a job of the viewer's that were given
         GPUs while it waited: how many, by why they could. Of profiling runs those are counted in
-        which the job ended."""
+        which the job ended. Who was decided about after its own start did not go first: it began
+        a little later than it was decided to."""
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
         fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
@@ -395,6 +396,10 @@ class VisibleQueries(VisibleRows):
         )
         if until is not None:
             query = query.where(decisions.c.at < until)
+        if job["started_at"] is not None:
+            mine = and_(other.c.job_id == job["job_id"], starts(other))
+            own = select(func.max(other.c.seq)).where(mine).scalar_subquery()
+            query = query.where(decisions.c.seq < func.coalesce(own, decisions.c.seq + 1))
         by: dict[str, int] = {}
         for row in self._all(query.group_by(*how)):
             how_far = {name: bool(row[name]) for name in ("ahead", "fewer")}

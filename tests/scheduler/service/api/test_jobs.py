@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
@@ -22,6 +23,7 @@ from scheduler.service.api.writer import Writer
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs
 from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.desk import Desk, lasting
@@ -126,6 +128,23 @@ def test_a_job_moved_before_another_came_before_it_in_line(service: Service) -> 
     service.turn(4, wait_s=5.0)
     told = olga.get(f"{JOBS}/{first}/explain").json()["overtaken"]
     assert told["why"] == {"came before it in line by then": 1}  # not: asked for fewer GPUs
+
+
+def test_whom_the_same_pass_starts_after_a_job_did_not_go_first(service: Service) -> None:
+    """They were decided to start before it began, which takes a moment on a real host."""
+    running = service.submit("olga", 1000, gpus=8)
+    service.turn(2)
+    both = [service.submit("alice", gpus=4) for _ in range(2)]
+    service.turn(2)
+    olga = service.by("olga")
+    assert olga.post(f"{JOBS}/{running}/cancel").status_code == 202
+    service.turn(4, wait_s=5.0)
+    with service.store.engine.begin() as connection:
+        connection.execute(update(jobs).values(started_at=jobs.c.started_at + 0.1))
+    for job in both:
+        found = olga.get(f"{JOBS}/{job}").json()
+        assert found["phase"] == "running"
+        assert olga.get(f"{JOBS}/{job}/explain").json()["overtaken"] is None
 
 
 def test_a_later_job_that_ended_while_it_was_profiled_went_first(
