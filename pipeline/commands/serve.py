@@ -239,7 +239,8 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
 
     if (folded := folded_note(spec)) is not None:
         yield folded
-    if flat(spec.settings).get("learns_speeds") and settings.backend == "local":
+    unread = settings.backend == "local" and not settings.read_progress
+    if unread and flat(spec.settings).get("learns_speeds"):
         yield UNMEASURED
     if settings.follows:
         from scheduler.service.backends import notes

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import isfinite, log
+from math import inf, isfinite, log
 
-from features.progress import Progress
+from features.progress import Progress, Z
 from profiler.progress.tail import Tail
 
 EARLIEST_S = 10.0  # nothing is reported before
@@ -13,6 +13,7 @@ WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
 EVERY, MOST_S = 0.02, 60.0  # share of its time after which it is looked at again; at most
 APART, LEAST_S = 0.05, 30.0  # share of its time between two reports; at least
+FIRM = 0.1  # relative standard error of a pace that is compared with another, at most
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
 
 
@@ -50,3 +51,52 @@ class Follower:
                 return None
         self._before = replace(found, at_s=at_s)
         return self._before
+
+    def beside(self, at_s: float, for_s: float) -> Beside | None:
+        """It gets company: measures its pace beside the other. None: its pace alone is not known.
+
+        Args:
+            at_s: seconds since it began.
+            for_s: how long to measure, seconds.
+        """
+        self._tail.look(at_s)
+        alone = self._tail.progress(at_s)
+        if alone is None or _pace_error(alone) > FIRM:
+            return None
+        return Beside(alone, self._tail.afresh(), at_s + for_s)
+
+
+class Beside:
+    """Measures the pace of one attempt beside another, against its pace alone.
+
+    Args:
+        alone: its progress while it had its GPUs for itself.
+        tail: of what it writes since.
+        until_s: when enough was seen, seconds since it began.
+    """
+
+    def __init__(self, alone: Progress, tail: Tail, until_s: float) -> None:
+        self.until_s = until_s
+        self._alone = alone
+        self._tail = tail
+
+    def speed(self, at_s: float) -> float | None:
+        """Its speed relative to alone, at most 1; None: not known from what was written so far."""
+        self._tail.look(at_s)
+        alone, now = self._alone, self._tail.progress(at_s)
+        if now is None or (now.source, now.unit) != (alone.source, alone.unit):
+            return None
+        if abs(now.of - alone.of) > 1.0:  # by one: counted from 0, as only its beginning shows
+            return None
+        return min(1.0, alone.unit_s / now.unit_s) if _pace_error(now) <= FIRM else None
+
+
+def _pace_error(progress: Progress) -> float:
+    """Relative standard error of the seconds a unit takes; infinite where none are counted."""
+    left_s = (progress.of - progress.done) * progress.unit_s
+    if progress.unit == "eta" or left_s <= 0:
+        return inf
+    # whether there is more than one such count is no doubt of the pace, but widens the total;
+    # what follows the steps of an epoch, and was not seen yet, is one
+    side_s = progress.low_s if progress.unit in ("step", "percent") else progress.high_s
+    return abs(1.0 - (side_s - progress.at_s) / left_s) / Z

@@ -37,6 +37,7 @@ class Tail:
     ) -> None:
         self.reader = Reader(amount)
         self._output, self._own, self._uid, self._whose = output, own, uid, whose
+        self._amount = amount
         self._offset, self.looked_s = 0, 0.0
 
     def look(self, at: float) -> None:
@@ -58,6 +59,12 @@ class Tail:
                         self.reader.words(os.read(file, OWN_WORDS).decode("utf-8", "replace"), at)
                 finally:
                     os.close(file)
+
+    def afresh(self) -> Tail:
+        """A reader of what it writes from now on, that knows nothing of what it wrote before."""
+        fresh = Tail(self._output, self._amount, self._own, self._uid, whose=self._whose)
+        fresh._offset = self._offset
+        return fresh
 
     def progress(self, at: float) -> Progress | None:
         """How long it will run, as far as is known `at` seconds after it began."""

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass, field
 
 from features.clock import boot_id
-from profiler.progress.news import Follower
+from profiler.progress.news import Beside, Follower
 from scheduler.backends.base import Purpose
 from scheduler.backends.local.spool import Claim, Key, Started, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
@@ -26,6 +26,7 @@ class LocalAttempt:
         over: why it is over; "" while it is not.
         watch: while it is being watched.
         follower: while its output is read for how far it is.
+        beside: while its pace beside another is measured; `company` names that attempt.
     """
 
     name: str
@@ -38,6 +39,8 @@ class LocalAttempt:
     over: str = ""
     watch: Watch | None = None
     follower: Follower | None = None
+    beside: Beside | None = None
+    company: str = ""
 
     @property
     def begun(self) -> bool:
@@ -46,6 +49,20 @@ class LocalAttempt:
     @property
     def profiling(self) -> bool:
         return self.claim.get("purpose") == Purpose.PROFILE
+
+    def pace(self, now: float, company: LocalAttempt | None) -> float | None:
+        """Its speed beside another once that has been seen for long enough; None: not known."""
+        if self.beside is None:
+            return None
+        if self.over or company is None or company.over:
+            self.beside = None
+            return None
+        ran_s = now - self.started["monotonic"]
+        speed = self.beside.speed(ran_s)
+        if ran_s < self.beside.until_s:
+            return None
+        self.beside = None
+        return speed
 
     @property
     def settled(self) -> bool:

@@ -154,7 +154,7 @@ class LocalBackend:
         request = {"name": name, "claim": claim, "config": config}
         attempt.request = json.dumps(request).encode() + b"\n"
         self._send(attempt)
-        self._unwatch(launch.partner)
+        self._unwatch(launch.partner, name, launch.pair_watch_s)
 
     def stop(self, job_id: str, attempt: int) -> None:
         key = job_id, attempt
@@ -292,6 +292,8 @@ class LocalBackend:
             elif attempt.request and (not there or now > attempt.sent_at + RESEND_S):
                 self._send(attempt)
             self._observe(attempt, now)
+            if (speed := attempt.pace(now, self._attempts.get(attempt.company))) is not None:
+                self._put(Report(*attempt.key, Happened.PAIR_OBSERVED, self.now(), speed=speed))
             if attempt.follower is not None and not attempt.over:
                 ran_s = now - attempt.started["monotonic"]
                 if progress := attempt.follower.look(ran_s):
@@ -360,12 +362,18 @@ class LocalBackend:
             nvml_module=self._nvml,
         )
 
-    def _unwatch(self, partner: str | None) -> None:
-        """A run gets company: what two do on one GPU cannot be separated."""
+    def _unwatch(
+        self, partner: str | None, company: str = "", pair_watch_s: float | None = None
+    ) -> None:
+        """A run gets company: what two do on one GPU cannot be separated, but for its own pace."""
         for attempt in self._attempts.values() if partner is not None else ():
             if attempt.key[0] == partner and not attempt.profiling:
                 attempt.end_watch()
-                attempt.follower = None
+                follower, attempt.follower = attempt.follower, None
+                if follower is not None and pair_watch_s is not None:
+                    ran_s = time.monotonic() - attempt.started["monotonic"]
+                    attempt.beside = follower.beside(ran_s, pair_watch_s)
+                    attempt.company = company
 
     def _observe(self, attempt: LocalAttempt, now: float) -> None:
         """Report a run that has been watched for long enough."""

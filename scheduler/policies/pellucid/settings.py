@@ -122,8 +122,8 @@ class PellucidSettings(PolicySettings):
     )
     learns_speeds: bool = setting(
         True,
-        "predicted pair speeds are corrected by those of pairs that ran, as a simulation measures"
-        " them; without effect on GPUs of this host and under Slurm, where nobody does",
+        "predicted pair speeds are corrected by those of pairs that ran: on GPUs of this host of"
+        " jobs that report their progress; without effect under Slurm",
     )
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
     fairness: FairShare = setting(FairShare(), "shares by user and virtual cluster")

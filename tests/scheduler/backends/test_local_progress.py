@@ -124,3 +124,77 @@ def test_its_own_words_go_before_its_output(tmp_path: Path) -> None:
 def test_what_is_kept_of_a_launch_finds_the_file_of_its_own_words() -> None:
     launch = replace(a_run(), environment={VARIABLE: "how-far"}, workdir="/job")
     assert follow.asked_of(launch, True)["own"] == "/job/how-far"
+
+
+def written(path: Path, first: int, last: int, of: int = 1000) -> None:
+    with path.open("a") as file:
+        file.writelines(f"step {i}/{of}\n" for i in range(first, last))
+
+
+@pytest.mark.parametrize(("beside_it", "says"), [(3, 0.6), (9, 1.0)])  # never faster than alone
+def test_a_pace_beside_another_is_set_against_the_pace_alone(
+    tmp_path: Path, beside_it: int, says: float
+) -> None:
+    path = tmp_path / "output"
+    follows = follower(path)
+    for at in range(1, 61):  # five steps a second
+        written(path, 5 * (at - 1), 5 * at)
+        follows.look(at)
+    beside = follows.beside(60.0, 70.0)
+    assert beside is not None
+    assert beside.until_s == 130.0
+    assert beside.speed(60.0) is None  # nothing was written since
+    for at in range(61, 131):
+        written(path, 300 + beside_it * (at - 61), 300 + beside_it * (at - 60))
+        speed = beside.speed(at)
+    assert speed == pytest.approx(says, abs=0.02)
+
+
+def test_a_pace_that_is_not_known_well_is_set_against_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "output"
+    follows = follower(path)
+    assert follows.beside(5.0, 100.0) is None  # it wrote nothing
+    for at in range(1, 61):
+        written(path, 5 * (at - 1), 5 * at)
+        follows.look(at)
+    beside = follows.beside(60.0, 100.0)
+    assert beside is not None
+    for at in range(61, 161):  # it counts something else
+        written(path, at, at + 1, of=5000)
+        assert beside.speed(at) is None
+
+
+def test_a_run_beside_another_says_how_fast_it_still_is(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "FIRM", 10.0)  # seconds are seen of it, not minutes
+    steps = 'for i in $(seq 4000); do echo "step $i/4000"; sleep 0.01; done'
+    first = a_run(steps)
+    lab.backend.launch(first)
+    assert lab.hear(Happened.PROGRESS).job_id == first.job_id
+    second = replace(
+        a_launch(sh("exec sleep 100")), job_id="second", partner=first.job_id, pair_watch_s=1.0
+    )
+    lab.backend.launch(second)
+    report = lab.hear(Happened.PAIR_OBSERVED)
+    assert (report.job_id, report.attempt) == (first.job_id, first.attempt)
+    assert report.speed is not None
+    assert 0.0 < report.speed <= 1.0
+
+
+def test_a_run_that_is_alone_again_says_nothing_of_a_pair(lab: Lab) -> None:
+    steps = 'for i in $(seq 300); do echo "step $i/300"; sleep 0.01; done'
+    first = a_run(steps)
+    lab.backend.launch(first)
+    lab.hear(Happened.PROGRESS)
+    second = replace(
+        a_launch(sh("exit 0")), job_id="second", partner=first.job_id, pair_watch_s=60.0
+    )
+    lab.backend.launch(second)
+    heard: list[tuple[str, Happened]] = []
+    while (first.job_id, Happened.ENDED) not in heard:
+        reports = lab.backend.reports(0.1)
+        heard += [(report.job_id, report.what) for report in reports]
+        lab.backend.acknowledge(reports)
+    assert Happened.PAIR_OBSERVED not in [what for _, what in heard]
+    assert all(a.beside is None for a in lab.backend._attempts.values())
