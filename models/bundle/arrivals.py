@@ -25,7 +25,6 @@ Floats = NDArray[np.float64]
 
 BIN_S = 600.0
 DAY_BINS = 144
-HISTORY_BINS = 7 * DAY_BINS + 8  # what a row looks back on
 SERIES = ("jobs", "gpus")
 # weights of the last four hours, each bin 0.7 times the next
 FADING = 0.7 ** np.arange(24.0) / (0.7 ** np.arange(24.0)).sum()

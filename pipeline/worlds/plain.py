@@ -21,7 +21,6 @@ from pipeline.worlds.pairs import of_bundle_or_simulated
 from pipeline.worlds.playing import AS_IT_IS, Playing
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError, jitter
-from scheduler.core.arrivals import BundleForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.estimates import BundleEstimator, Estimator
 from scheduler.core.policy import Policy
@@ -159,8 +158,6 @@ def of_workload(
     def estimator(policy: Policy) -> Estimator:
         return _warm(fresh(policy), past, whole.work, start)
 
-    arrivals = loaded.arrivals if loaded is not None and "arrivals" in loaded.parts else None
-
     pairs_from, pair_predictor = of_bundle_or_simulated(loaded, seed)
     return Scenario(
         name,
@@ -169,7 +166,6 @@ def of_workload(
         estimator,
         pair_predictor=pair_predictor,
         pairs_from=pairs_from,
-        arrivals=lambda: BundleForecaster(arrivals),
         profiling=profiling,
         seed=seed,
         loop=loop,

@@ -11,7 +11,7 @@ from typing import Any
 
 from features.plain import Json
 from scheduler.assembly import CoreSpec, assemble, folded_note, policy_of
-from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimator
@@ -56,7 +56,7 @@ class Scenario:
     estimators: Callable[[Policy], Estimator]
     pair_predictor: Callable[[], PairPredictor] | None = None
     pairs_from: str = ""
-    arrivals: Callable[[], ArrivalForecaster] | None = BundleForecaster
+    arrivals: Callable[[], ArrivalForecaster] | None = RecentForecaster
     profiling: ProfilingPartition | None = None
     quirks: Quirks = NONE
     seed: int = 0

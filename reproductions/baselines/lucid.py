@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import floor
 
 from models.bundle import Bundle
-from scheduler.core.arrivals import BIN_S, ArrivalForecaster, BundleForecaster
+from scheduler.core.arrivals import BIN_S, ArrivalForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, ClusterSpec, Run
 from scheduler.core.decisions import PairPrediction, Reason
@@ -96,8 +96,6 @@ class Lucid(Policy):
 
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))
-        if isinstance(self.forecast, BundleForecaster) and "arrivals" in bundle.parts:
-            self.forecast.use(bundle.arrivals)
 
     def next_wake(self, now: float) -> float | None:
         """The mode can change at the next bin of the forecast."""

@@ -243,8 +243,6 @@ class Core:
         self.estimator.use(bundle)
         self.policy.use(bundle)
         self._bundle = bundle
-        if self.profiling is not None:
-            self.profiling.use(bundle)
 
     def resume(self, seq: int, bundle: Bundle | None = None) -> None:
         """Go on where another core was: number decisions from `seq` on, decide by the models that

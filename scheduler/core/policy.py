@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from features.job import Job, Profile
 from models.bundle import Bundle
-from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Evidence, Reason
@@ -67,7 +67,7 @@ class Predictors:
     """
 
     pair_predictor: PairPredictor | None = None
-    arrivals: Callable[[], ArrivalForecaster] | None = BundleForecaster
+    arrivals: Callable[[], ArrivalForecaster] | None = RecentForecaster
     type_speeds: TypeSpeeds | None = None
 
 

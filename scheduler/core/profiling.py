@@ -19,8 +19,7 @@ from typing import Protocol
 
 from features.job import Job, Profile
 from features.names import normalise
-from models.bundle import Bundle
-from scheduler.core.arrivals import ArrivalForecaster, BundleForecaster
+from scheduler.core.arrivals import ArrivalForecaster
 from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.holders import soonest
@@ -49,10 +48,6 @@ class Stage(Protocol):
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
         """A job was profiled, here or where it runs, for as long as a profile takes."""
-        ...
-
-    def use(self, bundle: Bundle) -> None:
-        """Other models are there, for forecasts that are made with them."""
         ...
 
     def cluster_changed(self, cluster: Cluster) -> None:
@@ -185,10 +180,6 @@ class ProfilingStage:
     def learned(self, job: Job, profile: Profile, now: float) -> None:
         if self._known is not None:
             self._known.learn(job, profile, now)
-
-    def use(self, bundle: Bundle) -> None:
-        if isinstance(self.forecast, BundleForecaster) and "arrivals" in bundle.parts:
-            self.forecast.use(bundle.arrivals)
 
     def cluster_changed(self, cluster: Cluster) -> None:
         if self._extra is not None and self._extra not in cluster.profiling:

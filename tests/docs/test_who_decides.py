@@ -1,5 +1,6 @@
 """The table "which model decides where" of docs/models.md is what happens: a model decides where
-other answers of it make other decisions, and nowhere else."""
+other answers of it make other decisions, and nowhere else. One that is never taken out of its
+bundle decides nothing."""
 
 from __future__ import annotations
 
@@ -14,10 +15,11 @@ import pytest
 
 from benchmarks.digests import DEMO_CLUSTER
 from features.job import Job
+from models.bundle import Bundle
+from models.bundle.arrivals import ArrivalModel
 from pipeline.traces.synthetic.generate import default_config, generate
 from pipeline.worlds import Scenario, plain
 from pipeline.worlds.cluster_file import read_cluster
-from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.decisions import Decision, PairPrediction
 from scheduler.core.estimates import Estimate, HistoriesEstimator
 from scheduler.core.pairs import TablePairPredictor
@@ -50,14 +52,19 @@ class Pairs(TablePairPredictor):
         return None if found is None else self._change(found)
 
 
-class Crowd(RecentForecaster):
-    """Ever so many are expected."""
+class Shelf(Bundle):
+    """A bundle that notices whether its model of arrivals is taken out."""
 
-    def jobs(self, now: float) -> float:
-        return 1e9
+    taken = False
 
-    def gpus(self, now: float) -> float:
-        return 1e9
+    @property
+    def parts(self) -> tuple[str, ...]:
+        return (*super().parts, "arrivals")
+
+    @property
+    def arrivals(self) -> ArrivalModel:
+        self.taken = True
+        return ArrivalModel({}, {})
 
 
 def world(changed: str) -> Scenario:
@@ -74,7 +81,6 @@ def world(changed: str) -> Scenario:
     change = changes.get(changed, lambda pair: pair)
     found.pair_predictor = lambda: Pairs(busy, change)
     found.settings = {"lucid": {"quiet_jobs": 2.0}}  # as its artifact has it
-    found.arrivals = Crowd if changed == "arrivals" else RecentForecaster
     found.estimators = lambda _: Otherwise() if changed == "duration" else HistoriesEstimator()
     if changed == "own progress":
         found.states = stating(found.workload.jobs, 1.0, 0.1, 0)
@@ -94,7 +100,14 @@ def done(policy: str, changed: str) -> tuple[str, str]:
                 )
             record.update(repr(d).encode())
 
-    world(changed).simulate(policy, sink=sink)
+    made = world(changed)
+    core = made.core(policy)
+    shelf = Shelf()
+    if changed == "arrivals":
+        core.use(shelf)
+    made.play(core, sink=sink)
+    if changed == "arrivals":
+        return ("taken", "") if shelf.taken else done(policy, "nothing")
     return effects.hexdigest(), record.hexdigest()
 
 

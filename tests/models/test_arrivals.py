@@ -11,7 +11,6 @@ from models.bundle import Bundle, BundleError
 from models.bundle.arrivals import (
     BIN_S,
     DAY_BINS,
-    HISTORY_BINS,
     LEADS,
     ArrivalModel,
     Calibration,
@@ -20,7 +19,6 @@ from models.bundle.arrivals import (
 )
 from models.training.arrivals import Arrivals, arrivals_at, evaluate_arrivals, fit_arrivals
 from models.training.errors import TrainingError
-from scheduler.core.arrivals import BundleForecaster, RecentForecaster
 
 START = 1_600_000_000 // BIN_S * BIN_S
 
@@ -105,29 +103,6 @@ def test_a_bundle_keeps_the_forecast(model, tmp_path):
     assert total == ours.terms.score
     with pytest.raises(BundleError, match="'jobs@24h'"):
         model.forecast(counts, START, "jobs", "24h")
-
-
-def test_the_live_forecast_is_the_models(model):
-    history = daily(9, 7)
-    live, recent = BundleForecaster(model, START), RecentForecaster()
-    now = START
-    for place, jobs in enumerate(history.jobs):
-        now = START + place * BIN_S + 1
-        if place == DAY_BINS - 1:  # not a day yet
-            assert live.latest("jobs", now) is None
-            assert live.jobs(now) == recent.jobs(now)
-        for _ in range(int(jobs)):
-            live.submitted(1, now)
-            recent.submitted(1, now)
-    made = live.latest("jobs", now)
-    before = {"jobs": history.jobs[:-1], "gpus": history.jobs[:-1]}
-    assert made == model.forecast(before, START, "jobs", "soon")
-    assert live.jobs(now) == made.mean
-    # a month of silence: nothing but silence is left to look back on
-    later = now + 40 * 86_400
-    silent = {name: np.zeros(HISTORY_BINS) for name in ("jobs", "gpus")}
-    first = later // BIN_S * BIN_S - HISTORY_BINS * BIN_S
-    assert live.latest("jobs", later) == model.forecast(silent, first, "jobs", "soon")
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from features.job import Job, Profile
 from reproductions.baselines.lucid import Lucid
-from scheduler.core.arrivals import BundleForecaster, RecentForecaster, TableForecaster
+from scheduler.core.arrivals import RecentForecaster, TableForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
@@ -358,17 +358,6 @@ def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
     desk = a_desk(ProfilingStage(max_gpus=1, forecast=forecast), nodes=4)
     desk.submit(a_job("a"), a_job("b", gpus=8), now=10.0)
     assert forecast.gpus(10.0) == 9 / 6
-
-
-def test_another_bundle_brings_another_forecast() -> None:
-    forecast = BundleForecaster(None)
-    stage = ProfilingStage(forecast=forecast)
-
-    class Parts:
-        parts = ("duration",)
-
-    stage.use(Parts())  # type: ignore[arg-type]
-    assert forecast.latest("gpus", 90_000.0) is None, "no arrivals model: as recent arrivals go"
 
 
 def test_a_lent_node_comes_home_to_the_job_that_waits_for_it() -> None:
