@@ -814,6 +814,13 @@ def test_more_holders_than_are_named_are_counted() -> None:
     assert said[0] == "Meanwhile job h0 had 1 GPU for 60 s."
     assert said[4:] == ["2 more jobs had GPUs there for some of that time."]
     assert len(list(held_words(held[:4], "v"))) == 4
+    hours = [replace(one, gpu_s=3600.0) for one in held]
+    own = [
+        a_decision(0, 1000, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8),
+        a_decision(1, 4600, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b1111,)),
+    ]
+    headline = build_story(a_job(), own, recorded=Recorded(held=hours)).headline
+    assert "job h1 had 1 GPU hours and 4 other jobs 4 GPU hours." in headline
 
 
 @given(

@@ -31,8 +31,17 @@ def test_what_sbatch_refuses_is_refused_in_a_line(options: str) -> None:
 
 def test_numbers_that_a_job_can_have_are_taken() -> None:
     options = "-N 2-4 -n 8 -c 2 -L a:2 --gres gpu:a100:4 --mem 40G --nice -5 -b now+1hour -t 60"
-    job = request(options.split(), SITE, "alice", "1", 0.0)
-    assert (job.num_nodes, job.max_nodes, job.cpus, job.gpus, job.nice) == (2, 4, 16, 8, -5)
+    assert request(options.split(), SITE, "alice", "1", 0.0).nice == -5
+    for text, sizes in {
+        options: (2, 4, 16, 8),
+        "-n 4 --gpus-per-task 2": (1, 4, 4, 8),
+        "-n 8 --ntasks-per-node 4": (2, 8, 8, 0),
+        "-N 3 --gpus-per-node 2": (3, 3, 3, 6),
+        "-G 4": (1, 0, 1, 4),  # on any number of nodes
+        "-N 2 -G 4": (2, 2, 2, 4),
+    }.items():
+        job = request(text.split(), SITE, "alice", "1", 0.0)
+        assert (job.num_nodes, job.max_nodes, job.cpus, job.gpus) == sizes, text
 
 
 def test_a_begin_beyond_any_calendar_is_its_end() -> None:

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from features.spec import FeatureSpec
+from features.state import FeatureState
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
 from scheduler.core.estimates import (
+    BundleEstimator,
     ConstantEstimator,
     Estimator,
     HistoriesEstimator,
@@ -47,6 +49,16 @@ def test_a_bundle_fitted_on_what_is_no_longer_kept_is_refused_with_what_to_do() 
     term = Term((0,), np.zeros(axis.size), np.ones(axis.size), np.zeros(axis.size))
     with pytest.raises(BundleError, match=r"'like_log_s'.*train it again"):
         LiveEstimator().use(Bundle(duration=AdditiveModel([axis], [term], 6.0)))
+
+
+def test_a_bundle_estimates_by_the_gpus_that_are_asked_for() -> None:
+    (gpus,) = (one for one in FeatureState().features if one.name == "gpus")
+    term = Term((0,), np.array([0.0, -1.0, 1.0]), np.ones(3), np.zeros(3))
+    model = AdditiveModel([Axis(gpus, cuts=(2.0,))], [term], 6.0)
+    estimator = BundleEstimator(Bundle(duration=model))
+    for asked, score in ((1, 5.0), (4, 7.0)):
+        found = estimator.estimate(a_job("x", gpus=asked).job, 0.0)
+        assert found.seconds == pytest.approx(model.seconds(score))
 
 
 def test_the_histories_say_how_uncertain_they_are_in_what_is_recorded() -> None:
