@@ -681,12 +681,14 @@ def test_the_spool_is_nobody_elses(tmp_path: Path) -> None:
 
 
 def test_what_was_acknowledged_leaves_nothing_but_its_output(site: ThisHost) -> None:
-    backend = site.open()
-    backend.launch(a_launch(site.command(Does.FAILS)))
+    backend, launch = site.open(), a_launch(site.command(Does.FAILS))
+    backend.launch(launch)
     reports = hear(backend, site)
     assert os.listdir(backend.spool.attempts)
     backend.acknowledge(reports)
     assert os.listdir(backend.spool.attempts) == []
+    backend.launch(launch)
+    assert not backend._attempts, "what is over is not run again"
     assert backend.output("a", 1).read_text() == "it went wrong\n"
 
 

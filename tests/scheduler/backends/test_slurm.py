@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import SlurmError, quoted, word
+from scheduler.backends.slurm.client import SlurmError, quoted, unreachable, word
 from scheduler.backends.slurm.order import priorities
 
 NODE = (
@@ -171,6 +171,17 @@ def test_no_text_leaves_its_quotes(text: str) -> None:
     found = quoted(text)
     assert found[0] == found[-1] == '"'
     assert not set(found[1:-1]) & set("\"'\\\n\r\0")
+
+
+@pytest.mark.parametrize(
+    ("printed", "down"),
+    [
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", True),
+        ("scontrol: error: Invalid job id unable to contact slurm controller", False),
+    ],
+)
+def test_who_is_not_reached_has_refused_nothing(printed: str, down: bool) -> None:
+    assert unreachable(printed) is down
 
 
 @given(st.text())

@@ -3,6 +3,7 @@ as it is read."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,19 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.client import SlurmError
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import config_of, partitions_of, site_node
+from scheduler.backends.slurm.site import (
+    QOS,
+    config_of,
+    partitions_of,
+    qos_of,
+    reservations_of,
+    site_node,
+)
 from scheduler.backends.slurm.snapshot import build_snapshot
 from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.explain.whatif.futures import Arrival, Beliefs, Believed, Draw, Future
 from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
-from scheduler.policies.slurm.site import Site
+from scheduler.policies.slurm.site import Limits, Site
 
 SAID = Path(__file__).parent / "university"
 
@@ -76,6 +84,17 @@ def test_partitions_may_be_named(nodes: list[Node]) -> None:
     assert joined.spec.vcs == {"cpu+long": 5}
     with pytest.raises(SlurmError, match="no node is in partition gpu; there are cpu, long, short"):
         Shape.followed(nodes, partitions=["gpu"])
+
+
+def test_a_reservation_is_read_and_what_a_partition_or_qos_leaves_out_is_as_in_slurm() -> None:
+    (maint,) = reservations_of((SAID / "reservations.txt").read_text())
+    assert (maint.name, maint.nodes, maint.users) == ("maint", {"n3"}, {"root"})
+    assert maint.start == datetime(2026, 11, 22, 17, 46, 46).timestamp()
+    assert maint.end == maint.start + 3600.0
+    (plain,) = partitions_of("PartitionName=p Nodes=n1")
+    assert (plain.tier, plain.job_factor) == (1, 1)
+    found = qos_of("plain" + "|" * (len(QOS) - 1))["plain"]
+    assert (found.priority, found.factor, found.limits) == (0, 1.0, Limits())
 
 
 @pytest.mark.parametrize(
