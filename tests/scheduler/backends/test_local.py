@@ -680,6 +680,20 @@ def test_the_spool_is_nobody_elses(tmp_path: Path) -> None:
         Spool(file / "below")
 
 
+def test_reports_are_waited_for_no_longer_than_is_asked(
+    site: ThisHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend, waited_s = site.open(), list[float]()
+
+    def nothing(*asked: Any) -> tuple[list[int], ...]:
+        waited_s.append(asked[-1])
+        return [], [], []
+
+    monkeypatch.setattr("scheduler.backends.local.backend.select.select", nothing)
+    assert not backend.reports(0.0)
+    assert waited_s == [0.0]
+
+
 def test_what_was_acknowledged_leaves_nothing_but_its_output(site: ThisHost) -> None:
     backend, launch = site.open(), a_launch(site.command(Does.FAILS))
     backend.launch(launch)
