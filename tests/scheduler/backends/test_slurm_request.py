@@ -42,6 +42,9 @@ def test_numbers_that_a_job_can_have_are_taken() -> None:
     }.items():
         job = request(text.split(), SITE, "alice", "1", 0.0)
         assert (job.num_nodes, job.max_nodes, job.cpus, job.gpus) == sizes, text
+        assert (job.name, job.array_limit) == ("wrap", 0)
+    job = request(["-J", "train", "-a", "1-9%2"], SITE, "alice", "1", 0.0)
+    assert (job.name, job.array_limit) == ("train", 2)
 
 
 def test_a_begin_beyond_any_calendar_is_its_end() -> None:
