@@ -128,6 +128,9 @@ def test_a_node_is_read_and_its_reason_forges_nothing() -> None:
     (found,) = parse.nodes(node("n1", state="IDLE+DRAIN"))
     assert (found.gpus, found.partitions) == (4, ("main",))
     assert not found.open
+    (odd,) = parse.nodes(node("n1", gres="gpu:99999999"))
+    assert (odd.gpus, odd.open) == (0, False)
+    assert "Gres" in odd.fault
 
 
 @pytest.mark.parametrize("state", ["DOWN*", "IDLE*", "MIXED+MAINTENANCE", "IDLE+RESERVED", "FAIL"])
