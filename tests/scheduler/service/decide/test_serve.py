@@ -39,6 +39,7 @@ from scheduler.service.backends import open_backend
 from scheduler.service.decide import supervisor
 from scheduler.service.decide.decider import Decider
 from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
+from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
 from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, runnable
@@ -490,6 +491,17 @@ def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(tmp_path: Path) -> N
         minding.log = mock.Mock()
         minding._stop()
         assert [one.args[0] for one in minding.log.error.call_args_list] == ["process_hangs"]
+
+
+def test_of_an_abstract_address_the_first_sign_alone_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = f"pellucid-{os.getpid()}@host"
+    monkeypatch.setenv("NOTIFY_SOCKET", f"@{name}")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(f"\0{name}")
+        notify("READY=1")
+        assert systemd.recv(100, socket.MSG_DONTWAIT) == b"READY=1"
 
 
 def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> None:
