@@ -412,7 +412,8 @@ class Follower:
         self._numbered = 0 if found is None else found + 1
         known = {one.job.job_id for one in past}
         past += [one for one in self._accounted() if one.job.job_id not in known]
-        self.log.info("follows", recalled=self._histories.recall(past))
+        self._histories.recall(past)
+        self.log.info("follows", recalled=len(past))
         return True
 
     def _accounted(self) -> list[Ended]:

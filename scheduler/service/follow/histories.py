@@ -89,8 +89,8 @@ class Histories:
             else:
                 self.memory.withdrawn(job.id, at)
 
-    def recall(self, known: Sequence[Ended]) -> int:
-        """Live through jobs that ended before this process began. Returns how many."""
+    def recall(self, known: Sequence[Ended]) -> None:
+        """Live through jobs that ended before this process began."""
         happened: list[tuple[float, int, Ended]] = []
         for one in known:
             times = one.job.submit_time, one.started_at, one.ended_at
@@ -111,7 +111,6 @@ class Histories:
                 self.memory.ended(job_id, one.state, ran_s, self.heard)
                 self._ended[job_id] = one.job.submit_time
         self.memory.asks = asks
-        return len(known)
 
 
 def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float, int, SlurmJob]]:
