@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, pairwise
-from math import ceil, exp, log1p
+from math import ceil, exp, log, log1p
 from statistics import NormalDist
 
 from scheduler.core.decisions import Evidence
@@ -242,7 +242,7 @@ def _describe(
     left = _left(ascending, lasted)
     ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
     ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
-    ratios.even, ratios.seen = _between(ascending, left, lasted), len(ascending)
+    ratios.even, ratios.seen = _between(ascending, left), len(ascending)
     ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
     ratios.stale = 0
 
@@ -270,14 +270,17 @@ def _levels(
     return found + [max((*ended[-1:], *lasted[-1:]))] * (points - len(found))
 
 
-def _between(
-    ended: Sequence[float], left: Sequence[float], lasted: Sequence[float]
-) -> tuple[float, ...]:
-    """Even quantiles, as exp(ratio), by straight lines between the middles of the steps."""
-    ends = [*ended, max((*ended[-1:], *lasted[-1:]))]
-    steps = [1.0, *left, 0.0]
-    levels = [1.0 - 0.5 * (before + after) for before, after in pairwise(steps)]
-    return tuple(exp(_straight(levels, ends, (i + 0.5) / EVEN)) for i in range(EVEN))
+def _between(ended: Sequence[float], left: Sequence[float]) -> tuple[float, ...]:
+    """Even quantiles, as exp(ratio), by straight lines between the middles of the steps; where some
+    go on when the last has ended, what has lasted for t lasts for another t in half the cases."""
+    levels = [1.0 - 0.5 * (before + after) for before, after in pairwise((1.0, *left))]
+    goes_on = 1.0 - levels[-1] if left[-1] > 0 else 0.0
+
+    def at(level: float) -> float:
+        beyond = log(goes_on / (1.0 - level)) if goes_on > 1.0 - level else 0.0
+        return exp(_straight(levels, ended, level) + beyond)
+
+    return tuple(at((i + 0.5) / EVEN) for i in range(EVEN))
 
 
 def _straight(levels: Sequence[float], values: Sequence[float], level: float) -> float:

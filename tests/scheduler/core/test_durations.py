@@ -137,6 +137,23 @@ def test_it_is_the_kaplan_meier_estimate() -> None:
     assert durations.quantiles(1000.0, 1000.0) == pytest.approx(expected)
 
 
+def test_what_goes_on_when_the_last_has_ended_is_not_expected_to_end_with_it() -> None:
+    """Of each hundred half end within 600 s, and half go on until they were seen for a day."""
+    durations = DurationDistribution(weight=0)
+    for i in range(100):
+        durations.began(f"j{i}", 600.0, 0.0)
+    for i in range(100):
+        durations.learn(600.0, 6.0 * i + 3.0, 86_400.0)
+    found = durations.quantiles(600.0)
+    assert at_level(found, 0.5) == pytest.approx(597.0, rel=0.02)
+    # half are left at 597 s: a quarter at twice that, a tenth at five times that
+    assert at_level(found, 0.75) == pytest.approx(2 * 597.0, rel=0.05)
+    assert at_level(found, 0.9) == pytest.approx(5 * 597.0, rel=0.05)
+    lasted = durations.quantiles(600.0, 3600.0)
+    assert at_level(lasted, 0.5) == pytest.approx(2 * 3600.0, rel=0.1)
+    assert durations.quantile_s(600.0, 0.9) == pytest.approx(86_400.0)  # what decides
+
+
 def test_a_duration_that_is_stated_is_as_wide_as_its_error() -> None:
     found = DurationDistribution().quantiles(Stated(1000.0, 0.3))
     expected = [1001 * exp(NormalDist(0, 0.3).inv_cdf((i + 0.5) / 64)) - 1 for i in range(64)]
