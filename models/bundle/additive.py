@@ -135,9 +135,9 @@ class Term:
         features: positions of one or two axes.
         scores: contribution per bin, (bins,) or (bins of first, bins of second).
         weights: training rows per bin, same shape.
-        spread: standard deviation of the contribution over training bags, same shape; zero
-            where there is only one bag. It says how firm the shape is, not how wide a
-            prediction interval would be.
+        spread: standard error of the contribution, by training bags, same shape; zero where
+            there is only one bag. It says how firm the shape is, not how wide a prediction
+            interval would be.
         origin: "fit"; "monotone" when flattened after fitting to keep a promise of its
             feature; "edited" when a person changed it.
     """

@@ -7,6 +7,7 @@ feature, and what purification takes out of a pair fits into the main.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -54,12 +55,19 @@ def additive_model(
             features=key,
             scores=stacks[key][0].copy(),
             weights=weights[key],
-            spread=stacks[key][1:].std(axis=0),
+            spread=_error(stacks[key][1:]),
             origin="monotone" if key in changed else "fit",
         )
         for key in keys
     ]
     return AdditiveModel(axes, terms, float(np.asarray(ebm.intercept_).item()) + shift, link)
+
+
+def _error(bags: Floats) -> Floats:
+    """Standard error of what bags, (bags, ...), of all rows but a part of their own agree on: by
+    the jackknife (Efron and Stein, Annals of Statistics 9, 1981), since they share most rows."""
+    error: Floats = bags.std(axis=0) * math.sqrt(len(bags) - 1)
+    return error
 
 
 def purified(

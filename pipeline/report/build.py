@@ -276,8 +276,8 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
         text.append("A decision is recorded when its reason or its prediction changes.")
     if m:
         text.append(
-            "Bands around shape functions are the spread over training bags: how firm the shape "
-            "is, not a prediction interval."
+            "Bands around shape functions are one standard error, by training bags: how firm the "
+            "shape is, not a prediction interval."
         )
         if any(m.described(p).get("origin") == "simulated" for p in PAIR_MODELS):
             text.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")

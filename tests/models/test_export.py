@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from models.training.blocks import block_bags, time_blocks
+from models.training.duration import fit_duration
 from models.training.export import additive_model
 from models.training.monotone import monotonise
 from models.training.purify import purify_pair
@@ -44,6 +45,31 @@ def test_the_export_agrees_with_interpret(fitted, training, strange_rows, free_s
     for row in strange_rows.head(300).itertuples(index=False, name=None):
         told = free.explain(row)
         assert told.intercept + sum(told.terms) == pytest.approx(told.score, abs=1e-9)
+
+
+def test_the_error_of_a_term_is_as_large_as_what_other_samples_make_of_it(make_frame, specs):
+    """One standard error holds what the fits on other samples come to in two cases of three."""
+    rows, fits = make_frame(500, 99), []
+    for seed in range(5):
+        X, noise = make_frame(2000, seed), np.random.default_rng(seed).normal(0, 0.5, 2000)
+        log = 0.5 * np.log1p(X["user_ewma_s"].fillna(100.0)) + 0.2 * np.log2(X["gpus"]) + noise
+        y = np.expm1(np.clip(log, 0, 15)).to_numpy()
+        fits.append(fit_duration(X, y, np.arange(2000.0), specs, seed=1))
+    held = []
+    for name in ("user_ewma_s", "gpus", "submit_hour"):
+        found = [_of_rows(fit.model, name, rows) for fit in fits]
+        for i, (own, error) in enumerate(found):
+            others = np.mean([scores for j, (scores, _) in enumerate(found) if j != i], axis=0)
+            held.append(np.mean(np.abs(own - others) <= error))
+    assert 0.5 < np.mean(held) < 0.85
+
+
+def _of_rows(model, name, rows):
+    """What a term adds to each row, and its error there."""
+    term = model.terms[model.term_names.index(name)]
+    axis = model.axes[term.features[0]]
+    bins = axis.bins(rows[name])
+    return term.scores[bins], term.spread[bins]
 
 
 def test_pairs_hold_no_main_effect_and_mains_no_constant(fitted):
