@@ -167,7 +167,7 @@ def test_a_pace_that_is_not_known_well_is_set_against_nothing(tmp_path: Path) ->
 def test_a_run_beside_another_says_how_fast_it_still_is(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(follow, "FIRM", 10.0)  # seconds are seen of it, not minutes
+    monkeypatch.setattr(news, "FIRM", 10.0)  # seconds are seen of it, not minutes
     steps = 'for i in $(seq 4000); do echo "step $i/4000"; sleep 0.01; done'
     first = a_run(steps)
     lab.backend.launch(first)
