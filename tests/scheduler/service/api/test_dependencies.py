@@ -126,3 +126,12 @@ def test_it_outlives_an_upgrade(store: Store, tmp_path: Path) -> None:
     desk.until_idle()
     assert desk.row("next").state == "completed"
     assert desk.phase("strict") == "cancelled"
+
+
+def test_a_program_that_is_not_there_is_refused_unless_another_job_may_make_it(
+    service: Service,
+) -> None:
+    first = service.submit("alice", 1000.0)
+    service.app.state.changes._missing = lambda *_: "there is no program 'train'"
+    assert "no program 'train'" in refused(service)
+    service.submit("alice", 1000.0, after=first)
