@@ -15,7 +15,7 @@ NAMED = 2  # of those that had GPUs meanwhile
 LEAST = 0.01  # of a wait, that its reason is named
 WAITS = ("wait", "enqueue", "preempt")
 HELD = ("HeldByOwner", "HeldByOperator", "DependencyNotMet", "DependencyNeverMet")
-HOURS = r"([\d.,]+) GPU hours"
+HOURS = r"([\d.,]+) GPU hours?"
 
 
 def slack(a: Asked) -> float:

@@ -403,7 +403,7 @@ def page_wait(a: Asked) -> str:
 def _made_of(text: str) -> list[str]:
     """Whose wait it was, for what, and whether somebody had GPUs meanwhile or went first."""
     found = re.match(
-        r"(Job \w+ \(.+?\) has waited) .+? GPU hours of its (\d+) GPUs? \((.+?)\)", text
+        r"(Job \w+ \(.+?\) has waited) .+? GPU hours? of its (\d+) GPUs? \((.+?)\)", text
     )
     if found is None:
         return [text] if text.endswith(JUST_CAME) else []

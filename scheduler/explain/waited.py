@@ -78,7 +78,8 @@ def _against(one: Held) -> str:
 
 def gpu_hours(gpu_s: float) -> str:
     """GPU-seconds in words: "612 GPU hours"."""
-    return f"{number(gpu_s / 3600)} GPU hours"
+    hours = number(gpu_s / 3600)
+    return f"{hours} GPU hour{'s' * (hours != '1')}"
 
 
 def wait_words(

@@ -820,7 +820,7 @@ def test_more_holders_than_are_named_are_counted() -> None:
         a_decision(1, 4600, Action.START, Reason.EXCLUSIVE_GPUS, nodes=(7,), gpus=(0b1111,)),
     ]
     headline = build_story(a_job(), own, recorded=Recorded(held=hours)).headline
-    assert "job h1 had 1 GPU hours and 4 other jobs 4 GPU hours." in headline
+    assert "job h1 had 1 GPU hour and 4 other jobs 4 GPU hours." in headline
 
 
 @given(

@@ -65,7 +65,7 @@ def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> Non
         shares = [float(n) for n in re.findall(r"([\d.]+) %", text.split("). Meanwhile")[0])]
         true = sorted((100 * s / sum(by.values()) for s in by.values()), reverse=True)
         assert shares == pytest.approx([share for share in true if share >= 1], abs=0.51)
-        hours = [float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) GPU hours", text)]
+        hours = [float(n.replace(",", "")) for n in re.findall(r"([\d,.]+) GPU hours?", text)]
         ranked = sorted(had.values(), reverse=True)
         wanted = [job["gpus"] * seconds(job, "submit_time", "start_time") / 3600, *ranked[:2]]
         wanted += [sum(ranked[2:])] if ranked[2:] else []
