@@ -1,8 +1,9 @@
 """Training runs and the registered model, in MLflow.
 
 The rule of promotion: the challenger and the current champion score the same rows, now; the
-challenger becomes champion only if it is better, by more than a stated margin. A champion that can
-no longer be read, or cannot score today's features, is worse by definition.
+challenger becomes champion only if it is better, by more than a stated margin. Of a champion that
+can no longer be read, or was fitted on other features, what its run recorded of the same rows
+counts; without that a person decides.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ NOTE = "mlflow.note.content"  # what the UI shows as the description
 SHAPES = "What each feature multiplies the duration by"
 PICTURE = "get-artifact?path=shapes.png&run_uuid="  # as the UI's own server gives it
 VIEW = "errors"  # of the table of runs: metrics in view
+ROWS = "evaluation_rows"  # tag: what the compared figure is of
+BY_HAND = "to promote it all the same, see docs/pipeline.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +64,7 @@ class TrackedRun:
         promoted: whether it is the champion now.
         reason: why, one line.
         value: the challenger's figure on the evaluation rows.
-        champion_value: the former champion's; None without one, or when it could not score.
+        champion_value: the former champion's; None without one, or when it is not known.
     """
 
     run_id: str
@@ -81,11 +84,13 @@ class Contest:
             `evaluation.tail_auc` of the latest days is the usual choice.
         figure: what `evaluate` measures, for the reason.
         margin: by how much more than the champion's it must be.
+        rows: digest of the evaluation rows, whatever their features: `evaluation.rows_digest`.
     """
 
     evaluate: Callable[[AdditiveModel], float]
     figure: str = "tail AUC"
     margin: float = 0.0
+    rows: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +145,7 @@ def log_training(
         about = _about(bundle, contest.figure, value, promoted, reason)
         short = bundle.digest[:12]  # the UI cuts off longer ones
         tags = {"input_digest": input_digest[:12], "bundle_digest": short, NOTE: about}
+        tags[ROWS] = contest.rows
         title = f"bundle {short}"
         with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
             mlflow.log_input(_dataset(bundle, input_digest), context="training")
@@ -224,28 +230,40 @@ def _challenge(
 ) -> tuple[float | None, bool, str]:
     """(champion's figure, promoted, reason). `parts`: the models the challenger holds."""
     figure, margin = contest.figure, contest.margin
+    held, apart = frozenset(parts), ""
     with TemporaryDirectory() as scratch:
         try:
             champion = Bundle.load(_champion(client, name, scratch))
+            former, held = float(contest.evaluate(champion.duration)), frozenset(champion.parts)
         except TrainingError:
             return None, True, "first version"
         except BundleError as error:
-            return None, True, f"the champion cannot be read: {error}"
-        try:
-            former = float(contest.evaluate(champion.duration))
-        except BundleError as error:
-            return None, True, f"the champion cannot score these rows: {error}"
+            former, apart = _recorded(client, name, contest), f"cannot score them now: {error}"
     if former != former:
-        return None, True, f"the champion has no {figure} on these rows"
-    if value != value:
-        return former, False, f"no {figure} on these rows, the champion has {former:.4f}"
-    more = sorted(set(parts) - set(champion.parts))
-    if value == former and more:
-        return former, True, f"{figure} {value:.4f} is the champion's, which has no {more[0]} model"
+        return None, False, f"no {figure} of the champion on these rows{_also(apart)}; {BY_HAND}"
+    more = sorted(set(parts) - held)
+    lack = apart or (f"has no {more[0]} model" if more else "")
+    if value == former and lack:
+        return former, True, f"{figure} {value:.4f} is the champion's, which {lack}"
     better = value > former + margin
     by = f" by more than {margin:g}" if margin else ""
-    text = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}"
+    text = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}{_also(apart)}"
     return former, better, f"{figure} {value:.4f} {text}"
+
+
+def _also(apart: str) -> str:
+    return f", which {apart}" if apart else ""
+
+
+def _recorded(client: MlflowClient, name: str, contest: Contest) -> float:
+    """The figure that the champion's own run recorded; NaN unless it is of the same rows."""
+    try:
+        version = client.get_model_version_by_alias(name, CHAMPION)
+        run = client.get_run(str(version.run_id)).data
+    except MlflowException:
+        return float("nan")
+    same = contest.rows and run.tags.get(ROWS) == contest.rows
+    return float(run.metrics.get(contest.figure, "nan")) if same else float("nan")
 
 
 def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:

@@ -1,7 +1,7 @@
 """Stage `evaluate`: errors on days the models never saw, beside the baselines; then promotion.
 
 The rolling evaluation refits as the live system would. The candidate itself is then logged to
-MLflow and becomes champion unless the present one is better on the same rows.
+MLflow and becomes champion if it is better than the present one on the same rows.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from models.training.evaluation import (
     DurationEvaluation,
     by_day,
     evaluate_duration,
+    rows_digest,
     slices,
     tail_auc,
 )
@@ -258,7 +259,7 @@ def track(
     moved: Drift | None = None,
     examples: Sequence[Mapping[str, Any]] = (),
 ) -> TrackedRun:
-    """Log a bundle with its evaluation and card; promote it unless the champion is better."""
+    """Log a bundle with its evaluation and card; promote it if it is better than the champion."""
     loaded = Bundle.load(bundle)
     card = model_card(
         loaded,
@@ -276,7 +277,7 @@ def track(
         metrics |= moved.metrics()
     return log_training(
         bundle,
-        Contest(evaluate=tail_auc(rolling.rows)),
+        Contest(evaluate=tail_auc(rolling.rows), rows=rows_digest(rolling.rows)),
         params=params,
         metrics=metrics,
         input_digest=str(loaded.metadata["duration"]["data_digest"]),

@@ -18,7 +18,7 @@ from features.spec import FeatureSpec
 from models.training.baselines import ewma_scores, fit_lightgbm
 from models.training.duration import PRESETS, data_digest, fit_duration
 from models.training.errors import TrainingError
-from models.training.evaluation import evaluate_duration, tail_auc
+from models.training.evaluation import evaluate_duration, rows_digest, tail_auc
 from models.training.metrics import auc, duration_metrics
 
 
@@ -199,6 +199,16 @@ def test_tail_auc_is_the_mean_of_both_tails(rows, fitted):
     assert tail_auc(rows)(fitted.model) == pytest.approx(
         (metrics["auc_1h"] + metrics["auc_6h"]) / 2
     )
+    brief = rows.where(rows.y < 20_000)
+    one = duration_metrics(fitted.model.score_batch(brief.X), brief.y, brief.gpus)["auc_1h"]
+    assert tail_auc(brief)(fitted.model) == one
+
+
+def test_the_same_jobs_are_the_same_rows_whatever_is_known_of_them(rows):
+    digest = rows_digest(rows)
+    assert rows_digest(replace(rows, X=rows.X[["gpus"]])) == digest
+    assert rows_digest(replace(rows, y=rows.y + 1)) != digest
+    assert rows_digest(rows.where(rows.time > rows.time[0])) != digest
 
 
 def test_lightgbm_takes_categories_it_never_saw(training, specs, make_frame):

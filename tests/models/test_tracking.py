@@ -20,7 +20,7 @@ import numpy as np
 import pytest
 from interpret.glassbox import merge_ebms
 
-from models.bundle import AdditiveModel, Bundle
+from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training.errors import TrainingError
 from models.training.tracking import MODEL_NAME, Contest, Registry, champion_bundle, log_training
 from tests.waiting import until
@@ -98,17 +98,42 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(bundle, tmp_path, ma
     assert list(example.columns) == [spec.name for spec in model.features]
     assert served.predict(example) > 0
 
+
+def test_a_champion_that_cannot_score_is_judged_by_what_was_recorded_of_the_same_rows(
+    bundle, tmp_path
+):
+    uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
+
+    def challenge(value, rows):
+        def evaluate(model):
+            if model.intercept != value:
+                raise BundleError("feature 'like_all_log_s' is not among the columns")
+            return value
+
+        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, value)
+        run = log_training(
+            Bundle(duration=model).save(tmp_path / "bundle"),
+            Contest(evaluate=evaluate, rows=rows),
+            registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
+            params={},
+            metrics={},
+            input_digest="abc",
+        )
+        return run.promoted, run.champion_value, run.reason
+
+    assert challenge(0.8, "a week")[0]
+    promoted, former, reason = challenge(0.1, "a week")
+    assert (promoted, former) == (False, 0.8)
+    assert "0.1000 is not above the champion's 0.8000, which cannot score them now: fe" in reason
+    promoted, former, reason = challenge(0.9, "another")
+    assert (promoted, former) == (False, None)
+    assert "to promote it all the same, see docs/pipeline.md" in reason
+    assert challenge(0.9, "a week")[:2] == (True, 0.8)
     shutil.rmtree(tmp_path / "artifacts" / "models")
-    run = log_training(
-        tmp_path / "bundle",
-        Contest(evaluate=lambda model: 0.1),
-        registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
-        params={},
-        metrics={},
-        input_digest="abc",
-    )
-    assert run.promoted
-    assert "the champion cannot be read" in run.reason
+    assert not challenge(0.1, "a week")[0]
+    promoted, _, reason = challenge(0.9, "a week")
+    assert promoted
+    assert "0.9000 is the champion's, which cannot score them now: no bundle" in reason
 
 
 def test_as_good_a_challenger_that_holds_more_models_is_champion(bundle, tmp_path):
