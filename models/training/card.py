@@ -27,6 +27,9 @@ LIMITS = (
     "It knows jobs that ended before the window closed: new kinds of jobs meet the average.",
 )
 
+# metadata that has a section of its own
+CORRECTED = "edits", "edits_digest", "before_after", "edited_terms", "dropped_terms"
+
 
 def effects(model: AdditiveModel) -> list[dict[str, Any]]:
     """Purified shape functions as plain JSON, most important first.
@@ -109,8 +112,8 @@ def model_card(
         body.append(_example(example))
     if "duration" in bundle.parts:
         body.append("<h2>What the duration rests on</h2>" + _terms(bundle.duration))
-    edits = bundle.metadata.get("edits")
-    if isinstance(edits, Mapping):
+    edits = bundle.metadata.get("duration", {})
+    if "edits" in edits:
         body.append("<h2>Corrections by a person</h2>" + _edits(edits))
     lines = [*LIMITS, *limits]
     if any(
@@ -157,6 +160,7 @@ def _pairs(described: Mapping[str, Any]) -> str:
     rows = "".join(
         f"<tr><th>{escape(str(key)).replace('_', ' ')}</th><td>{_number(value)}</td></tr>"
         for key, value in described.items()
+        if key not in CORRECTED
     )
     return f"<table>{rows}</table>"
 

@@ -3,19 +3,19 @@
     version: 1
     model: duration
     edits:
-      - feature: user_jobs            # clip: hold a shape function between two scores
+      - feature: like_user            # clip: hold a shape function between two scores
         clip: {low: -0.5, high: 0.5}
         why: users with few jobs are not that different
       - feature: time_limit_s         # fix: say what a region contributes
         fix: {from: 86400, to: null, score: 1.2}
         why: limits above a day are copied from a template
-      - feature: submit_hour          # smooth: mean with the neighbouring bins, so many times
+      - feature: user_submitted_1h    # smooth: mean with the neighbouring bins, so many times
         smooth: {rounds: 2}
-        why: wiggles at night rest on few jobs
+        why: few jobs come in long bursts
       - feature: gpus                 # monotone: +1 never falls, -1 never rises
         monotone: 1
         why: more GPUs never make a job of this site shorter
-      - term: [submit_hour, gpus]     # drop: a main effect (`feature`) or a pair (`term`)
+      - term: [cpus, like_spread]     # drop: a main effect (`feature`) or a pair (`term`)
         drop: true
         why: nobody could explain it
 
@@ -33,6 +33,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
@@ -41,8 +42,10 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from models.bundle import AdditiveModel, Axis, BundleError, Term
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
 from models.training.errors import TrainingError
+from models.training.metrics import TITLES
 from models.training.monotone import monotonise
 
 Floats = NDArray[np.float64]
@@ -164,6 +167,16 @@ def read_edits(path: str | Path) -> Edits:
         raise EditError(f"{path.name}: {where} is {value}: {message}") from None
 
 
+def check_names(edits: Edits, features: Sequence[FeatureSpec]) -> None:
+    """EditError, with the nearest names, when an edit is of no such feature."""
+    names = [spec.name for spec in features]
+    for number, edit in enumerate(edits.edits, 1):
+        try:
+            _known(edit, names)
+        except EditError as error:
+            raise EditError(f"edit {number} ({_about(edit)}): {error}") from None
+
+
 def apply_edits(
     model: AdditiveModel,
     edits: Edits,
@@ -217,6 +230,21 @@ def apply_edits(
     return Edited(current, table, metadata)
 
 
+def measured(bundle: Bundle) -> dict[str, dict[str, float]]:
+    """Errors of a bundle's duration model without and with its edits, on days it never saw.
+
+    Each as `duration_metrics` has them; empty where nothing was edited.
+    """
+    table = bundle.metadata["duration"].get("before_after", {})
+    errors = {name: both for name, both in table.items() if name in TITLES}
+    if not errors:
+        return {}
+    return {
+        one: {k: math.nan if both[i] is None else both[i] for k, both in errors.items()}
+        for i, one in enumerate(("without_edits", "with_edits"))
+    }
+
+
 def _about(edit: Edit) -> str:
     return f"{edit.change} {edit.feature or ' & '.join(edit.term or [])}"
 
@@ -224,15 +252,26 @@ def _about(edit: Edit) -> str:
 def _find(model: AdditiveModel, edit: Edit) -> int:
     """Position of the edit's term."""
     names = [spec.name for spec in model.features]
-    wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
-    for name in wanted:
-        if name not in names:
-            raise EditError(f"feature {name!r} is not in the model")
-    key = {names.index(name) for name in wanted if name is not None}
+    key = {names.index(name) for name in _known(edit, names)}
     for k, term in enumerate(model.terms):
         if set(term.features) == key:
             return k
-    raise EditError(f"the model has no term {' & '.join(map(str, wanted))}")
+    wanted = " & ".join(names[i] for i in sorted(key))
+    raise EditError(f"the model has no term {wanted}{_nearest(wanted, model.term_names)}")
+
+
+def _known(edit: Edit, names: Sequence[str]) -> list[str]:
+    """What the edit is of; EditError when a name is not among `names`."""
+    wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
+    for name in wanted:
+        if name not in names:
+            raise EditError(f"feature {name!r} is not in the model{_nearest(name, names)}")
+    return wanted
+
+
+def _nearest(wanted: str, names: Sequence[str]) -> str:
+    near = get_close_matches(wanted, names, cutoff=0.3)
+    return f"; nearest: {', '.join(near)} (all: data/report.html, or /models)" if near else ""
 
 
 def _with(model: AdditiveModel, k: int, scores: Floats | None) -> AdditiveModel:

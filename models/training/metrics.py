@@ -20,6 +20,8 @@ TITLES = {
     "auc_6h": "AUC longer than 6 h",
     "auc_early": "AUC ends within 200 s",
     "ga2m": "GA2M",
+    "without_edits": "exported without edits",
+    "with_edits": "exported with edits",
     "constant_median": "constant median",
     "lightgbm_l1": "LightGBM median",
     "lightgbm_l2": "LightGBM mean",

@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 from features.plain import Json
+from models.training.metrics import TITLES
 from pipeline.cluster import WHERE_HELP
 from pipeline.console import bar, metrics_table, step, user_errors
 from pipeline.errors import UserError
@@ -71,7 +72,8 @@ def train(
     """Train the duration GA2M and the packing models, and export them as a bundle.
 
     The errors printed are on the last days, which the models never saw, with LightGBM, a moving
-    average per user and a constant beside them on the same rows.
+    average per user and a constant beside them on the same rows; with --edits, also those of the
+    exported model without and with them.
 
     Examples:
 
@@ -87,7 +89,8 @@ def train(
     """
     with user_errors():
         from features.rows import training_rows
-        from models.training.edits import read_edits
+        from features.state import features_of
+        from models.training.edits import check_names, measured, read_edits
         from models.training.tracking import Registry
         from pipeline.stages.common import test_from
         from pipeline.stages.evaluate import roll, track
@@ -108,6 +111,8 @@ def train(
         if keep is not None:
             raise UserError("--keep needs --where: only fits shard by shard are kept")
         corrections = None if edits is None else read_edits(edits)
+        if corrections is not None:
+            check_names(corrections, features_of(FAMILIES))
         with step("reading the trace", as_json):
             table = read_dataset(trace)
             rows = training_rows(table, families=tuple(FAMILIES))
@@ -131,7 +136,7 @@ def train(
             "digest": bundle.digest,
             "jobs": len(rows.ended_before(cut)),
             "test_jobs": len(rolling.rows),
-            "duration": {name: dict(row) for name, row in rolling.metrics.items()},
+            "duration": {**rolling.metrics, **measured(bundle)},
             "packing": bundle.metadata["packing"],
         }
         if mlflow is not None:
@@ -146,7 +151,8 @@ def train(
     if as_json:
         typer.echo(json.dumps(figures))
         return
-    metrics_table(f"Duration, {len(rolling.rows):,} unseen jobs", figures["duration"])
+    named = {TITLES.get(name, name): row for name, row in figures["duration"].items()}
+    metrics_table(f"Duration, {len(rolling.rows):,} unseen jobs, refitted daily", named)
     typer.echo(f"Bundle {bundle.digest[:12]} is in {out}.")
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from features.files import write_json, write_whole
 from features.rows import Rows
 from models.bundle import Bundle
+from models.training import edits
 from models.training.card import model_card, similar_rows
 from models.training.drift import Drift, measure_drift
 from models.training.errors import TrainingError
@@ -86,7 +87,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
             name=params.mlflow.model,
         ),
     )
-    tested = {name: dict(figures) for name, figures in rolling.metrics.items()}
+    corrected = edits.measured(Bundle.load(CANDIDATE))
+    tested = {name: dict(row) for name, row in {**rolling.metrics, **corrected}.items()}
     write_json(
         METRICS / "evaluate.json",
         {
@@ -261,16 +263,17 @@ def track(
 ) -> TrackedRun:
     """Log a bundle with its evaluation and card; promote it if it is better than the champion."""
     loaded = Bundle.load(bundle)
+    measured = {**rolling.metrics, **edits.measured(loaded)}
     card = model_card(
         loaded,
-        metrics=rolling.metrics,
+        metrics=measured,
         slices=by_slice,
         limits=moved.warnings if moved is not None else (),
         examples=examples,
     )
     metrics = {
         f"{TITLES[model]}/{TITLES[name]}": value
-        for model, figures in rolling.metrics.items()
+        for model, figures in measured.items()
         for name, value in figures.items()
     }
     if moved is not None:

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 
 from features.files import write_json
 from features.rows import Rows
-from models.bundle import Bundle
+from models.bundle import AdditiveModel, Bundle
 from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_duration
-from models.training.edits import Edits, apply_edits, read_edits
+from models.training.edits import Edits, apply_edits, check_names, read_edits
 from models.training.errors import TrainingError
 from models.training.evaluation import tail_auc
 from models.training.metrics import duration_metrics
@@ -68,16 +68,21 @@ def fit(
     Without two weeks of `arrivals` before `cut` there is no model of them in the bundle.
 
     `edits` are a person's corrections of the duration model. They are refused when they make its
-    tail AUC on the days after `cut` worse than `models.training.edits` tolerates.
+    tail AUC on the days after `cut` worse than `models.training.edits` tolerates; the errors there
+    without and with them are kept in the bundle (`models.training.edits.measured`).
     """
     seen = rows.ended_before(cut)
     duration = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
     model, corrected = duration.model, {}
     if edits is not None and edits.edits:
-        figure = tail_auc(rows.where((rows.time >= cut) & np.isfinite(rows.y)))
-        edited = apply_edits(
-            model, edits, measure=lambda m: {"tail_auc": figure(m)}, guard="tail_auc"
-        )
+        ahead = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+        figure = tail_auc(ahead)
+
+        def measure(model: AdditiveModel) -> dict[str, float]:
+            errors = duration_metrics(model.score_batch(ahead.X), ahead.y, ahead.gpus)
+            return {"tail_auc": figure(model), **errors}
+
+        edited = apply_edits(model, edits, measure=measure, guard="tail_auc")
         model, corrected = edited.model, dict(edited.metadata)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
     metadata = {
@@ -114,8 +119,9 @@ def run(params: Params, shown: Shown = unseen) -> str:
     trace = read_dataset(TRACE)
     rows = Rows.from_table(pq.read_table(FEATURES))
     cut = test_from(trace.column("submit_time"), wanted.test_days)
-    pairs = read_measured(wanted.pairs, wanted.seed, wanted.sharing)
     edits = read_edits(wanted.edits)
+    check_names(edits, rows.features)
+    pairs = read_measured(wanted.pairs, wanted.seed, wanted.sharing)
     bundle = fit(
         rows,
         cut,

@@ -42,7 +42,10 @@ def test_a_card_names_its_data_errors_slices_edits_and_limits(bundle, tmp_path):
     changed = Bundle(
         duration=done.model,
         packing=bundle.packing,
-        metadata={**bundle.metadata, "edits": done.metadata},
+        metadata={
+            **bundle.metadata,
+            "duration": {**bundle.metadata["duration"], **done.metadata},
+        },
     )
     page = model_card(
         changed,
@@ -69,6 +72,7 @@ def test_a_card_names_its_data_errors_slices_edits_and_limits(bundle, tmp_path):
         "from a formula",
     ):
         assert text in seen.text, text
+    assert "edits digest" not in seen.text
 
 
 def test_effects_are_what_the_model_adds(bundle, make_frame):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import yaml
@@ -9,9 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from models.bundle import AdditiveModel, Bundle
+from models.training import edits as module
 from models.training.edits import EditError, Edits, apply_edits, read_edits
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.explain.terms import breakdowns, describe
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_examples_can_be_followed_on_the_models_of_the_demo():
+    model = Bundle.load(ROOT / "data/prebuilt/bundle").duration
+    page = (ROOT / "docs/editing-models.md").read_text()
+    for text in (page.split("```yaml\n")[1].split("```")[0], module.__doc__.split("\n\n")[1]):
+        done = apply_edits(model, Edits.model_validate(yaml.safe_load(text)))
+        assert done.metadata["dropped_terms"] == ["cpus & like_spread"]
 
 
 def edits(*entries: dict) -> Edits:

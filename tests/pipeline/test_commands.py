@@ -169,6 +169,15 @@ def test_what_a_person_corrects_is_in_the_bundle(trace: Path, tmp_path: Path) ->
     assert done.returncode == 0, done.stderr
     (made,) = Bundle.load(out).metadata["duration"]["edits"]["edits"]
     assert (made["feature"], made["why"]) == ("gpus", "measured")
+    errors = json.loads(done.stdout)["duration"]
+    assert errors["with_edits"]["n"] == errors["without_edits"]["n"] == errors["ga2m"]["n"]
+    assert errors["with_edits"]["mae_log10"] != errors["without_edits"]["mae_log10"]
+    edits.write_text(edits.read_text().replace("feature: gpus", "feature: user_jobs"))
+    done = pellucid("train", "--trace", tmp_path / "none", "--out", out, "--edits", edits)
+    assert done.returncode == 2
+    assert "edit 1 (fix user_jobs): feature 'user_jobs' is not in the model; nearest: user_" in (
+        done.stderr
+    )
 
 
 def test_a_trace_without_a_cluster_file_gets_an_inferred_one(trace: Path) -> None:

@@ -546,8 +546,10 @@ def test_models_are_those_of_the_bundle(inputs: Inputs) -> None:
     singles = [term for term in model.terms if len(term.features) == 1]
     assert len(facts.shapes) == len([term for term in singles if term.importance() > 0])
     assert any(chart.title.endswith("(monotone)") for chart in facts.shapes)
+    assert {chart.code for chart in facts.shapes} <= set(texts), "what an edits file calls them"
     pair = model.terms[-1]
     (drawn,) = facts.pairs
+    assert drawn.code == ", ".join(model.features[i].name for i in pair.features)
     filled = [v for row in drawn.data[0]["z"] for v in row if v is not None]
     assert sorted(filled) == sorted(pair.scores[pair.weights > 0].tolist())
     assert facts.packing is not None

@@ -102,6 +102,7 @@ class Chart:
     Attributes:
         name: id on the page.
         title, note: above it.
+        code: beside the title, what an edits file calls it.
         label: the text for readers who do not see it.
         data, layout: what is drawn.
         head, rows: the table behind it.
@@ -116,6 +117,7 @@ class Chart:
     rows: Cells = ()
     note: str = ""
     tall: bool = False
+    code: str = ""
 
     @property
     def spec(self) -> Mapping[str, Any]:

@@ -97,6 +97,7 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
         layout,
         (axis.spec.unit or "value", "multiplies the estimate", "of training rows"),
         rows,
+        code=axis.spec.name,
     )
 
 
@@ -232,4 +233,5 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
         (feature_text(first), feature_text(second), "contribution"),
         [[r, c, say(v)] for _, r, c, v in strongest],
         "Beyond what each adds by itself; empty where training had no rows.", tall=True,
+        code=f"{first.spec.name}, {second.spec.name}",
     )  # fmt: skip
