@@ -84,14 +84,17 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
             yield lambda done, of: progress.update(task, completed=done, total=of)
         return
     began, known, over = time.monotonic(), [0, 0], threading.Event()
+    first: list[float] = []  # when which part was done first: before it came start-up, too
 
     def shown(done: int, of: int) -> None:
         known[:] = done, of
+        if done and not first:
+            first[:] = time.monotonic(), done
 
     def tick() -> None:
         while not over.wait(every_s):
             (done, of), spent = known, time.monotonic() - began
-            left = f", about {spent * (of - done) / done:.0f} s left" if done else ""
+            left = _left(time.monotonic() - first[0], done - first[1], of - done) if first else ""
             far = f"{done} of {of}, " if of else ""
             print(f"{text}: {far}{spent:.0f} s{left}", flush=True)
 
@@ -102,6 +105,11 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
     finally:
         over.set()
         clock.join()
+
+
+def _left(spent_s: float, parts: float, more: int) -> str:
+    """How long `more` parts take, where at least two took `spent_s` seconds."""
+    return f", about {spent_s / parts * more:.0f} s left" if parts >= 2 else ""
 
 
 @contextmanager

@@ -1,1 +1,1 @@
-"""The stages of `dvc.yaml`. Each also runs alone: ``python -m pipeline.stages.NAME``."""
+"""The stages of `dvc.yaml`. Each also runs alone: ``python -m pipeline.stages NAME``."""

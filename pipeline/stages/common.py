@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +13,6 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pipeline.cluster import HERE
-from pipeline.console import alive, user_errors
 from pipeline.errors import UserError
 
 DATA = Path("data")
@@ -31,7 +27,6 @@ PLOTS = DATA / "plots"
 REPORT = DATA / "report.html"
 
 DAY_S = 86_400.0
-STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report")
 
 Shown = Callable[[int, int], None]  # how many of how many parts of a stage are done
 
@@ -125,21 +120,6 @@ def workers() -> str:
     """A process per processor, as `pipeline.cluster.mapped` has it."""
     count = min(len(os.sched_getaffinity(0)), 8)
     return HERE if count == 1 else f"local:{count}"
-
-
-def stage(name: str, body: Callable[[Params, Shown], Any]) -> None:
-    """Run a stage as a program: parameters in, one line out, errors as one line."""
-    logging.basicConfig(level=logging.WARNING)
-    at = STAGES.index(name)
-    left = ", ".join(STAGES[at + 1 :])
-    print(f"Stage {at + 1} of {len(STAGES)}{f'; then {left}' if left else ''}", flush=True)
-    try:
-        with user_errors(), alive(name) as shown:
-            summary = body(read_params(), shown)
-    except UserError as error:
-        print(f"{name}: {error}", file=sys.stderr)
-        sys.exit(2)
-    print(f"{name}: {summary}")
 
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:

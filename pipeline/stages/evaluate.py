@@ -43,7 +43,6 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
-    stage,
     test_from,
     unseen,
 )
@@ -123,14 +122,14 @@ def run(params: Params, shown: Shown = unseen) -> str:
     write_whole(PLOTS / "errors.csv", _errors(rolling))
     return (
         f"{len(rolling.rows):,} unseen jobs, Spearman {tested['ga2m']['spearman']:.3f} "
-        f"(LightGBM {tested['lightgbm_l2']['spearman']:.3f}); version {tracked.version} "
+        f"(LightGBM mean {tested['lightgbm_l2']['spearman']:.3f}); version {tracked.version} "
         f"{'is champion' if tracked.promoted else 'was not promoted'}: {tracked.reason}"
     )
 
 
 def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """What `dvc metrics show` prints of the duration model and of LightGBM beside it."""
-    models = {"spearman": "ga2m", "spearman_lightgbm": "lightgbm_l2"}
+    models = {"spearman": "ga2m", "spearman_lightgbm_mean": "lightgbm_l2"}
     return {name: round(float(tested[model]["spearman"]), 3) for name, model in models.items()}
 
 
@@ -308,7 +307,3 @@ def _errors(rolling: DurationEvaluation) -> str:
         within = (np.mean(one <= factor) for one in off.values())
         writer.writerow([f"{factor:.2f}", *(f"{share:.4f}" for share in within)])
     return out.getvalue()
-
-
-if __name__ == "__main__":
-    stage("evaluate", run)

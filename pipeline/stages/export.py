@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 from models.bundle import Bundle
 from models.training.tracking import champion_bundle
-from pipeline.stages.common import BUNDLE, Params, Shown, stage, unseen
+from pipeline.stages.common import BUNDLE, Params, Shown, unseen
 
 
 def run(params: Params, shown: Shown = unseen) -> str:
@@ -14,7 +14,3 @@ def run(params: Params, shown: Shown = unseen) -> str:
         bundle = Bundle.load(champion_bundle(params.mlflow.uri, params.mlflow.model, scratch))
         bundle.save(BUNDLE)
     return f"champion {bundle.digest[:12]} ({', '.join(bundle.parts)})"
-
-
-if __name__ == "__main__":
-    stage("export", run)

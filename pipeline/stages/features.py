@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from features.files import write_table
 from features.rows import training_rows
-from pipeline.stages.common import FEATURES, TRACE, Params, Shown, stage, unseen
+from pipeline.stages.common import FEATURES, TRACE, Params, Shown, unseen
 from pipeline.traces import read_dataset
 
 
@@ -12,7 +12,3 @@ def run(params: Params, shown: Shown = unseen) -> str:
     rows = training_rows(read_dataset(TRACE), families=params.features.families)
     write_table(FEATURES, rows.table())
     return f"{len(rows):,} rows of {len(rows.features)} features"
-
-
-if __name__ == "__main__":
-    stage("features", run)

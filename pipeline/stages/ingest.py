@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pipeline.stages.common import DRAWS, TRACE, Params, Shown, stage, unseen
+from pipeline.stages.common import DRAWS, TRACE, Params, Shown, unseen
 from pipeline.traces import ingest
 from pipeline.traces.synthetic import generate as synthetic
 
@@ -28,7 +28,3 @@ def draw(params: Params, draws: Path) -> None:
     for seed in params.simulate.seeds[1:]:
         again = params.ingest.seed + seed - params.simulate.seed
         synthetic.write(synthetic.default_config(params.ingest.scale, again), draws / str(seed))
-
-
-if __name__ == "__main__":
-    stage("ingest", run)

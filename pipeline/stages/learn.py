@@ -32,7 +32,6 @@ from pipeline.stages.common import (
     Params,
     Shown,
     drawn,
-    stage,
     test_from,
     unseen,
     workers,
@@ -157,7 +156,3 @@ def _replayed(
     outcome, _ = world.simulate(POLICY)
     summary = summarise(outcome, spec.cluster.gpus)
     return {"avg_jct_s": summary["avg_jct_s"], "avg_queue_s": summary["avg_queue_s"]}
-
-
-if __name__ == "__main__":
-    stage("learn", run)

@@ -13,7 +13,6 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
-    stage,
     unseen,
 )
 
@@ -32,7 +31,3 @@ def run(params: Params, shown: Shown = unseen) -> str:
     if made.problems:
         raise UserError(f"{REPORT} was written, but {made.problems[0]}")
     return f"{REPORT}: {made.headline[0]}"
-
-
-if __name__ == "__main__":
-    stage("report", run)

@@ -20,7 +20,6 @@ from pipeline.stages.common import (
     Params,
     Shown,
     drawn,
-    stage,
     test_from,
     unseen,
     workers,
@@ -112,7 +111,3 @@ def run(params: Params, shown: Shown = unseen) -> str:
     best = min(figures, key=lambda name: float(figures[name]["avg_jct_s"]))
     seeds = len(params.simulate.seeds)
     return f"{len(figures)} policies, {seeds} draws each; lowest average JCT: {best}"
-
-
-if __name__ == "__main__":
-    stage("simulate", run)

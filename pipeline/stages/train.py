@@ -34,7 +34,6 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
-    stage,
     test_from,
     unseen,
 )
@@ -145,7 +144,3 @@ def run(params: Params, shown: Shown = unseen) -> str:
         },
     )
     return f"{len(seen):,} ended jobs, {len(bundle.duration.terms)} terms, {bundle.digest[:12]}"
-
-
-if __name__ == "__main__":
-    stage("train", run)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -12,9 +14,11 @@ import pytest
 import yaml
 
 from models.bundle import Bundle
+from pipeline.console import _left
 from pipeline.errors import UserError
 from pipeline.explain import RunFolder, counterfactuals, tell
 from pipeline.stages import common, evaluate, export, features, ingest, learn, simulate, train
+from pipeline.stages.__main__ import STAGES, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -126,16 +130,34 @@ def test_metrics_and_plots_are_what_dvc_reads(folder: Path) -> None:
 def test_every_stage_of_dvc_yaml_exists_and_names_parameters_that_exist() -> None:
     pipeline = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
-    order = ["ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report"]
-    assert list(pipeline) == order
+    assert tuple(pipeline) == STAGES
     for name, stage in pipeline.items():
-        assert stage["cmd"] == f"python -m pipeline.stages.{name}"
+        assert stage["cmd"] == f"python -m pipeline.stages {name}"
         assert (ROOT / f"pipeline/stages/{name}.py").is_file()
         for path in stage.get("params", []):
             node = params
             for key in path.split("."):
                 assert key in node, path
                 node = node[key]
+
+
+def test_a_stage_says_at_once_which_it_is_and_what_its_python_lacks(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pipeline.stages.common", None)  # as if it did not import
+    assert main("learn") == 2
+    printed = capsys.readouterr()
+    assert printed.out == "Stage 7 of 8; then report\n"
+    assert printed.err.startswith(f"learn: {sys.executable} has no pipeline.stages.common; ")
+    assert printed.err.endswith("first: source .venv/bin/activate\n")
+    loaded = "import sys, pipeline.stages.__main__; print({'numpy', 'pandas'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", loaded], capture_output=True, check=True, cwd=ROOT)
+    assert done.stdout == b"set()\n"
+
+
+def test_what_is_left_is_not_guessed_from_the_first_part() -> None:
+    assert [_left(spent, n, 10) for spent, n in ((0.0, 0), (7.0, 1))] == ["", ""]
+    assert _left(12.0, 2, 10) == ", about 60 s left"
 
 
 def test_retraining_on_the_same_data_gives_the_same_bundle(

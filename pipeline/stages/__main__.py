@@ -1,0 +1,37 @@
+"""`python -m pipeline.stages NAME`: one stage of `dvc.yaml`."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from importlib import import_module
+
+from pipeline.console import alive, user_errors
+from pipeline.errors import UserError
+
+STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report")
+
+
+def main(name: str) -> int:
+    """Parameters in, one line out, errors as one line. Returns the exit status."""
+    logging.basicConfig(level=logging.WARNING)
+    at = STAGES.index(name)
+    left = ", ".join(STAGES[at + 1 :])
+    print(f"Stage {at + 1} of {len(STAGES)}{f'; then {left}' if left else ''}", flush=True)
+    try:
+        with user_errors(), alive(name) as shown:  # the libraries alone take seconds to import
+            read_params = import_module("pipeline.stages.common").read_params
+            summary = import_module(f"pipeline.stages.{name}").run(read_params(), shown)
+    except UserError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        lacks = f"{sys.executable} has no {error.name}"
+        print(f"{name}: {lacks}; first: source .venv/bin/activate", file=sys.stderr)
+        return 2
+    print(f"{name}: {summary}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
