@@ -35,7 +35,8 @@ BATCH = 500
 LEASE, LEASE_S = "notices", 5 * POLL_S  # of services on one database, one sends
 LAG = int(2 * LONGEST_S / POLL_S) + 5  # looks after which another has sent it, or lost the lease
 LOG = "notices"
-KINDS = (Kind.STARTED, Kind.ENDED, Kind.LOST)
+# A job may go on after a CANCEL_ASKED: it is a message only where the job is over by it.
+KINDS = (Kind.STARTED, Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED)
 
 
 class Notice(NamedTuple):
@@ -148,9 +149,12 @@ def _notice(row: RowMapping, what: str) -> Notice:
     name = f"{row['name']} ({row['job_id']})" if row["name"] else row["job_id"]
     lines = [f"Job {name} {what}.", f"GPUs: {row['gpus']} in {row['vc']}."]
     if row["ended_at"] == row["at"]:
+        if row["detail"]:
+            lines.append(f"Why: {row['detail']}.")
         if row["exit_code"] is not None:
             lines.append(f"Exit code: {row['exit_code']}.")
-        lines.append(f"pellucid logs {row['job_id']} prints its output.")
+        if row["started_at"] is not None:
+            lines.append(f"pellucid logs {row['job_id']} prints its output.")
     return Notice(row["seq"], row["owner"], f"Pellucid job {name} {what}", "\n".join(lines) + "\n")
 
 

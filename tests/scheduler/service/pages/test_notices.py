@@ -11,6 +11,7 @@ import pytest
 
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
+from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service.decide.supervisor import NOTICED, begin
 from scheduler.service.log import notices
@@ -25,6 +26,7 @@ from scheduler.service.log.notices import (
     keep_notifying,
 )
 from scheduler.service.settings import Settings
+from scheduler.simulation.work import Work
 from tests.scheduler.service.pages.conftest import Lived
 from tests.waiting import until
 
@@ -67,6 +69,26 @@ def test_an_owner_who_asked_is_sent_the_start_and_the_end(lived: Lived) -> None:
     ]
     assert f"pellucid logs {job} prints its output." in found[1].text
     assert list(due(lived.store, found[1].seq, lived.store.last_seq())) == []
+
+
+def test_the_end_of_a_job_that_never_ran_is_sent_and_why(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = JobOutcome(Work(1.0), refused="cannot execute '/no/such/prog'")
+    monkeypatch.setattr(lived.world, "_truth", lambda _: refused)
+    bad = lived.submit("ada.byron", notify=True)
+    lived.settle(100)
+    held = lived.submit("ada.byron", notify=True)
+    lived.app.state.changes.append(Kind.HELD, "olga", held, operator=True)
+    lived.app.state.changes.cancel(lived.viewer("olga"), lived.see("olga").job(held))
+    lived.settle(10)
+    found = list(due(lived.store, 0, lived.store.last_seq()))
+    assert [one.subject for one in found] == [
+        f"Pellucid job {bad} has ended: failed",
+        f"Pellucid job {held} has ended: cancelled",
+    ]
+    assert "Why: cannot execute '/no/such/prog'." in found[0].text
+    assert not any("prints its output" in one.text for one in found)
 
 
 def test_each_is_sent_once_through_restarts_and_failures(
