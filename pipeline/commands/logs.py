@@ -88,6 +88,14 @@ def _parts(
             continue
         if not (part["size"] or part["over"] or follow):
             typer.echo(f"{job} has written nothing yet; -f waits for it", err=True)
+        if part["over"] and not part["size"]:
+            _never_ran(client.job(job))
         if part["over"] or not follow:
             return
         time.sleep(PAUSE_S)
+
+
+def _never_ran(job: Json) -> None:
+    """Say on standard error why a job wrote nothing, where it never ran."""
+    if job["started_at"] is None:
+        typer.echo(f"{job['job_id']} never ran: {job['detail'] or job['phase']}", err=True)

@@ -66,7 +66,7 @@ def output_of(
     try:
         part = read_part(settings.state_dir / "local", job.job_id, wanted, offset, most, whole=over)
     except FileNotFoundError:
-        if not over:
+        if not over or job.started_at is None:
             return JobOutput(job.job_id, wanted, "", 0, 0, 0, over)
         gone = "there is no output: the attempt never began, or it was removed to make room"
         raise Problem(404, "not-found", gone) from None

@@ -10,6 +10,7 @@ from fastapi.testclient import TestClient
 from typer.testing import CliRunner, Result
 
 from pipeline.app import app as commands
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.local.output import MOST_BYTES
 from scheduler.backends.local.spool import Spool, name_of
 from scheduler.service.app import create_app
@@ -181,11 +182,17 @@ def test_the_command_prints_it_and_follows_it(written: Written) -> None:
         environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
         return CliRunner().invoke(commands, ["logs", written.job, *words], env=environment)
 
-    waits = service.submit("alice", gpus=8)
+    waits, bad = service.submit("alice", gpus=8), service.submit("alice", profile=False)
+    service.turn(1)  # it is launched
+    body = {"attempt": 1, "detail": "cannot execute './run.sh': Permission denied"}
+    service.store.append([Event(Kind.NOT_STARTED, service.world.now(), bad, body=body)])
+    service.turn(2)
     for address in listening(written.app):
         environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
         none = CliRunner().invoke(commands, ["logs", waits], env=environment)
         assert (none.stdout, none.stderr.split()[:2]) == ("", [waits, "has"])
+        never = CliRunner().invoke(commands, ["logs", bad], env=environment)
+        assert (never.stdout, never.stderr) == ("", f"{bad} never ran: {body['detail']}\n")
         whole = run(address)
         assert whole.output == written.path.read_text(), whole.output[-200:]
         assert run(address, "--tail", "2").output == "step 49998\nstep 49999\n"
