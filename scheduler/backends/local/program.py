@@ -3,32 +3,39 @@
 from __future__ import annotations
 
 import os
+import pwd
 import shutil
-from collections.abc import Mapping, Sequence
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from scheduler.backends.local.host import PLAIN, own_user
+
+MOST_LINKS = 40  # that are followed on a path, as the kernel does
 
 
 def missing(command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str) -> str:
     """Why a command cannot be executed on this host, a sentence; "" = it can, or only its start can
     show it.
 
-    A job in another account than the service's may see other files than the service does, and the
-    answer must not say which of those there are: only the name of a program on the PATH that such
-    an account is given is looked up.
+    For a job in another account than the service's, only what that account could find out itself
+    counts: the answer must not say which files there are where it may not look.
     """
     program, mine = command[0], user in ("", own_user())
+    account = None if mine else pwd.getpwnam(user)
+    folder = workdir or (str(Path.home()) if account is None else account.pw_dir)
+    uid = None if account is None else account.pw_uid
+    if workdir and not _can_be(stat.S_ISDIR, workdir, uid):
+        return f"the working directory {workdir} is not on the service's host"
+    if "/" in program:
+        found = _can_be(_is_executable, os.path.join(folder, program), uid)
+        return "" if found else f"{program} is no executable file on the service's host"
     path = environment.get("PATH")
     if path is None:
         path = os.environ.get("PATH", os.defpath) if mine else PLAIN.get("PATH", os.defpath)
     elif not mine:
         return ""
-    if mine and workdir and not os.path.isdir(workdir):
-        return f"the working directory {workdir} is not on the service's host"
-    if "/" in program:
-        found = not mine or _runs(Path(workdir or Path.home(), program))
-        return "" if found else f"{program} is no executable file on the service's host"
     if any(not part.startswith("/") for part in path.split(":")):
         return ""  # looked for in the job's own folder, too
     if shutil.which(program, path=path):
@@ -39,5 +46,50 @@ def missing(command: Sequence[str], workdir: str, environment: Mapping[str, str]
     )
 
 
-def _runs(file: Path) -> bool:
-    return file.is_file() and os.access(file, os.X_OK)
+def _is_executable(mode: int) -> bool:
+    return stat.S_ISREG(mode) and mode & 0o111 != 0
+
+
+def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
+    """Whether what is at an absolute path may be as it has to be; so it may where `uid` (None: the
+    service's own account) cannot look."""
+    with suppress(OSError, ValueError):
+        os.stat(path)  # mounts what is mounted on demand
+    try:
+        return fits(_mode(path, uid))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError):
+        return True
+
+
+def _mode(path: str, uid: int | None) -> int:
+    """Mode of what an account finds at an absolute path. Raises OSError; PermissionError where the
+    account may not look, though the service may.
+
+    Step by step, each from the folder that was found: a link that is swapped meanwhile must not
+    lead the service where the account may not look.
+    """
+    left, links = path.split("/")[::-1], 0
+    at = os.open("/", os.O_PATH)
+    try:
+        while left:
+            has = os.fstat(at)
+            search = stat.S_IXUSR if has.st_uid == uid else stat.S_IXOTH
+            if uid is not None and not has.st_mode & search and stat.S_ISDIR(has.st_mode):
+                raise PermissionError
+            step = os.open(left.pop() or ".", os.O_PATH | os.O_NOFOLLOW, dir_fd=at)
+            if stat.S_ISLNK(os.fstat(step).st_mode):
+                target, links = os.readlink("", dir_fd=step), links + 1
+                os.close(step)
+                if links > MOST_LINKS:
+                    raise OSError("too many links")
+                left += target.split("/")[::-1]
+                if not target.startswith("/"):
+                    continue
+                step = os.open("/", os.O_PATH)
+            os.close(at)
+            at = step
+        return os.fstat(at).st_mode
+    finally:
+        os.close(at)

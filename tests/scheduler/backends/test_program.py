@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.backends.local import program
+from scheduler.backends.local.host import own_user
 from scheduler.backends.local.program import missing
 
 
@@ -31,9 +32,32 @@ def test_a_path_that_only_the_job_has(tmp_path: Path) -> None:
     assert missing(["own-tool"], str(tmp_path), {"PATH": "bin:/bin"}, "") == ""  # not known here
 
 
-def test_files_of_other_accounts_are_not_explored(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program.os.path, "isdir", lambda _: pytest.fail("it looked"))
-    monkeypatch.setattr(program, "_runs", lambda _: pytest.fail("it looked"))
-    assert missing(["/root/.ssh/id"], "/root", {}, "somebody-else") == ""
-    assert missing(["id_rsa"], "", {"PATH": "/root/.ssh"}, "somebody-else") == ""
-    assert "no program" in missing(["nosuchprogram"], "", {}, "somebody-else")
+def test_files_of_other_accounts_are_not_explored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an account that is not the service's, what it could see itself is refused, no more."""
+    user = own_user()
+    monkeypatch.setattr(program, "own_user", lambda: "service")
+    private, script = tmp_path / "private", tmp_path / "run.sh"
+    private.mkdir()
+    (tmp_path / "there").symlink_to("private")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o644)
+    for words, workdir, why in (
+        ("/no/such/prog", "", "no executable file"),
+        ("sleep", "/nonexistent/dir", "working directory"),
+        ("./nosuch.sh", str(tmp_path), "no executable file"),
+        ("./run.sh", str(tmp_path), "no executable file"),
+        ("./there/x", str(tmp_path), "no executable file"),
+        ("./there", str(tmp_path), "no executable file"),
+        ("sleep", str(script), "working directory"),
+    ):
+        assert why in missing([words], workdir, {}, user), words
+    script.chmod(0o700)
+    private.chmod(0o600)
+    for words in ("./run.sh", "./private/x", "./there/x", "./there/../../x", "./loop", "/bin/sh"):
+        assert missing([words], str(tmp_path), {}, user) == "", words
+    assert missing(["sh"], str(tmp_path / "there" / "x"), {}, user) == ""
+    assert missing(["id_rsa"], "", {"PATH": "/root/.ssh"}, user) == ""
+    assert "no program" in missing(["nosuchprogram"], "", {}, user)
