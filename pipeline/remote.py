@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from pipeline.printed import between
 if TYPE_CHECKING:
     from features.plain import Json
     from scheduler.explain.effect import Effect, Foreseen, WhatIfAnswer
+    from scheduler.service.api.shapes import RunsThere
     from scheduler.service.client import Client
 
 MOST_BYTES = 4096  # of a token file
@@ -140,6 +142,8 @@ def print_change(answer: Json, done: str) -> None:
     made = decode(ClusterChange, answer)
     if made.effect is not None:
         _preview(made.effect)
+        if made.running is not None:
+            _runs_there(made.running)
     elif made.changed:
         typer.echo(f"{made.name or 'it'} {done}")
     else:
@@ -150,6 +154,16 @@ def print_change(answer: Json, done: str) -> None:
             f"These jobs {can} not start any more, their virtual cluster being too small: "
             + ", ".join(made.never)
         )
+
+
+def _runs_there(running: list[RunsThere]) -> None:
+    if not running:
+        typer.echo("Nothing runs there.")
+    for job in running:
+        until = "until when is not known"
+        if job.ends_at is not None:
+            until = time.strftime("until about %F %R", time.localtime(job.ends_at))
+        typer.echo(f"Runs there: {job.job_id} of {job.owner}, {until}")
 
 
 def _preview(effect: Effect) -> None:

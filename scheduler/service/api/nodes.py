@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 
 from features.codec import decode
 from features.plain import Json
+from scheduler.core.decisions import ANOTHER
 from scheduler.core.limits import Line
 from scheduler.explain.effect import Effect
 from scheduler.service.api.auth import Operator, Seen
@@ -25,7 +26,7 @@ from scheduler.service.api.schemas import (
     NodeRequest,
     SettingsRequest,
 )
-from scheduler.service.api.shapes import ClusterChange
+from scheduler.service.api.shapes import ClusterChange, RunsThere
 from scheduler.service.log.cluster_changes import (
     ChangeRefused,
     ClusterChanges,
@@ -34,6 +35,7 @@ from scheduler.service.log.cluster_changes import (
 )
 from scheduler.service.log.present import Present
 from scheduler.service.log.store.reads import Node as NodeSeen
+from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
@@ -53,6 +55,7 @@ class Operations:
 
     def __init__(self, request: Request, viewer: Viewer):
         self.changes: Changes = request.app.state.changes
+        self.reads: Reads = request.app.state.reads
         self.store: Store = request.app.state.store
         self.fake_gpus: bool = request.app.state.settings.fake_gpus
         self.questions: Questions = request.app.state.questions
@@ -63,15 +66,28 @@ class Operations:
         """Check changes and append them, all or none, or ask for their effect. Raises Problem."""
         wanted, never = await run_in_threadpool(self._checked, ask)
         needed = [one.event(self.changes.now(), self.viewer.name) for one in wanted if one.needed]
-        effect = None
+        effect = running = None
         if preview and needed:
             question = {"events": [{"kind": e.kind.value, "body": e.body} for e in needed]}
             effect = _effect(await self.questions.ask("cluster", question, self.viewer.name))
+            on = {one.node.node for one in wanted if one.node is not None}
+            running = await run_in_threadpool(self._running, on) if on else None
         elif needed:
             await run_in_threadpool(self.changes.write, needed)
         first, name = wanted[0], ", ".join(one.name for one in wanted)
         number = first.node.node if first.node is not None and len(wanted) == 1 else None
-        return ClusterChange(first.kind.value, number, name, never, bool(needed), effect)
+        return ClusterChange(first.kind.value, number, name, never, bool(needed), effect, running)
+
+    def _running(self, nodes: set[int]) -> list[RunsThere]:
+        """Jobs on some nodes, as far as the viewer may see them."""
+        view, now = self.reads.seen_by(self.viewer), self.changes.now()
+        on = [gpu for node in view.cluster() if node.node in nodes for gpu in node.gpus]
+        found = []
+        for job_id in dict.fromkeys(job for gpu in on for job in gpu.jobs if job != ANOTHER):
+            made = view.forecast(job_id)
+            ends_at = None if made is None or (made.end_p50 or now) <= now else made.end_p50
+            found.append(RunsThere(job_id, view.job(job_id).owner, ends_at))
+        return found
 
     def _checked(self, ask: Ask) -> tuple[list[Wanted], list[str]]:
         with self.store.reading() as connection:

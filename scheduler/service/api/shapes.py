@@ -110,6 +110,16 @@ class CancelledMany:
 
 
 @dataclass(frozen=True, slots=True)
+class RunsThere:
+    """A job on a node that is to change. `ends_at`: even odds, seconds since the epoch; None:
+    nobody foresaw it, or it has outlived that."""
+
+    job_id: str
+    owner: str
+    ends_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterChange:
     """What was asked for, and is in the log; or, for a preview, would be.
 
@@ -117,6 +127,7 @@ class ClusterChange:
         node: number of the node; None for one that is to come, and for settings.
         never: waiting jobs that it makes too large for their virtual cluster.
         effect: of a preview; None where nothing is to be changed.
+        running: of a preview: who is on the nodes now; None where it is about none.
     """
 
     kind: str
@@ -125,6 +136,7 @@ class ClusterChange:
     never: list[str]
     changed: bool
     effect: Effect | None = None
+    running: list[RunsThere] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -215,6 +215,7 @@ def test_a_preview_of_several_nodes_is_of_all_of_them(answered: Service) -> None
     def stuck(names: str) -> list[str]:
         asked = {"json": {"open": False}, "params": {"preview": True}}
         told = answered.by("olga").put(f"/api/v1/nodes/{names}", **asked)
+        assert {one["owner"] for one in told.json()["running"]} == {"bob.noyce"}
         found: list[str] = told.json()["effect"]["stuck"]
         return found
 

@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import pytest
 import uvicorn
+from sqlalchemy import insert
 from typer.testing import CliRunner, Result
 
 from features.codec import decode
@@ -26,6 +27,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.peer import peer_user
 from scheduler.service.app import create_app
 from scheduler.service.client import Client, ServiceError
+from scheduler.service.log.store.tables import forecasts
 from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import Service
 from tests.waiting import until
@@ -379,9 +381,20 @@ def test_without_tokens_others_are_themselves_or_nobody(
 
 def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, run: Run) -> None:
     service.turn()
-    assert run("olga", "node", "drain", "node000", "--preview").output.startswith(
-        "Nothing is changed. No preview: no analyst is running"
-    )
+    idle = run("olga", "node", "drain", "node000", "--preview").output
+    assert idle.startswith("Nothing is changed. No preview: no analyst is running")
+    assert idle.endswith("Nothing runs there.\n")
+    job = service.submit("alice", gpus=8, profile=False)
+    service.turn(2)
+    now, names = service.world.now(), ("node000", "node001", "node002")
+    made = insert(forecasts).values(job_id=job, basis="latest", made_at=now, end_p50=now + 9)
+    with service.store.engine.begin() as connection:
+        connection.execute(made)
+    busy = run("olga", "node", "drain", *names, "--preview").output.splitlines()
+    when = r"\d{4}-\d\d-\d\d \d\d:\d\d"
+    assert re.fullmatch(f"Runs there: {job} of alice, until about {when}", busy[-1])
+    service.by("alice").post(f"/api/v1/jobs/{job}/cancel")
+    service.turn(3)
     done = run("olga", "node", "drain", "node000", "--reason", "fan broken")
     assert done.output == "node000 is drained\n"
     service.turn()
