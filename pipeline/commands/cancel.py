@@ -72,9 +72,13 @@ def cancel(
         if jobs:
             _together(client, jobs, preview=True, as_json=service.as_json)
             return
-        found = list(_matching(client, name, state, owner))
-        if not found:
-            print_json(asdict(NOBODY)) if service.as_json else typer.echo("no such job")
+        me = client.whoami()
+        found = list(_matching(client, name, state, owner or me["name"]))
+        if not found and service.as_json:
+            print_json(asdict(NOBODY))
+        elif not found:
+            others = owner is None and me["role"] == "operator"
+            typer.echo("no such job" + (" of yours; give --owner for another's" if others else ""))
         elif preview or yes or _agreed(found):
             ids = [job.job_id for job in found]
             _together(client, ids, preview=preview, as_json=service.as_json)
@@ -108,12 +112,9 @@ def _tasks(client: Client, array_id: str) -> list[Json]:
     return [client.job(task) for task in (*many.asked, *many.over)]
 
 
-def _matching(
-    client: Client, name: str | None, state: str | None, owner: str | None
-) -> Iterator[JobRow]:
+def _matching(client: Client, name: str | None, state: str | None, owner: str) -> Iterator[JobRow]:
     """Jobs that are not over, of one owner."""
-    whose = client.whoami()["name"] if owner is None else owner
-    for one in chosen(client, name=name, state=state, owner=whose):
+    for one in chosen(client, name=name, state=state, owner=owner):
         job = decode(JobRow, one)
         if job.phase not in OVER and not job.cancel_asked:
             yield job

@@ -218,6 +218,8 @@ def test_many_jobs_are_chosen_counted_and_cancelled(service: Service, run: Run) 
     other = service.submit("alice", gpus=1, vc="vision", name="keep")
     theirs = service.submit("bob.noyce", gpus=8, name="sweep-9")
     service.turn(2)
+    none = run("olga", "cancel", "--name", "sweep-*", "--yes")
+    assert none.output == "no such job of yours; give --owner for another's\n"
     asked = run("alice", "cancel", "--name", "sweep-*")
     assert str(asked.exception) == "that is 3 jobs, 1 of them running: say --yes to cancel"
     assert "sweep" in run("alice", "ps").output
