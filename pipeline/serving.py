@@ -13,18 +13,21 @@ import psutil
 from features.files import write_whole
 from pipeline.errors import UserError
 
+_NO_TOKENS = "\nno tokens"
+
 
 @contextmanager
-def noted(database: str) -> Iterator[None]:
-    """Let others of this user find the database while this lasts. Only a file's: the URL of a
-    server can hold a password."""
+def noted(database: str, *, asks: bool = True) -> Iterator[None]:
+    """Let others of this user find the database while this lasts, and whether the service asks for
+    tokens. Only a file's: the URL of a server can hold a password."""
     note = _folder() / str(os.getpid())
     if database.startswith("sqlite:///"):
         file = Path(database.removeprefix("sqlite:///").partition("?")[0]).absolute()
         with suppress(OSError):  # a home that cannot be written: it has to be named, as before
             note.parent.mkdir(parents=True, exist_ok=True)
             started = psutil.Process().create_time()
-            write_whole(note, f"{started} sqlite:///{file}".encode(), mode=0o600)
+            text = f"{started} sqlite:///{file}{'' if asks else _NO_TOKENS}"
+            write_whole(note, text.encode(), mode=0o600)
     try:
         yield
     finally:
@@ -34,11 +37,17 @@ def noted(database: str) -> Iterator[None]:
 
 def database_served() -> str | None:
     """The database of the one service that runs; None: none does. Raises UserError: several do."""
-    found = {url for note in _notes() if (url := _alive(note)) is not None}
+    alive = {url for note in _notes() if (url := _alive(note)) is not None}
+    found = {url.removesuffix(_NO_TOKENS) for url in alive}
     if len(found) > 1:
         names = ", ".join(sorted(found))
         raise UserError(f"several services run here: choose one with --database: {names}")
     return next(iter(found), None)
+
+
+def asks_no_token(database: str) -> bool:
+    """Whether a service that asks for no token runs on a database."""
+    return database + _NO_TOKENS in map(_alive, _notes())
 
 
 def _folder() -> Path:

@@ -212,7 +212,7 @@ def serve(
         )
         for line in must_know(now, settings):
             typer.echo(line)
-        with noted(settings.database):
+        with noted(settings.database, asks=settings.needs_token):
             Supervisor(settings, listening).run()
 
 

@@ -93,18 +93,25 @@ def create(
       pellucid token create root --role operator --days 30
     """
     with user_errors(), stored.opened(make=True) as store:
+        from pipeline.serving import asks_no_token
         from scheduler.service.api import tokens
         from scheduler.service.log.store.visibility import Role
 
         if role not in list(Role):
             raise UserError(f"--role {role}: use one of {', '.join(Role)}")
         _check_os_user(os_user)
+        _check_vcs(store, vc or [])
         now = time.time()
         lasts_s = days * DAY_S or None
         made, secret = tokens.create(
             store, name, Role(role), vcs=vc or (), os_user=os_user, now=now, lasts_s=lasts_s
         )
+        off = asks_no_token(store.engine.url.render_as_string(hide_password=False))
     _show(made, secret, stored.as_json)
+    if made.role is Role.SUBMITTER and not made.vcs:
+        typer.echo("It names no virtual cluster (--vc), so it can submit nowhere.", err=True)
+    if off:
+        typer.echo("The service that runs asks for no token; `auth: on` has it ask.", err=True)
 
 
 @token.command()
@@ -189,6 +196,15 @@ def _check_os_user(name: str) -> None:
             pwd.getpwnam(name)
         except KeyError:
             raise UserError(f"--os-user {name}: there is no such user on this machine") from None
+
+
+def _check_vcs(store: Store, named: list[str]) -> None:
+    from scheduler.service.log.store.reads import Reads
+    from scheduler.service.log.store.visibility import Role, Viewer
+
+    there = Reads(store.engine).seen_by(Viewer("", Role.VIEWER)).vcs()
+    if unknown := [vc for vc in named if there and vc not in there]:  # none before the first start
+        raise UserError(f"--vc {unknown[0]}: there are: {', '.join(there)}")
 
 
 def _state(one: Token) -> str:

@@ -129,6 +129,8 @@ class Connection:
             return cast(Json, body)
         problem = body if isinstance(body, dict) else {}
         detail = problem.get("detail") or f"{self.server} answers {answer.status_code}"
+        if answer.status_code == 401 and not self._headers:
+            detail = f"{detail}: put yours into PELLUCID_TOKEN, or give --token-file FILE"
         kind = str(problem.get("type", "")).rpartition(":")[2]
         raise ServiceError(str(detail), answer.status_code, kind)
 

@@ -22,13 +22,18 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tokens_are_of_the_service_that_runs(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/elsewhere.db"
     run = CliRunner()
-    made = run.invoke(app, ["token", "create", "ada", "--database", url])
+    made = run.invoke(app, ["token", "create", "ada", "--vc", "early", "--database", url])
     assert made.exit_code == 0, made.output
+    assert len(made.stderr.splitlines()) == 1
     with noted(url):
         assert database_served() == url
         listed = run.invoke(app, ["token", "list"])
     assert "ada" in listed.output
     assert database_served() is None
+    with noted(url, asks=False):
+        none = run.invoke(app, ["token", "create", "grace"])
+    assert "names no virtual cluster (--vc), so it can submit nowhere" in none.stderr
+    assert "The service that runs asks for no token" in none.stderr
 
 
 def test_what_does_not_run_any_more_is_not_found_and_several_are_to_be_chosen_from(

@@ -14,6 +14,7 @@ from dataclasses import asdict
 
 import pytest
 import uvicorn
+from fastapi.testclient import TestClient
 from sqlalchemy import insert
 from typer.testing import CliRunner, Result
 
@@ -327,6 +328,11 @@ def test_tokens_by_command(service: Service) -> None:
     assert "no token 'carol'" in str(again.exception)
     odd = run.invoke(app, ["token", "create", "x", "--role", "king", "--database", database])
     assert "viewer, submitter, operator" in str(odd.exception)
+    service.turn()
+    odd = run.invoke(app, ["token", "create", "x", "--vc", "nope", "--database", database])
+    assert str(odd.exception) == "--vc nope: there are: vision, speech"
+    with pytest.raises(ServiceError, match="PELLUCID_TOKEN, or give --token-file"):
+        Client(http=TestClient(service.app)).whoami()
 
 
 # --- tokens off ----------------------------------------------------------------------------------
@@ -389,9 +395,9 @@ def test_nodes_and_settings_are_changed_from_the_command_line(service: Service, 
     job = service.submit("alice", gpus=8, profile=False)
     service.turn(2)
     now, names = service.world.now(), ("node000", "node001", "node002")
-    made = insert(forecasts).values(job_id=job, basis="latest", made_at=now, end_p50=now + 9)
+    foreseen = insert(forecasts).values(job_id=job, basis="latest", made_at=now, end_p50=now + 9)
     with service.store.engine.begin() as connection:
-        connection.execute(made)
+        connection.execute(foreseen)
     busy = run("olga", "node", "drain", *names, "--preview").output.splitlines()
     when = r"\d{4}-\d\d-\d\d \d\d:\d\d"
     assert re.fullmatch(f"Runs there: {job} of alice, until about {when}", busy[-1])
