@@ -20,6 +20,12 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import GpusNow, JobRow, Line
 
 
+class GpusOf(Protocol):
+    """GPUs of a virtual cluster, or of the profiling partition, now."""
+
+    def __call__(self, vc: str, *, profiling: bool = False) -> GpusNow: ...
+
+
 class JobView(Protocol):
     """What one viewer may see of jobs: a database's, or one look at Slurm."""
 
@@ -142,13 +148,26 @@ def _as_it_stands(view: JobView, job: JobRow, last: Decision) -> tuple[Decision,
     others' jobs.
     """
     standing = view.standing(job.job_id)
+    return _with_counts(view.gpus_now, job, last, standing.position if standing else None)
+
+
+def sentence_now(gpus_now: GpusOf, job: JobRow, line: Line, position: int | None) -> str:
+    """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
+    last = _decision(line)
+    now, _ = _with_counts(gpus_now, job, last, position)
+    return line.text if now is last else now.sentence()
+
+
+def _with_counts(
+    gpus_now: GpusOf, job: JobRow, last: Decision, position: int | None
+) -> tuple[Decision, str]:
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
-        if standing is None or last.position == standing.position:
+        if position in (None, last.position):
             return last, ""
-        return replace(last, position=standing.position, blocker=None, held_by=()), ""
+        return replace(last, position=position, blocker=None, held_by=()), ""
     if last.action is not Action.WAIT or last.free is None:
         return last, ""
-    gpus = view.gpus_now(job.vc, profiling=last.reason is Reason.AWAITING_PROFILE)
+    gpus = gpus_now(job.vc, profiling=last.reason is Reason.AWAITING_PROFILE)
     step = ""
     if job.gpus > gpus.limit - gpus.closed:
         step = f"it can start when nodes are opened again: {gpus.closed} of these GPUs are closed"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from itertools import groupby
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
 from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import duration
+from scheduler.service.api.stories import sentence_now
 from scheduler.service.log.record import ELIGIBLE
 from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry
 from scheduler.service.pages.groups import GROUPS, in_order
@@ -247,8 +249,13 @@ def _queues(
     ids = [job.job_id for job in found]
     latest, forecasts = view.latest_decisions(ids), view.forecasts(ids)
 
+    gpus_now = cache(view.gpus_now)
+
     def row(vc: str, position: int | None, job: JobRow) -> Waiting:
-        return Waiting(vc, position, job, latest.get(job.job_id), forecasts.get(job.job_id))
+        line = latest.get(job.job_id)
+        if line is not None:
+            line = replace(line, text=sentence_now(gpus_now, job, line, position))
+        return Waiting(vc, position, job, line, forecasts.get(job.job_id))
 
     queues = []
     for vc, page in pages.items():

@@ -15,6 +15,7 @@ from fastapi.testclient import TestClient
 from features.codec import decode
 from pipeline.printed.why import lines_of
 from scheduler.assembly import CoreSpec
+from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Reason
 from scheduler.explain.explanation import Explanation
 from scheduler.service.api import tokens
@@ -25,6 +26,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages.render import assets
 from scheduler.service.settings import Settings
+from scheduler.simulation.work import Work
 from tests.scheduler.service.follow.test_follow import Scene
 from tests.scheduler.service.pages.conftest import SPEC, Lived, begin
 
@@ -68,6 +70,26 @@ def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     assert "each term multiplies" in page.lower()
     assert "Contradiction" not in page
     assert "Among jobs that have ended" in busy.browser("olga").get("/fairness").text
+
+
+def test_the_board_counts_free_gpus_as_why_does(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lived.world, "_truth", lambda _: JobOutcome(Work(1e4)))
+    runs = [lived.submit("olga", vc="vision", gpus=2, share=False) for _ in range(2)]
+    lived.settle(300)
+    waits = lived.submit("olga", vc="vision", gpus=4, share=False)
+    lived.settle(90)
+    view = lived.see("olga")
+    line = view.decisions(waits)[-1]
+    assert line.body["free"] == 0
+    lived.app.state.changes.cancel(lived.viewer("olga"), view.job(runs[0]))
+    lived.settle(90)
+    line = view.decisions(waits)[-1]
+    why = lived.browser("olga").get(f"/api/v1/jobs/{waits}/explain").json()["dominant"]
+    page = unescape(lived.browser("olga").get("/").text)
+    assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
+    assert why in page
 
 
 def test_what_a_job_that_is_over_waited_for_is_of_then(busy: Lived) -> None:
