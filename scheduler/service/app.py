@@ -111,7 +111,7 @@ def create_app(
     app.state.settings = settings
     app.state.limits = limits
     app.state.store = store
-    app.state.reads = Reads(store.engine)
+    app.state.reads = Reads(store.engine, settings.state_dir / "bundles")
     app.state.authenticator = Authenticator(settings, store, limits)
     app.state.changes = changes
     app.state.refusals = Refusals(changes, app.state.reads, limits)

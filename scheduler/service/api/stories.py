@@ -117,14 +117,19 @@ _STANDS = {
 def names_of_terms(view: JobView) -> Mapping[str, Description]:
     """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest, and
     those of the histories alone."""
-    body = view.bundle()
-    bundle = read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
+    bundle = bundle_in_use(view)
     models = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
     return {COLD_START: OF_HISTORIES, **models}
 
 
+def bundle_in_use(view: JobView) -> Bundle | None:
+    """The bundle that is decided with; None when there is none, or it cannot be read."""
+    body = view.bundle()
+    return _read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
+
+
 @lru_cache(maxsize=2)
-def read_bundle(path: str, digest: str) -> Bundle | None:
+def _read_bundle(path: str, digest: str) -> Bundle | None:
     """The bundle in a folder, read once per digest; None when it cannot be read."""
     try:
         return Bundle.load(path) if path else None

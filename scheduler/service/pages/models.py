@@ -73,6 +73,7 @@ def models(
     *,
     sees_names: bool,
     follows: bool = False,
+    digest: str = "",
 ) -> Models:
     """The page.
 
@@ -80,8 +81,12 @@ def models(
         live: feature values of the latest jobs, as text, aligned with the bundle's features.
         ended: jobs that ended, for predicted against true durations.
         follows: the service is in front of a Slurm, and remembers the jobs it sees.
+        digest: of the bundle that is decided with, also where it cannot be read; "": of none.
     """
     accuracy = _accuracy(ended)
+    if bundle is None and digest:
+        what = f"The copy of the bundle in use ({digest[:12]}) is missing from the state folder."
+        return Models(what, accuracy=accuracy)
     if bundle is None and follows:
         how = "durations are learned from the jobs that were seen to run in Slurm"
         return Models(f"No bundle of models is in use: {how}.", accuracy=accuracy)

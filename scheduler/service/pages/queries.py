@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, Select, case, exists, func, select
@@ -131,8 +132,8 @@ class Outcome:
 class PageQueries(VisibleQueries):
     """A view with what pages need in bulk."""
 
-    def __init__(self, store: Store, viewer: Viewer):
-        super().__init__(store.engine, viewer)
+    def __init__(self, store: Store, viewer: Viewer, bundles: Path | None = None):
+        super().__init__(store.engine, viewer, bundles)
         self._store = store
 
     def now(self) -> float:
@@ -162,10 +163,6 @@ class PageQueries(VisibleQueries):
 
     def policy(self) -> str:
         return str(self._body(Kind.HEADER).get("policy", ""))
-
-    def bundle_path(self) -> str:
-        """Where the models in use lie on the service's host; "" when there are none."""
-        return str(self._body(Kind.BUNDLE).get("path", ""))
 
     def bundle_digest(self) -> str:
         return str(self._body(Kind.BUNDLE).get("digest", ""))

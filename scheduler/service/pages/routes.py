@@ -20,7 +20,7 @@ from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.session import local_path
-from scheduler.service.api.stories import read_bundle
+from scheduler.service.api.stories import bundle_in_use
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import BadCursor, JobRow, UnknownJob
 from scheduler.service.log.store.store import Store
@@ -204,7 +204,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
     """What the models in use learned, and whether jobs still look like their training data."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        bundle = read_bundle(queries.bundle_path(), queries.bundle_digest())
+        bundle = bundle_in_use(queries)
         live = queries.inputs(bundle.digest) if bundle else []
         page = models(
             bundle,
@@ -212,6 +212,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
             queries.outcomes()[:5000],
             sees_names=viewer.sees_all,
             follows=request.app.state.settings.follows,
+            digest=queries.bundle_digest(),
         )
         return {"m": page, "policy": queries.policy()}
 
@@ -314,7 +315,7 @@ def show(
     status: int = 200,
 ) -> Response:
     """A page, or the part of it that htmx asks for; in words when it cannot be."""
-    queries = PageQueries(request.app.state.store, viewer)
+    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(

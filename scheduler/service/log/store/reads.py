@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -125,14 +126,14 @@ def _tasks(array_id: str) -> ColumnElement[bool]:
 
 
 class Reads:
-    """Queries of one database."""
+    """Queries of one database. `bundles`: the folder of the copies that are decided with."""
 
-    def __init__(self, engine: Engine):
-        self.engine = engine
+    def __init__(self, engine: Engine, bundles: Path | None = None):
+        self.engine, self.bundles = engine, bundles
 
     def seen_by(self, viewer: Viewer) -> VisibleQueries:
         """The database as `viewer` may see it."""
-        return VisibleQueries(self.engine, viewer)
+        return VisibleQueries(self.engine, viewer, self.bundles)
 
     def exists(self, job_id: str) -> bool:
         """Whether there is such a job at all. For the log of refusals; no user sees it."""
@@ -508,7 +509,10 @@ class VisibleQueries(VisibleRows):
 
     def bundle(self) -> Json:
         """Path and digest of the bundle in use; empty when there is none. Not to be shown."""
-        return self._last(Kind.BUNDLE) or {}
+        body = self._last(Kind.BUNDLE) or {}
+        if body and self._bundles is not None:  # where it came from another may lie by now, or none
+            body = {**body, "path": str(self._bundles / body["digest"])}
+        return body
 
     def refusals(self, *, limit: int = 50, after: str | None = None) -> Page[Refusal]:
         """Requests that were turned down, latest first. Empty for all but operators."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, select
@@ -34,8 +35,8 @@ MAX_PAGE = 500
 class VisibleRows:
     """The rows that one viewer may see, and what of them is shown."""
 
-    def __init__(self, engine: Engine, viewer: Viewer):
-        self._engine = engine
+    def __init__(self, engine: Engine, viewer: Viewer, bundles: Path | None = None):
+        self._engine, self._bundles = engine, bundles
         self.viewer = viewer
 
     def _mine(self) -> ColumnElement[bool]:

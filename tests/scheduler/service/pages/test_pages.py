@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import time
 from dataclasses import replace
 from html import unescape
@@ -20,6 +21,7 @@ from scheduler.core.decisions import Reason
 from scheduler.explain.explanation import Explanation
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE
+from scheduler.service.api.stories import _read_bundle, names_of_terms
 from scheduler.service.app import create_app
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.store import Store
@@ -28,6 +30,7 @@ from scheduler.service.pages.render import assets
 from scheduler.service.settings import Settings
 from scheduler.simulation.work import Work
 from tests.scheduler.service.follow.test_follow import Scene
+from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import SPEC, Lived, begin
 
 PAGES = (
@@ -90,6 +93,19 @@ def test_the_board_counts_free_gpus_as_why_does(
     page = unescape(lived.browser("olga").get("/").text)
     assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
     assert why in page
+
+
+def test_models_and_their_terms_are_read_from_the_copy_in_use(lived: Lived) -> None:
+    lived.settle(1)
+    champion = lived.settings.bundle
+    assert champion is not None
+    shutil.rmtree(champion)
+    browser = lived.browser("olga")
+    assert "No bundle of models is in use" not in browser.get("/models").text
+    assert small_bundle().digest in names_of_terms(lived.see("ada.byron"))
+    shutil.rmtree(lived.settings.state_dir / "bundles")
+    _read_bundle.cache_clear()
+    assert "The copy of the bundle in use" in browser.get("/models").text
 
 
 def test_what_a_job_that_is_over_waited_for_is_of_then(busy: Lived) -> None:
