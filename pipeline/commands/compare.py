@@ -101,14 +101,14 @@ def compare(asked: Asked, world: World) -> None:
 
     Examples:
 
-      pellucid compare --trace ../shared/data/venus --track published --policies fifo,lucid
+      pellucid compare --trace data/trace --policies fifo,easy,pellucid --html page.html
 
       pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --workers 2 --json
 
       pellucid compare --trace ../shared/data/venus --track honest --seeds 16 --where slurm:8 \\
         --keep ~/honest16
 
-      pellucid compare --trace data/site --policies fifo,easy,pellucid --html page.html
+      pellucid compare --trace ../shared/data/venus --track published --policies fifo,lucid
 
       pellucid compare --workload pollux:../shared/data/pollux/workloads/workload-6.csv \\
         --policies pollux,tiresias-las,drf

@@ -27,7 +27,16 @@ def evaluate(
     ] = False,
     trace: Annotated[
         Path | None,
-        typer.Option(help="duration: an ingested dataset of yours, in place of the public data."),
+        typer.Option(
+            help="duration, bundle: an ingested dataset of yours, in place of the public data."
+        ),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="bundle: an exported one, edited or not, for its errors on the jobs of --trace "
+            "that were submitted after its window."
+        ),
     ] = None,
     run: Annotated[
         Path | None,
@@ -49,11 +58,11 @@ def evaluate(
 
     Examples:
 
-      pellucid evaluate duration --data ../shared/data --json
+      pellucid evaluate duration --trace data/trace
 
-      pellucid evaluate duration --data ../shared/data --ablation
+      pellucid evaluate bundle --trace data/trace --bundle data/bundle
 
-      pellucid evaluate duration --trace data/site
+      pellucid evaluate duration --trace data/trace --ablation --json
 
       pellucid evaluate duration --run runs/honest
 
@@ -64,7 +73,9 @@ def evaluate(
             raise UserError(f"evaluate {what}: choose one of {', '.join(NAMES)}")
         if ablation and what != "duration":
             raise UserError(f"--ablation: only duration has it, not {what}")
-        for option, given in (("trace", trace), ("run", run)):
+        if (bundle is not None) != (what == "bundle" and trace is not None):
+            raise UserError("--bundle and --trace go together: evaluate bundle has both, or none")
+        for option, given in (("trace", trace if bundle is None else None), ("run", run)):
             if given is not None and what != "duration":
                 raise UserError(f"--{option}: only duration has it, not {what}")
         if profiles is not None and what != "packing":
@@ -72,6 +83,7 @@ def evaluate(
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
             asked = {"trace": trace, "run": run, "profiles": profiles, "ablation": ablation}
+            asked["bundle"] = bundle
             extra = {name: value for name, value in asked.items() if value}
             result = module.run(data, seed=seed, **extra)
         plain = as_json or not hasattr(module, "text")

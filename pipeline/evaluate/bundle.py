@@ -10,6 +10,7 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import fit_duration
 from models.training.errors import TrainingError
+from models.training.metrics import duration_metrics
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import read_pairs
 from pipeline.traces import ingest, read_dataset
@@ -68,11 +70,18 @@ print(json.dumps({
 """
 
 
-def run(data: Path, *, seed: int = 0) -> Json:
-    """Figures and limits of a bundle fitted on Venus and the measured pairs.
+def run(
+    data: Path, *, seed: int = 0, trace: Path | None = None, bundle: Path | None = None
+) -> Json:
+    """Figures of a bundle fitted on Venus and the measured pairs, or errors of one that is given.
+
+    Args:
+        trace, bundle: an ingested dataset and an exported bundle, see `errors`.
 
     Raises TrainingError when the data is not there or the fresh process fails.
     """
+    if trace is not None and bundle is not None:
+        return errors(trace, bundle)
     source = data / "venus" / "cluster_full_log.csv"
     if not source.is_file():
         raise TrainingError(f"--data {data}: no venus/cluster_full_log.csv there")
@@ -84,15 +93,15 @@ def run(data: Path, *, seed: int = 0) -> Json:
         ahead = rows.X.tail(BATCH).reset_index(drop=True)
         parity = np.abs(fitted.model.score_batch(ahead) - fitted.ebm.predict(ahead)).max()
         pairs = read_pairs(data / "packing")
-        bundle = Bundle(
+        made = Bundle(
             duration=fitted.model,
             packing=fit_packing(pairs, seed=seed).model,
             pair_speed=fit_pair_speed(pairs).model,
             metadata={"duration": dict(fitted.metadata)},
         )
-        folder = bundle.save(Path(scratch, "bundle"))
+        folder = made.save(Path(scratch, "bundle"))
         size = sum(path.stat().st_size for path in folder.iterdir())
-        np.savez(Path(scratch, "rows.npz"), allow_pickle=False, **_arrays(bundle, ahead))
+        np.savez(Path(scratch, "rows.npz"), allow_pickle=False, **_arrays(made, ahead))
         measured = _child(folder, Path(scratch, "rows.npz"))
     loaded = measured.pop("loaded")
     figures = {"parity": float(parity), "size_kb": size / 1e3, **measured, "libraries": len(loaded)}
@@ -105,6 +114,22 @@ def run(data: Path, *, seed: int = 0) -> Json:
             for name, limit in LIMITS.items()
         },
     }
+
+
+def errors(trace: Path, folder: Path) -> Json:
+    """Errors of an exported bundle's durations on the jobs submitted after its window, as it is.
+
+    Raises TrainingError when there are none that ended.
+    """
+    bundle = Bundle.load(folder)
+    families = sorted({spec.family for spec in bundle.duration.features})
+    rows = training_rows(read_dataset(trace), families=families)
+    until = datetime.fromisoformat(bundle.metadata["duration"]["window_to"])
+    ahead = rows.where((rows.time > until.timestamp()) & np.isfinite(rows.y))
+    if not len(ahead):
+        raise TrainingError(f"{trace}: no job was submitted after {until:%F %T} UTC, and ended")
+    score = bundle.duration.score_batch(ahead.X)
+    return {"digest": bundle.digest, "duration": duration_metrics(score, ahead.y, ahead.gpus)}
 
 
 def plain(specs: Any) -> tuple[Any, ...]:

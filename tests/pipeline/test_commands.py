@@ -172,6 +172,11 @@ def test_what_a_person_corrects_is_in_the_bundle(trace: Path, tmp_path: Path) ->
     errors = json.loads(done.stdout)["duration"]
     assert errors["with_edits"]["n"] == errors["without_edits"]["n"] == errors["ga2m"]["n"]
     assert errors["with_edits"]["mae_log10"] != errors["without_edits"]["mae_log10"]
+    done = pellucid("evaluate", "bundle", "--trace", trace, "--bundle", out, "--json")
+    found = json.loads(done.stdout)
+    assert found["digest"] == Bundle.load(out).digest
+    assert found["duration"]["n"] >= errors["ga2m"]["n"]
+    assert found["duration"]["mae_log10"] == pytest.approx(errors["with_edits"]["mae_log10"], 0.1)
     edits.write_text(edits.read_text().replace("feature: gpus", "feature: user_jobs"))
     done = pellucid("train", "--trace", tmp_path / "none", "--out", out, "--edits", edits)
     assert done.returncode == 2
