@@ -77,7 +77,7 @@ def counterfactuals(
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
     found = answer(futures, job.job_id)
-    wait = analysis(found, "", futures, names=True)
+    wait = analysis(found, "", futures, names=True, recorded=True)
     return Counterfactuals(at, found, wait, tuple(helped))
 
 

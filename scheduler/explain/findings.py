@@ -12,7 +12,7 @@ from types import MappingProxyType
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Findings, Partner
-from scheduler.core.plural import are, count
+from scheduler.core.plural import are, count, were
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.answer import InTheWay, OrderTerm, WaitAnalysis
@@ -161,6 +161,7 @@ def analysis(
     names: bool = False,
     closed: Mapping[int, str] = MappingProxyType({}),
     most: int | None = LISTED,
+    recorded: bool = False,
 ) -> WaitAnalysis:
     """The answer for the owner of the job; others' jobs are not named.
 
@@ -168,6 +169,7 @@ def analysis(
         names: name the jobs of others too (operators).
         closed: nodes that are closed, by number, in words: name, by whom and why.
         most: holders that are listed; None: all.
+        recorded: the moment asked about is past.
     """
 
     def shown(holder: Holder) -> str:
@@ -200,7 +202,7 @@ def analysis(
         alternatives=len(way.alternatives),
         instead=tuple(tuple(map(plain, runs)) for runs in way.instead)[:most],
         still="" if way.still is None else _STILL.get(way.still, _OTHERWISE),
-        in_the_way=way_words(found, holders),
+        in_the_way=way_words(found, holders, recorded=recorded),
         otherwise=otherwise_words(found),
         position=found.position,
         waiting=found.waiting,
@@ -213,14 +215,12 @@ def analysis(
     )
 
 
-def way_words(found: Answer, holders: Sequence[InTheWay]) -> str:
+def way_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool = False) -> str:
     """What is in the way, in a few sentences."""
     if found.reason is Reason.VC_TOO_SMALL:
         return f"It {found.text}."
-    numbers = (
-        f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} "
-        f"{are(found.free)} free now."
-    )
+    free = f"{were(found.free)} free then" if recorded else f"{are(found.free)} free now"
+    numbers = f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} {free}."
     if not holders:
         if found.way.still is None:
             return f"{numbers} What holds it up was not found."

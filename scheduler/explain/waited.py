@@ -131,7 +131,7 @@ def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
     if "bound_times" in late:
         times = f"{number(float(late['bound_times']))} times the GPUs it may run on were asked for"
         return f"{binds}{times}, which makes it longer."
-    return f"{binds}the policy had not come to it."
+    return f"{binds}what going first would cost the others had not been worked out."
 
 
 def _kept_for(own: Sequence[Decision]) -> str:

@@ -45,6 +45,12 @@ class Bounded(Fifo):
             "1 h of waiting in sum.",
         ),
         (
+            Promise(9 * HOUR_S, 60.0, priced_s=2 * HOUR_S),
+            {"bound_s": 2 * HOUR_S, "bound_left_s": 60.0},
+            "(2 h), which has not come into force: what going first would cost the others had not "
+            "been worked out.",
+        ),
+        (
             Promise(3 * HOUR_S, 0.0),
             {"bound_s": 3 * HOUR_S, "bound_left_s": 0.0},
             "(3 h), and went before all others that had not; GPUs were kept for job second, for "
