@@ -25,8 +25,8 @@ def main(name: str) -> int:
     except UserError as error:
         print(f"{name}: {error}", file=sys.stderr)
         return 2
-    except ModuleNotFoundError as error:
-        lacks = f"{sys.executable} has no {error.name}"
+    except ImportError as error:  # a library, or a Python that is too old
+        lacks = f"{sys.executable}: {error}"
         print(f"{name}: {lacks}; first: source .venv/bin/activate", file=sys.stderr)
         return 2
     print(f"{name}: {summary}")
