@@ -29,7 +29,8 @@ def promise(a: Asked) -> str:
 
 
 def _promise_words(text: str, made: Promise) -> str:
-    found = re.search(r"kept for it (?:in (.+?)|as .+?) ?(?:at the latest )?\((.+?) after", text)
+    when = r"kept for it (?:in (.+?)|as .+?) ?(?:at the latest )?\((?:not )?(.+?) after"
+    found = re.search(when, text)
     true = [made.left_s, made.bound_s]
     if found is None:
         return f"no times in {text!r}"

@@ -329,7 +329,8 @@ def promise_words(found: Answer) -> str:
         return ""
     text = f"{duration(promise.bound_s)} after its submission"
     if promise.demand > 1:
-        text += f", longer: {promise.demand:.1f} times the GPUs it may run on are asked for"
+        times = f"{promise.demand:.1f} times the GPUs it may run on are asked for"
+        text = f"not {text} but longer: {times}"
     if promise.left_s <= 0:
         when = "as the next of those"
     elif promise.left_s <= promise.soonest_s:

@@ -10,8 +10,8 @@ from features.job import Profile
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner
-from scheduler.core.policy import Policy
-from scheduler.explain.findings import _REFUSED, analysis, answer, sharing_words
+from scheduler.core.policy import Policy, Promise
+from scheduler.explain.findings import _REFUSED, analysis, answer, promise_words, sharing_words
 from scheduler.explain.way import in_the_way
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -145,3 +145,14 @@ def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:
         ["guest", "host"],
         ["one", "two"],
     ]
+
+
+def test_a_bound_that_many_jobs_make_longer_is_not_said_to_be_the_shorter_one() -> None:
+    desk = a_pair(pellucid())
+    desk.core.decide(1.0)
+    memory = desk.core.estimator
+    assert isinstance(memory, Memory)
+    found = answer(Futures(desk.core, memory, 1.0), "waits")
+    long = Promise(4 * 24 * HOUR, 12 * 24 * HOUR, demand=3.0)
+    words = promise_words(replace(found, promise=long, kept=None))
+    assert "in 12 d at the latest (not 4 d after its submission but longer: 3.0 times" in words
