@@ -104,6 +104,13 @@ class Reason(StrEnum):
         """One sentence for a waiting person, with the numbers of the decision."""
         template = _NAMELESS.get(self) if d.blocker is None else None
         template = _WITHOUT_GPUS.get(self, template) if d.need == 0 else template
+        array = d.job_id.rpartition("_")[0]
+        if (
+            self is Reason.DEPENDENCY_NOT_MET
+            and array
+            and (d.blocker or "").startswith(f"{array}_")
+        ):
+            template = _BEHIND_ITS_ARRAY
         return (template or _SUMMARY[self]).format(
             gpus="None GPUs" if d.need is None else count(d.need, "GPU"),
             are=are(d.need),
@@ -223,6 +230,11 @@ _NAMELESS: dict[Reason, str] = {
         "longer than the bound"
     ),
 }
+
+# of a task of an array that may have so many running (--array 0-9%2)
+_BEHIND_ITS_ARRAY = (
+    "its array lets only so many tasks run at once: starts once job {blocker} has ended"
+)
 
 # used of a job that asks for none
 _WITHOUT_GPUS: dict[Reason, str] = {

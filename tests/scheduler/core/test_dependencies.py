@@ -28,6 +28,9 @@ def test_it_starts_once_the_other_has_ended_and_that_time_is_no_waiting() -> Non
         Action.WAIT, Reason.DEPENDENCY_NOT_MET, "first",
     )  # fmt: skip
     assert wait.sentence() == "starts only after job first has ended, as its owner asked"
+    held = replace(wait, job_id="a1_2", blocker="a1_0")
+    most = "its array lets only so many tasks run at once: starts once job a1_0 has ended"
+    assert (held.sentence(), held.sentence(["a1_0"])) == (most, most)
     assert wait.sentence([]) == "starts only after another job has ended, as its owner asked"
     assert desk.wake(20.0) == [], "GPUs are free, and it does not start"
     assert actions(desk.end("first", now=50.0)) == [

@@ -64,7 +64,8 @@ def test_so_many_run_at_once_and_the_array_is_held_changed_and_released(
 
     service.turn(2)
     assert phases() == ["running"] * 2 + ["submitted"] * 4
-    assert f"{array}_0" in run("alice", "why", f"{array}_2").output
+    why = run("alice", "why", f"{array}_2").output
+    assert f"lets only so many tasks run at once: starts once job {array}_0 has ended" in why
     held = run("alice", "hold", array).output.splitlines()
     assert held == [f"{array}_{n} is held until it is released" for n in range(2, 6)]
     service.turn(2)
