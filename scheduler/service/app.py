@@ -6,7 +6,9 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
+from math import inf
 
+import psutil
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.openapi.utils import get_openapi
 from starlette.concurrency import run_in_threadpool
@@ -107,6 +109,7 @@ def create_app(
         follows=settings.follows,
         mails=bool(settings.mail_program),
         reads_commands=settings.read_progress,
+        host_mib=psutil.virtual_memory().total / 2**20 if settings.backend == "local" else inf,
     )
     app.state.settings = settings
     app.state.limits = limits

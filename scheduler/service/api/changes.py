@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -70,6 +71,7 @@ class Changes:
         reads_commands: commands are read for how much they ask for, where their owners let them.
         follows: the service only follows Slurm: every request is turned down (409).
         mails: the service sends messages.
+        host_mib: memory of the host that all jobs run on, MiB.
     """
 
     def __init__(
@@ -83,7 +85,9 @@ class Changes:
         follows: bool = False,
         mails: bool = False,
         reads_commands: bool = True,
+        host_mib: float = inf,
     ):
+        self._host_mib = host_mib
         self._missing, self.mails = missing, mails
         self._follows, self._reads_commands = follows, reads_commands
         self._store, self._writer, self.now = store, writer, now
@@ -114,6 +118,9 @@ class Changes:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         self.check_dependencies(viewer, fields)
         self.check_messages(fields)
+        if (fields["memory_mib"] or 0.0) > self._host_mib:
+            has = f"{self._host_mib:,.0f} MiB of the service's host"
+            raise _unfit("memory_mib", f"{fields['memory_mib']:,.0f} MiB is more than the {has}")
         work = None
         if fields["progress"] and self._reads_commands:
             work = Work.of(asked.command, asked.amounts, asked.workdir)
