@@ -6,7 +6,6 @@ import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import cache
-from math import inf
 
 import psutil
 from fastapi import APIRouter, FastAPI, Request
@@ -109,8 +108,9 @@ def create_app(
         follows=settings.follows,
         mails=bool(settings.mail_program),
         reads_commands=settings.read_progress,
-        host_mib=psutil.virtual_memory().total / 2**20 if settings.backend == "local" else inf,
     )
+    if settings.backend == "local":
+        changes.host_mib = psutil.virtual_memory().total / 2**20
     app.state.settings = settings
     app.state.limits = limits
     app.state.store = store

@@ -71,7 +71,6 @@ class Changes:
         reads_commands: commands are read for how much they ask for, where their owners let them.
         follows: the service only follows Slurm: every request is turned down (409).
         mails: the service sends messages.
-        host_mib: memory of the host that all jobs run on, MiB.
     """
 
     def __init__(
@@ -85,9 +84,8 @@ class Changes:
         follows: bool = False,
         mails: bool = False,
         reads_commands: bool = True,
-        host_mib: float = inf,
     ):
-        self._host_mib = host_mib
+        self.host_mib = inf  # memory of the host that all jobs run on
         self._missing, self.mails = missing, mails
         self._follows, self._reads_commands = follows, reads_commands
         self._store, self._writer, self.now = store, writer, now
@@ -118,8 +116,8 @@ class Changes:
             raise Problem(403, "forbidden", "a priority above 0 is an operator's to give")
         self.check_dependencies(viewer, fields)
         self.check_messages(fields)
-        if (fields["memory_mib"] or 0.0) > self._host_mib:
-            has = f"{self._host_mib:,.0f} MiB of the service's host"
+        if (fields["memory_mib"] or 0.0) > self.host_mib:
+            has = f"{self.host_mib:,.0f} MiB of the service's host"
             raise _unfit("memory_mib", f"{fields['memory_mib']:,.0f} MiB is more than the {has}")
         work = None
         if fields["progress"] and self._reads_commands:

@@ -232,7 +232,7 @@ def test_a_suggestion_names_the_command() -> None:
 
 
 def test_messages_that_nobody_would_send_are_refused(service: Service, waiting: str) -> None:
-    service.app.state.changes._host_mib = 4096.0
+    service.app.state.changes.host_mib = 4096.0
     large = {"command": ["train", "1", "30"], "vc": "vision", "memory_mib": 99_999_999}
     told = service.by("alice").post(JOBS, json=large)
     assert "99,999,999 MiB is more than the 4,096 MiB of the service's host" in told.text
