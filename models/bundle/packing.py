@@ -6,7 +6,6 @@ Memory is not asked here: whether two jobs fit on one GPU is a rule, never a pre
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from features.job import Profile
 from models.bundle.errors import BundleError
@@ -14,8 +13,7 @@ from models.bundle.tree import Tree
 
 SHARING_SCORES = ("tiny", "medium", "jumbo")
 PACKING_FEATURES = ("gpu_util_pct", "gpu_mem_util_pct", "gpu_mem_mib", "amp")
-PAIR_FEATURES = ("gpu_util_sum_pct", "gpu_mem_util_pct")  # what new trees read
-_EARLIER = ("gpu_util_minus_partner_pct", "gpu_util_sum_pct", "gpu_mem_util_sum_pct")
+PAIR_FEATURES = ("gpu_util_minus_partner_pct", "gpu_util_sum_pct", "gpu_mem_util_sum_pct")
 
 
 def profile_values(profile: Profile) -> tuple[float, float, float, float]:
@@ -24,17 +22,16 @@ def profile_values(profile: Profile) -> tuple[float, float, float, float]:
     return (profile.gpu_util_pct, profile.gpu_mem_util_pct, profile.gpu_mem_mib, amp)
 
 
-def pair_values(
-    own: Profile, partner: Profile, features: Sequence[str] = PAIR_FEATURES
-) -> tuple[float, ...]:
-    """One member of a pair as the values of `features`: what both ask of the GPU, and itself."""
-    known = {
-        "gpu_util_sum_pct": own.gpu_util_pct + partner.gpu_util_pct,
-        "gpu_mem_util_pct": own.gpu_mem_util_pct,
-        "gpu_util_minus_partner_pct": own.gpu_util_pct - partner.gpu_util_pct,
-        "gpu_mem_util_sum_pct": own.gpu_mem_util_pct + partner.gpu_mem_util_pct,
-    }
-    return tuple(known[name] for name in features)
+def pair_values(own: Profile, partner: Profile) -> tuple[float, float, float]:
+    """One member of a pair as the values of `PAIR_FEATURES`.
+
+    The sums are what both ask of one GPU; the difference says which of the two asks more.
+    """
+    return (
+        own.gpu_util_pct - partner.gpu_util_pct,
+        own.gpu_util_pct + partner.gpu_util_pct,
+        own.gpu_mem_util_pct + partner.gpu_mem_util_pct,
+    )
 
 
 class PackingModel:
@@ -61,12 +58,11 @@ class PackingModel:
 class PairSpeedModel:
     """Speed of each of two jobs on the same GPUs, relative to running there alone.
 
-    One tree, asked once for each member: swapping the two swaps the answers. Trees of earlier
-    versions read other sums of the two profiles.
+    One tree, asked once for each member: swapping the two swaps the answers.
     """
 
     def __init__(self, tree: Tree) -> None:
-        if tree.features not in (PAIR_FEATURES, _EARLIER):
+        if tree.features != PAIR_FEATURES:
             raise BundleError(f"the pair-speed tree reads {tree.features}, not {PAIR_FEATURES}")
         if len(tree.nodes[0].value) != 1:
             raise BundleError("the pair-speed tree does not hold one value per node")
@@ -77,11 +73,11 @@ class PairSpeedModel:
     def __call__(self, a: Profile, b: Profile) -> tuple[float, float]:
         """(speed of a beside b, speed of b beside a), each in (0, 1]."""
         return (
-            self.tree.leaf(pair_values(a, b, self.tree.features)).value[0],
-            self.tree.leaf(pair_values(b, a, self.tree.features)).value[0],
+            self.tree.leaf(pair_values(a, b)).value[0],
+            self.tree.leaf(pair_values(b, a)).value[0],
         )
 
     def explain(self, own: Profile, partner: Profile) -> tuple[float, tuple[str, ...]]:
         """Speed of `own` beside `partner` and the tree path that gave it."""
-        values = pair_values(own, partner, self.tree.features)
+        values = pair_values(own, partner)
         return self.tree.leaf(values).value[0], self.tree.path(values)

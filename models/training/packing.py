@@ -36,7 +36,6 @@ Labels = NDArray[np.int64]
 
 JUMBO_BELOW, TINY_FROM = 0.5, 0.9  # share of partners worth sharing with
 MAX_LEAVES = 16
-PAIR_LEAVES = 12
 LEAF_ROWS = (3, 4, 6, 8)  # fewest configurations in a leaf, tried
 # the tree looks at what the GPU is kept busy with: never more worth sharing with more of it
 LOOKS_AT = 2  # first of PACKING_FEATURES
@@ -44,7 +43,6 @@ FOLDS = 4
 MIN_CONFIGURATIONS = 8
 MIN_PAIRS = 16
 WORTH_SHARING = 1.8  # sum of both speeds above which sharing is called worth it
-RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more than this
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +149,7 @@ def fit_packing(
 def fit_pair_speed(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedPairSpeed:
-    """Fits each member's speed on what both ask of the GPU: at most 12 leaves, never rising.
-
-    Every two model families weigh the same, however many of their pairs were measured: the pairs
-    that are to be judged are of other families.
+    """Fits each member's speed on both profiles: at most 16 leaves, never rising with demand.
 
     Args:
         pairs: what was measured.
@@ -169,11 +164,12 @@ def fit_pair_speed(
         )
     with config_context(skip_parameter_validation=True, assume_finite=False):
         fitted = DecisionTreeRegressor(
-            max_leaf_nodes=PAIR_LEAVES,
-            min_samples_leaf=max(2, round(0.02 * len(members.speed))),
-            monotonic_cst=[-1] * len(PAIR_FEATURES),
+            max_leaf_nodes=MAX_LEAVES,
+            min_samples_leaf=max(2, round(0.015 * len(members.speed))),
+            # more asked of the GPU by both together never makes either faster
+            monotonic_cst=[0, -1, -1],
             random_state=0,
-        ).fit(_pair_columns(members), members.speed, sample_weight=_even(members))
+        ).fit(_pair_columns(members), members.speed)
 
     def speed(node: int) -> tuple[float, ...]:
         return (min(1.0, float(fitted.tree_.value[node][0][0])),)
@@ -268,53 +264,27 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
     Returns mean absolute error of the sum of both (capped) speeds and of the slower member, and
     how often "sum > 1.8" is judged rightly, for the tree; the same for the constant mean
     (`mean_...`); and the accuracy of the one-line rule "sum of GPU utilisation <= 120 %"
-    (`rule_accuracy`). The same with one family left out (`one_...`), where a pair of two counts
-    twice.
+    (`rule_accuracy`).
     """
     n = len(pairs)
     speed = pairs.members.speed.reshape(2, n)
-    by_rule = _pair_columns(pairs.members)[:n, 0] <= RULE_PCT
-    worth = speed.sum(axis=0) > WORTH_SHARING
+    columns = _pair_columns(pairs.members)
     speeds, mean = unseen_speeds(pairs)
+    guesses = {"": speeds, "mean_": mean}
     tested = np.isfinite(speeds[0])
     if not tested.any():
         raise TrainingError("no pair is left once its own families are taken out")
-    one, of_one = _one_unseen(pairs)
-    return {
-        "pairs": float(tested.sum()),
-        "rule_accuracy": float((by_rule == worth)[tested].mean()),
-        **_errors("", speeds[:, tested], speed[:, tested]),
-        **_errors("mean_", mean[:, tested], speed[:, tested]),
-        "one_rule_accuracy": float((by_rule == worth)[of_one].mean()),
-        **_errors("one_", one, speed[:, of_one]),
-    }
-
-
-def _errors(prefix: str, guess: Floats, speed: Floats) -> dict[str, float]:
-    """Errors of the guessed speeds of both members of pairs, (2, n) each."""
-    judged = (guess.sum(axis=0) > WORTH_SHARING) == (speed.sum(axis=0) > WORTH_SHARING)
-    return {
-        f"{prefix}mae_sum": float(np.abs(guess.sum(axis=0) - speed.sum(axis=0)).mean()),
-        f"{prefix}mae_slower": float(np.abs(guess.min(axis=0) - speed.min(axis=0)).mean()),
-        f"{prefix}accuracy": float(judged.mean()),
-    }
-
-
-def _one_unseen(pairs: PairMeasurements) -> tuple[Floats, Labels]:
-    """Speeds, (2, m), by trees that did not see one family of the pair, and which pairs, (m,)."""
-    members, n = pairs.members, len(pairs)
-    columns = _pair_columns(members).reshape(2, n, -1)
-    guesses, tested = [], []
-    for family in pairs.families:
-        rest = members.without((family,))
-        if len(rest.speed) < 2 * MIN_PAIRS:
-            continue
-        tree = fit_pair_speed(pairs, exclude_families=(family,)).model.tree
-        mine = np.flatnonzero((members.family == family)[:n] | (members.family == family)[n:])
-        rows = columns[:, mine].tolist()
-        guesses.append(np.array([[tree.leaf(row).value[0] for row in side] for side in rows]))
-        tested.append(mine)
-    return np.concatenate(guesses, axis=1), np.concatenate(tested)
+    worth = speed.sum(axis=0) > WORTH_SHARING
+    rule = columns[:n, 1] <= 120.0
+    result = {"pairs": float(tested.sum()), "rule_accuracy": float((rule == worth)[tested].mean())}
+    for prefix, guess in guesses.items():
+        error_sum = np.abs(guess.sum(axis=0) - speed.sum(axis=0))[tested]
+        error_slower = np.abs(guess.min(axis=0) - speed.min(axis=0))[tested]
+        judged = ((guess.sum(axis=0) > WORTH_SHARING) == worth)[tested]
+        result[f"{prefix}mae_sum"] = float(error_sum.mean())
+        result[f"{prefix}mae_slower"] = float(error_slower.mean())
+        result[f"{prefix}accuracy"] = float(judged.mean())
+    return result
 
 
 def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
@@ -335,17 +305,11 @@ def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
 
 
 def _pair_columns(members: Members) -> Floats:
-    """Columns of `PAIR_FEATURES`, (2n, 2); as `models.bundle.packing.pair_values`."""
+    """Columns of `PAIR_FEATURES`, (2n, 3); as `models.bundle.packing.pair_values`."""
     own, partner = members.profile, members.partner
-    return np.column_stack([own[:, 0] + partner[:, 0], own[:, 1]])
-
-
-def _even(members: Members) -> Floats:
-    """Weights with which every two families that met weigh the same, (2n,)."""
-    met = np.sort(np.column_stack([members.family, members.partner_family]).astype(str), axis=1)
-    _, two, count = np.unique(met, axis=0, return_inverse=True, return_counts=True)
-    weights: Floats = 1.0 / count[two]
-    return weights
+    return np.column_stack(
+        [own[:, 0] - partner[:, 0], own[:, 0] + partner[:, 0], own[:, 1] + partner[:, 1]]
+    )
 
 
 def _where(known: Configurations, mask: NDArray[np.bool_]) -> Configurations:

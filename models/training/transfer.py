@@ -17,7 +17,6 @@ from features.job import Profile
 from models.bundle.packing import PairSpeedModel
 from models.training.errors import TrainingError
 from models.training.packing import (
-    RULE_PCT,
     WORTH_SHARING,
     configurations,
     evaluate_packing,
@@ -29,6 +28,7 @@ from models.training.packing import (
 from models.training.pairs import PairMeasurements
 
 Floats = NDArray[np.float64]
+RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more than this
 
 
 def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dict[str, Any]:

@@ -14,14 +14,13 @@ import numpy as np
 from features.job import Job
 from features.plain import Json
 from models.training.packing import (
-    RULE_PCT,
     WORTH_SHARING,
     evaluate_packing,
     evaluate_pair_speed,
     unseen_speeds,
 )
 from models.training.pairs import SHARING, PairMeasurements, modes_of, read_pairs
-from models.training.transfer import as_profile, evaluate_transfer
+from models.training.transfer import RULE_PCT, as_profile, evaluate_transfer
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.speeds import Experienced, kind_of
@@ -43,7 +42,7 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
     speed = evaluate_pair_speed(pairs)
     tree = evaluate_packing(pairs, seed=seed, repeats=REPEATS)
     targets = {
-        "mae_sum": (speed["mae_sum"], 0.070, False),
+        "mae_sum": (speed["mae_sum"], 0.095, False),
         "mae_slower": (speed["mae_slower"], 0.055, False),
         "accuracy": (speed["accuracy"], 0.875, True),
         "beats_the_rule": (speed["accuracy"], speed["rule_accuracy"], True),

@@ -142,7 +142,7 @@ def a_bundle() -> Bundle:
         Node(-1, 0.0, -1, -1, True, (0.0, 1.0, 0.0), 5),
     ))  # fmt: skip
     pair = Tree(PAIR_FEATURES, (
-        Node(0, 90.0, 1, 2, True, (0.9,), 10),
+        Node(1, 90.0, 1, 2, True, (0.9,), 10),
         Node(-1, 0.0, -1, -1, True, (0.97,), 5),
         Node(-1, 0.0, -1, -1, True, (0.75,), 5),
     ))  # fmt: skip
