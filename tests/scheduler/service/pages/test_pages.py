@@ -75,39 +75,6 @@ def test_a_page_says_what_the_log_says(busy: Lived) -> None:
     assert "Among jobs that have ended" in busy.browser("olga").get("/fairness").text
 
 
-def test_the_board_counts_free_gpus_as_why_does(
-    lived: Lived, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lived.world, "_truth", lambda _: JobOutcome(Work(1e4)))
-    runs = [lived.submit("olga", vc="vision", gpus=2, share=False) for _ in range(2)]
-    lived.settle(300)
-    waits = lived.submit("olga", vc="vision", gpus=4, share=False)
-    lived.settle(90)
-    view = lived.see("olga")
-    line = view.decisions(waits)[-1]
-    assert line.body["free"] == 0
-    lived.app.state.changes.cancel(lived.viewer("olga"), view.job(runs[0]))
-    lived.settle(90)
-    line = view.decisions(waits)[-1]
-    why = lived.browser("olga").get(f"/api/v1/jobs/{waits}/explain").json()["dominant"]
-    page = unescape(lived.browser("olga").get("/").text)
-    assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
-    assert why in page
-
-
-def test_models_and_their_terms_are_read_from_the_copy_in_use(lived: Lived) -> None:
-    lived.settle(1)
-    champion = lived.settings.bundle
-    assert champion is not None
-    shutil.rmtree(champion)
-    browser = lived.browser("olga")
-    assert "No bundle of models is in use" not in browser.get("/models").text
-    assert small_bundle().digest in names_of_terms(lived.see("ada.byron"))
-    shutil.rmtree(lived.settings.state_dir / "bundles")
-    _read_bundle.cache_clear()
-    assert "The copy of the bundle in use" in browser.get("/models").text
-
-
 def test_what_a_job_that_is_over_waited_for_is_of_then(busy: Lived) -> None:
     browser, seen = busy.browser("olga"), 0
     for job in busy.see("olga").jobs(limit=100).items:
@@ -257,6 +224,39 @@ def test_questions_are_answered_or_it_is_said_why_not(busy: Lived) -> None:
     assert "<html" not in asked.text
     strange = busy.browser("grace.hopper").get(f"/jobs/{waiting.job_id}/ask").text
     assert "There is no such job of yours" in strange
+
+
+def test_the_board_counts_free_gpus_as_why_does(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lived.world, "_truth", lambda _: JobOutcome(Work(1e4)))
+    runs = [lived.submit("olga", vc="vision", gpus=2, share=False) for _ in range(2)]
+    lived.settle(300)
+    waits = lived.submit("olga", vc="vision", gpus=4, share=False)
+    lived.settle(90)
+    view = lived.see("olga")
+    line = view.decisions(waits)[-1]
+    assert line.body["free"] == 0
+    lived.app.state.changes.cancel(lived.viewer("olga"), view.job(runs[0]))
+    lived.settle(90)
+    line = view.decisions(waits)[-1]
+    why = lived.browser("olga").get(f"/api/v1/jobs/{waits}/explain").json()["dominant"]
+    page = unescape(lived.browser("olga").get("/").text)
+    assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
+    assert why in page
+
+
+def test_models_and_their_terms_are_read_from_the_copy_in_use(lived: Lived) -> None:
+    lived.settle(1)
+    champion = lived.settings.bundle
+    assert champion is not None
+    shutil.rmtree(champion)
+    browser = lived.browser("olga")
+    assert "No bundle of models is in use" not in browser.get("/models").text
+    assert small_bundle().digest in names_of_terms(lived.see("ada.byron"))
+    shutil.rmtree(lived.settings.state_dir / "bundles")
+    _read_bundle.cache_clear()
+    assert "The copy of the bundle in use" in browser.get("/models").text
 
 
 def test_in_front_of_slurm_durations_are_learned(store: Store, tmp_path: Path) -> None:
