@@ -41,11 +41,13 @@ def slurm(tmp_path: Path) -> Told:
 def read(slurm: Told, *jobs: SlurmJob, until_s: int = 600) -> dict[str, Progress]:
     """The news of looks of a minute, as they print ten steps each in a file of their own."""
     outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    files = [path for path in map(Path, slurm.paths.values()) if path.name.endswith(".out")]
+    for path in files:
+        path.unlink(missing_ok=True)  # what was printed before is no part of it
     for at in range(0, until_s + 1, 60):
-        for path in map(Path, slurm.paths.values()):
-            if path.parent.is_dir() and (path.is_file() or not path.exists()):
-                with path.open("a") as file:
-                    file.write(f"step {at // 6}/1000\n")
+        for path in files:
+            with path.open("a") as file:
+                file.write(f"step {at // 6}/1000\n")
         found |= outputs.look(jobs, NOW + at)
         assert outputs.reader is not None
         outputs.reader.join()
@@ -116,6 +118,9 @@ def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: 
         query = select(job_rows.c.detail).where(job_rows.c.job_id == "7")
         detail = connection.execute(query).scalar_one()
     assert detail.startswith("its own progress says 1000 steps of")
+    again = replace(runs, start=scene.now)  # put back, and begun again: nothing is known of it yet
     start = PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("5")
     assert start is not None
     assert start.start_p50 == pytest.approx(NOW + 6000.0, abs=600.0)
+    scene.look(again, waits)
+    assert scene.follower._planner.progress == {}
