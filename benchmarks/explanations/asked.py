@@ -25,6 +25,7 @@ class Asked:
         lines: what the command line prints with --full; page, way: of the job, as read.
         core: that decides, as of then.
         after: what the API gave once the pages were read, where time goes on meanwhile.
+        begun: what it gave of another job, which has started; None: of none.
     """
 
     job_id: str
@@ -38,6 +39,7 @@ class Asked:
     moment: Moment
     core: Core
     after: Told | None = None
+    begun: Told | None = None
 
     @property
     def analysis(self) -> Told:

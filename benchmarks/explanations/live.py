@@ -152,6 +152,10 @@ class Service:
         """An explanation by the API, while the analyst does its turns."""
         return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain?analyse=true").json())
 
+    def plain(self, who: str, job_id: str) -> dict[str, Any]:
+        """An explanation from the log alone."""
+        return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain").json())
+
     def page(self, path: str) -> str:
         """A page as an operator reads it."""
         return unescape(self._get(OPERATOR, path).text)
@@ -277,7 +281,8 @@ class _Life:
         told = service.explain(OPERATOR, job_id)
         if not told["analysis"] or told["analysis"]["unavailable"]:
             raise RuntimeError(f"{job_id} was not analysed: {told['analysis']}")
-        now = service.world.now()
+        now, moment = service.world.now(), log.until(log.head)
+        begun = Random(f"{self.seed}/{job_id}").choice(moment.begun() or [""])
         return Asked(
             job_id,
             at,
@@ -287,8 +292,9 @@ class _Life:
             lines(told, now, "--full"),
             service.page(f"/jobs/{job_id}"),
             service.page(f"/jobs/{job_id}/way"),
-            log.until(log.head),
+            moment,
             core,
+            begun=service.plain(OPERATOR, begun) if begun else None,
         )
 
     def _judge(self, asked: Asked) -> None:

@@ -15,7 +15,9 @@ from typing import Any
 
 GIVES = ("start", "pack", "profile")
 LEAVES = ("ended", "lost", "not_started", "profiled")
-Row = Mapping[str, Any]  # an event (seq, at, kind, job_id, body) or a decision (event, at, body)
+Row = Mapping[
+    str, Any
+]  # an event (seq, at, kind, job_id, body) or a decision (seq, event, at, body)
 
 
 @dataclass
@@ -89,6 +91,10 @@ class Moment:
             if node not in self.closed
         )
 
+    def begun(self) -> list[str]:
+        """Jobs that run, for themselves and not for a profile."""
+        return [job_id for job_id, run in self.runs.items() if not run.profiling]
+
     def queued(self, job_id: str) -> bool:
         return job_id in self.asked and job_id not in self.runs and job_id not in self.left
 
@@ -138,7 +144,7 @@ class Log:
         try:
             return cls(
                 _rows(connection, "seq, at, kind, job_id, body", "events"),
-                _rows(connection, "event, at, job_id, body", "decisions"),
+                _rows(connection, "seq, event, at, job_id, body", "decisions"),
             )
         finally:
             connection.close()

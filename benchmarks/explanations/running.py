@@ -109,6 +109,8 @@ class _Asking:
         core = self.follower.state.core
         if job_id not in core.jobs:
             return
+        moment = before.until(before.head)
+        begun = Random(f"{self.seed}/{job_id}").choice(moment.begun() or [""])
         asked = Asked(
             job_id,
             asked_at,
@@ -118,9 +120,10 @@ class _Asking:
             lines(told, answered_at, "--full"),
             self._page(f"/jobs/{job_id}"),
             self._page(f"/jobs/{job_id}/way"),
-            before.until(before.head),
+            moment,
             core,
             operator.explain(job_id),
+            operator.explain(begun) if begun else None,
         )
         log = Log.read(self.database)
         found.said.append(judged_between(asked, log, log.head, before.head))

@@ -18,6 +18,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from statistics import NormalDist
 from typing import Any
 
@@ -36,11 +37,12 @@ from benchmarks.explanations.foreseen import (
     sooner,
 )
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, starts_when
-from benchmarks.explanations.log import Log, later
+from benchmarks.explanations.log import Log, Moment, later
 from benchmarks.explanations.meanwhile import JUST_CAME, slack, spells, wait
 
 FAR = 6.0  # an end that is told may be so many times off the lognormal through p10, p50 and p90
 LATE_S = 3.0  # an answer older than this says so
+START_S = 5.0  # between a decision to start a job, and its start
 MOST_EVENTS = 200  # between a question and its answer, that are looked at
 
 
@@ -298,21 +300,28 @@ def _place_of(a: Asked) -> str:
 
 def overtaken(a: Asked) -> str:
     """Who was submitted later and given GPUs first, by why they could: from the decisions."""
+    return _overtaken(a.moment, a.job_id, a.told["overtaken"])
+
+
+def _overtaken(moment: Moment, job_id: str, said: Told | None) -> str:
     by: Counter[str] = Counter()
-    own = a.moment.by_job[a.job_id]
-    for other in later(a.moment, a.job_id):
-        rows = a.moment.by_job.get(other, [])
+    own = moment.by_job[job_id]
+    began = next((r["seq"] for r in own if r["body"]["action"] in ("start", "pack")), math.inf)
+    for other in later(moment, job_id):
+        rows = moment.by_job.get(other, [])
         given = next((r for r in rows if r["body"]["action"] in ("start", "pack")), None)
         profiled = next((r for r in rows if r["body"]["action"] == "profile"), None)
-        if given is None and (profiled is None or other not in a.moment.left):
+        if given is None and (profiled is None or other not in moment.left):
             continue
         row = given or profiled
         assert row is not None
+        if row["seq"] > began:
+            continue
         before = [r for r in own if r["at"] <= row["at"] and r["body"].get("priority") is not None]
-        by[_why(a, row["body"], before[-1]["body"]["priority"] if before else None)] += 1
-    told = a.told["overtaken"] or {"jobs": 0, "why": {}, "text": ""}
-    said = dict(told["why"].items())
-    if told["jobs"] != sum(by.values()) or Counter(said) != by:
+        key = before[-1]["body"]["priority"] if before else None
+        by[_why(moment, job_id, row["body"], key)] += 1
+    told = said or {"jobs": 0, "why": {}, "text": ""}
+    if told["jobs"] != sum(by.values()) or Counter(told["why"]) != by:
         return f"overtaken {told['why']}, truly {dict(by)}"
     if not by:
         return ""
@@ -323,7 +332,7 @@ def overtaken(a: Asked) -> str:
     return "" if counts == true and words else f"{told['text']!r}, truly {dict(by)}"
 
 
-def _why(a: Asked, body: Mapping[str, Any], own: float | None) -> str:
+def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None) -> str:
     if body["action"] == "pack":
         return "shared the GPUs of a running job"
     if body["action"] == "profile":
@@ -337,7 +346,7 @@ def _why(a: Asked, body: Mapping[str, Any], own: float | None) -> str:
         return reasons[body["reason"]]
     if own is not None and body.get("priority") is not None and body["priority"] < own:
         return "came before it in line by then"
-    fewer = a.moment.asked[body["job_id"]]["gpus"] < a.moment.asked[a.job_id]["gpus"]
+    fewer = moment.asked[body["job_id"]]["gpus"] < moment.asked[job_id]["gpus"]
     return "asked for fewer GPUs" if fewer else "could start where it could not"
 
 
@@ -355,6 +364,26 @@ def waits(a: Asked) -> str:
         if abs(said["share"] - seconds / max(total, 1e-9)) > 0.02 + slack(a) / max(total, 1.0):
             return f"{name} is {said['share']:.3f} of the wait, truly {seconds / total:.3f}"
     return f"waited for {list(told)}" if told else ""
+
+
+def begun(a: Asked) -> str:
+    """Of one that has started: who went first while it waited, and how long it did."""
+    if a.begun is None:
+        return ""
+    told, moment = a.begun, a.moment
+    job_id = told["job_id"]
+    since = moment.asked[job_id]["submitted_at"]
+    (given, *_) = (r for r in moment.by_job[job_id] if r["body"]["action"] in ("start", "pack"))
+    profiled = sum(
+        after["at"] - row["at"]
+        for row, after in pairwise(moment.by_job[job_id])
+        if row["body"]["action"] == "profile" and row["seq"] < given["seq"]
+    )
+    waited = given["at"] - since - profiled
+    said = sum(one["seconds"] for one in told["waits"])
+    if abs(said - waited) > START_S:
+        return f"{job_id} waited {said:.1f} s, truly {waited:.1f} s"
+    return _overtaken(moment, job_id, told["overtaken"])
 
 
 # --- the same everywhere -------------------------------------------------------------------------
@@ -435,9 +464,10 @@ def way(a: Asked) -> str:
 CHECKS: dict[str, Callable[[Asked], str]] = {
     check.__name__: check
     for check in (
-        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, waits, wait, promise,
-        sharing, odds, belief, evidence, prediction, forecast, after_end, promised, changed, lines,
-        printed, page, page_wait, page_numbers, way, tried, fewest, otherwise, helps, sooner,
+        phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, begun, waits, wait,
+        promise, sharing, odds, belief, evidence, prediction, forecast, after_end, promised,
+        changed, lines, printed, page, page_wait, page_numbers, way, tried, fewest, otherwise,
+        helps, sooner,
     )
 }  # fmt: skip
 for moving in (place, numbers, overtaken, alive):

@@ -395,12 +395,13 @@ class VisibleQueries(VisibleRows):
             .where(or_(starts(decisions), whole))
             .where(decisions.c.at >= job["submitted_at"])
         )
-        if until is not None:
+        given = or_(starts(decisions), decisions.c.action == Action.PROFILE.value)
+        mine = select(func.max(decisions.c.seq).label("seq")).where(given)
+        own = self._one(mine.where(decisions.c.job_id == job["job_id"]))["seq"]
+        if job["started_at"] is not None and own is not None:
+            query = query.where(decisions.c.seq < own)
+        elif until is not None:
             query = query.where(decisions.c.at < until)
-        if job["started_at"] is not None:
-            mine = and_(other.c.job_id == job["job_id"], starts(other))
-            own = select(func.max(other.c.seq)).where(mine).scalar_subquery()
-            query = query.where(decisions.c.seq < func.coalesce(own, decisions.c.seq + 1))
         by: dict[str, int] = {}
         for row in self._all(query.group_by(*how)):
             how_far = {name: bool(row[name]) for name in ("ahead", "fewer")}
