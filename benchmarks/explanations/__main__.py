@@ -26,17 +26,18 @@ decides, in a forked process:
 - `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
   to the next; `stable_single_terms`: how far the first three single terms do;
 - `ends`: worlds in which as many of the runs that were named had ended by then as the words say
-  (nine in ten), within five points;
+  (nine in ten), within five points, over further draws of each world too;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
 - `forecasts`: starts kept by their p90, over jobs and over batches (what one user sends within
   an hour), by promised wait (minutes, hours, days; how many) with the width between even odds and
-  p90, crude ones apart, those of the running service as its log has them; pinball
-  loss beside a moving average of recent waits and the crude rule. What forecasts are made of was
-  chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
+  p90, crude ones apart, over the same draws, those of the running service as its log has them;
+  pinball loss beside a moving average of recent waits and the crude rule. What forecasts are made
+  of was chosen on the other half of `benchmarks/worlds.yaml`, `chosen`.
 
 Prints whether the bounds of `explanations_budget.json` hold; what was not measured does not hold.
 A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
-forecasts, in replicates of the simulated worlds (their seeds are given), and judges no answer;
+forecasts and ends, in replicates of the simulated worlds (their seeds are given), and judges no
+answer;
 `--deep` times answers in a line of 10,000 (`deep.py`); `--questions` asks a running service so many
 while its machine is busy (`questions.py`).
 """
@@ -52,7 +53,15 @@ from pathlib import Path
 
 from benchmarks.calibration import Calibration
 from benchmarks.explanations import deep, questions
-from benchmarks.explanations.figures import NAMES, figures, of_forecasts, one, verdict
+from benchmarks.explanations.figures import (
+    NAMES,
+    REPLICATES,
+    SERVICES,
+    figures,
+    of_forecasts,
+    one,
+    verdict,
+)
 
 WAITS, QUICK = 130, 12  # of each world
 
@@ -85,6 +94,12 @@ def main() -> None:
     calibration = Calibration()
     with ProcessPoolExecutor(a.workers, mp_context=get_context("spawn")) as pool:
         begun = [pool.submit(one, name, a.data, a.seed, waits) for name in a.only]
+        begun += [
+            pool.submit(one, name, a.data, a.seed + number, waits, judged=False)
+            for number in range(1, 1 + REPLICATES * (not a.quick))
+            for name in a.only
+            if name not in SERVICES
+        ]
         told = figures([run.result() for run in begun])
     bounds = verdict(told, calibration)
     told |= {"budget": bounds, "holds": bounds["holds"]}

@@ -24,6 +24,7 @@ BUDGET = Path(__file__).parents[1] / "explanations_budget.json"
 SERVICES = {"live-service": live.audit, "running-service": running.audit}
 PHILLY = "philly-overload"
 ENOUGH = 40  # runs named in a world, that a share of them says something
+REPLICATES = 3  # more of each simulated world, for forecasts and ends: one draw says little of them
 ROOM = 0.05  # between the odds in words and the share that was kept
 NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
@@ -53,25 +54,26 @@ def of_forecasts(
     shares = [s for o in found if (s := forecasts(o.foretold)["batches_p90"]) is not None]
     error = round(pstdev(shares) / sqrt(len(shares)), 4) if shares else None
     worlds = [
-        {"world": name} | forecasts([f for o in found if o.world == name for f in o.foretold])
-        for name in dict.fromkeys(o.world for o in found)
+        {"world": name, "ends": ends(of), **forecasts([f for o in of for f in o.foretold])}
+        for name, of in _by_world(found).items()
     ]
     return {
         "seeds": list(seeds),
         **whole,
         "replicates": len(shares),
         "batches_error": error,
+        "ends": _kept_in(worlds),
         "skipped": [o.world for o in found if o.skipped],
         "worlds": worlds,
     }
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:
-    """Everything that is printed but the verdict."""
+    """Everything that is printed but the verdict, over all draws of each world."""
     told = [o for o in found if not o.skipped]
     agreed, single = ([pair[i] for o in told for pair in o.agreed] for i in (0, 1))
     seconds = sorted(s for o in told for s in o.cpu_s)
-    worlds = [_of_world(o) for o in found]
+    worlds = [_of_world(name, of) for name, of in _by_world(found).items()]
     return {
         **shares(told),
         "sentences": _sentences([said for o in told for said in o.said]),
@@ -111,10 +113,17 @@ def _services(told: Sequence[Found]) -> dict[str, Any]:
     }
 
 
-def ends(found: Found) -> dict[str, Any]:
+def _by_world(found: Sequence[Found]) -> dict[str, list[Found]]:
+    by: dict[str, list[Found]] = {}
+    for one in found:
+        by.setdefault(one.world, []).append(one)
+    return by
+
+
+def ends(found: Sequence[Found]) -> dict[str, Any]:
     """How many of the runs that were named had ended by then, by the odds of it."""
     kept: dict[float, list[bool]] = {}
-    for odds, within_s, ended_s in found.ends:
+    for odds, within_s, ended_s in (end for one in found for end in one.ends):
         kept.setdefault(odds, []).append(ended_s is not None and ended_s <= within_s)
     return {
         f"{odds:g}": {"runs": len(those), "kept": round(fmean(those), 4)}
@@ -135,21 +144,23 @@ def _kept_in(worlds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _of_world(o: Found) -> dict[str, Any]:
-    if o.skipped:
-        return {"world": o.world, "skipped": o.skipped}
-    told = forecasts(o.foretold)
-    names = ("jobs", "jobs_p90", "batches_p90", "jobs_without_p90", "jobs_crude", "pinball")
+def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
+    """One world, over its draws."""
+    if of[0].skipped:
+        return {"world": name, "skipped": of[0].skipped}
+    told = forecasts([f for o in of for f in o.foretold])
+    waits = [wait for o in of for wait in o.waits]
+    shown = ("jobs", "jobs_p90", "batches_p90", "jobs_without_p90", "jobs_crude", "pinball")
     return {
-        "world": o.world,
-        **shares([o]),
-        "words_p50": readable(o.texts)["words_p50"],
-        "forecasts": {name: told[name] for name in names},
-        "ends": ends(o),
-        "cpu_s": round(o.spent_s, 1),
-        "wrong": [f"{j} at {at:.0f}: {'; '.join(v.wrong)}" for j, at, v in o.waits if v.wrong],
-        "unnamed": [f"{j} at {at:.0f}" for j, at, v in o.waits if not v.named],
-        "untrue": o.untrue,
+        "world": name,
+        **shares(of),
+        "words_p50": readable([text for o in of for text in o.texts])["words_p50"],
+        "forecasts": {figure: told[figure] for figure in shown},
+        "ends": ends(of),
+        "cpu_s": round(sum(o.spent_s for o in of), 1),
+        "wrong": [f"{j} at {at:.0f}: {'; '.join(v.wrong)}" for j, at, v in waits if v.wrong],
+        "unnamed": [f"{j} at {at:.0f}" for j, at, v in waits if not v.named],
+        "untrue": [words for o in of for words in o.untrue],
     }
 
 

@@ -364,7 +364,7 @@ def test_the_judge_knows_what_a_job_says_of_itself_until_more_is_recorded() -> N
 
 def test_ends_are_counted_by_the_odds_that_were_written() -> None:
     found = Found("w", ends=[(0.5, 10.0, 10.0), (0.5, 10.0, 10.1), (0.9, 5.0, None)])
-    assert ends(found) == {"0.5": {"runs": 2, "kept": 0.5}, "0.9": {"runs": 1, "kept": 0.0}}
+    assert ends([found]) == {"0.5": {"runs": 2, "kept": 0.5}, "0.9": {"runs": 1, "kept": 0.0}}
 
 
 def _with_ends(world: str, kept: float) -> Found:
