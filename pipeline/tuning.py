@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count, pairwise
@@ -28,7 +28,10 @@ from pipeline.worlds.plain import of_workload
 from pipeline.worlds.playing import Playing
 from pipeline.worlds.scenario import Scenario
 from scheduler.assembly import settings_of
+from scheduler.core.core import Core
 from scheduler.core.settings import ProfilingPartition, flat, with_assignments
+from scheduler.simulation.engine import Engine
+from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import Workload
 
 Values = Mapping[str, Any]  # of settings
@@ -52,7 +55,8 @@ PACKING: dict[str, Values] = {
     "Lucid's order, packing late": {**LUCID, "pack_first_above": None},
 }
 WINDOWS = 8  # of each half, for the intervals
-LEAST_JOBS = 20  # of a window
+LEAST = 2 * WINDOWS * 20  # jobs to choose by: 20 of each window
+LAST_DAYS = 56.0  # that are replayed
 CHANCE = 0.95
 DRAWS = 400
 TAIL = 0.1  # share by which the p99 wait may be longer, if that may be chance
@@ -120,10 +124,9 @@ class History:
     loop: str = "closed"
 
     def __post_init__(self) -> None:
-        least = 2 * WINDOWS * LEAST_JOBS
-        if (found := len(self.played)) < least:
+        if (found := len(self.played)) < LEAST:
             raise UserError(
-                f"{found:,} jobs that ran in the time asked for; {least} are the least to choose by"
+                f"{found:,} jobs that ran in the time asked for; {LEAST} are the least to choose by"
             )
 
     @property
@@ -301,6 +304,83 @@ def tune(
         "before": {name: mine.get(name) for name in settings},
         "verdict": _verdict(row, adopt=adopt),
     }
+
+
+class Tuning:
+    """Tunes the policy of a simulated world as `pellucid tune --adopt` would every so many days:
+    on the jobs that had ended by then, as they ran there.
+
+    Args:
+        scenario: the world; it is played by `engine` from now on.
+        every_s: seconds between two tries.
+        settings: of `pellucid` at the start, as in a cluster file.
+
+    Attributes:
+        tries: with enough jobs to choose by.
+        adopted: when, and what was.
+    """
+
+    def __init__(self, scenario: Scenario, every_s: float, settings: Values):
+        self.scenario, self.every_s, self.settings = scenario, every_s, settings
+        self.tries = 0
+        self.adopted: list[tuple[float, Tuned]] = []
+        self._notes = scenario.notes
+        scenario.notes += tuple(self.notes())
+        scenario.engine = partial(_TunedEngine, self)
+
+    def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
+        """Try other settings, and decide by those that are better from now on."""
+        past = self._past(results)
+        if len(past.jobs) < LEAST:
+            return
+        found = tune(
+            History(past, self.scenario.profiling, LAST_DAYS),
+            self.settings,
+            candidates(self.settings, past, {}),
+            1,
+        )
+        self.tries += 1
+        if found["adopt"]:
+            self.adopted.append((now, found))
+            self._adopt(found, core, now)
+        self.scenario.notes = (*self._notes, *self.notes())
+
+    def _adopt(self, found: Tuned, core: Core, now: float) -> None:
+        self.settings = with_assignments(self.settings, assignments(found["settings"]))
+        tuned = replace(self.scenario, settings={POLICY: self.settings})
+        core.use_policy(tuned.policy(POLICY), now)
+
+    def _past(self, results: Iterable[JobResult]) -> Workload:
+        whole = self.scenario.workload
+        ended = [result for result in results if result.end_time is not None]
+        ran = {of.job.job_id: of.ran_s or of.profile_s for of in ended}
+        work = {name: replace(whole.work[name], duration_s=ran_s) for name, ran_s in ran.items()}
+        jobs = sorted((of.job for of in ended), key=lambda job: job.submit_time)
+        ends = {of.job.job_id: of.end_time for of in ended if of.end_time is not None}
+        return Workload(whole.name, jobs, work, whole.cluster, recorded_ends=ends)
+
+    def notes(self) -> list[str]:
+        """What was tried and adopted, sentences."""
+        start = self.scenario.workload.jobs[0].submit_time
+        every = f"Tuned every {self.every_s / DAY_S:g} days on what had ended by then"
+        return [f"{every}: {self.tries} tries, {len(self.adopted)} adopted."] + [
+            f"Day {(at - start) / DAY_S:.0f}: {found['verdict']}" for at, found in self.adopted
+        ]
+
+
+class _TunedEngine(Engine):
+    """An engine whose policy is tuned as time passes."""
+
+    def __init__(self, tuning: Tuning, core: Core, *args: Any, **options: Any):
+        super().__init__(core, *args, **options)
+        self._tuning, self._due = tuning, -np.inf
+
+    def _decided(self, now: float) -> None:
+        if now < self._due:
+            return
+        if self._due > -np.inf:
+            self._tuning.due(self.results.values(), self.core, now)
+        self._due = now + self._tuning.every_s
 
 
 def replays(tried: Mapping[str, Any], seeds: int) -> int:

@@ -36,6 +36,15 @@ def simulate(
             help="--trace is a sacct dump, and these are files of its Slurm, as in replay."
         ),
     ] = None,
+    tune_every: Annotated[
+        float | None,
+        typer.Option(
+            metavar="DAYS",
+            min=0.1,
+            help="Tune pellucid so often, as `pellucid tune --adopt` would on what has ended by "
+            "then.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for decisions.parquet, jobs.parquet, summary.json.")
     ] = None,
@@ -50,6 +59,8 @@ def simulate(
       pellucid simulate --trace ../shared/data/venus --track honest --policy lucid --seed 1 --json
 
       pellucid simulate --trace data/trace --policy pellucid --set fairness.weight=0.3
+
+      pellucid simulate --trace data/trace --policy pellucid --tune-every 7
 
       pellucid simulate --trace data/trace --policy my_package.my_policy:MyPolicy
 
@@ -66,10 +77,13 @@ def simulate(
         values = given(policy, options or [])
         asked = {**world.options(), "seed": seed, "loop": loop, "settings": {policy: values}}
         scenario = _open(trace, site, asked)
+        if tune_every is not None:
+            _tune(scenario, policy, tune_every)
         written = {
             name: str(value.resolve()) if isinstance(value, Path) else value
             for name, value in ({"trace": trace} | asked).items()
         } | ({"site": [str(path.resolve()) for path in site]} if site else {})
+        written |= {"tune_every": tune_every} if tune_every is not None else {}
         with bar(f"{policy} on {scenario.name}", len(scenario.workload.jobs), as_json) as step:
             figures = runs.run(scenario, policy, out, progress=step, world=written)
         late = figures["late_share"] or 0.0
@@ -107,6 +121,16 @@ def _usual(world: World, site: Sequence[Path] | None) -> str:
     if site:
         return "slurm"
     return DEFAULT_POLICY if world.cluster is None else read_cluster(world.cluster).policy
+
+
+def _tune(scenario: Scenario, policy: str, days: float) -> None:
+    """Have the policy tuned while it is simulated."""
+    from pipeline.pareto import DAY_S, POLICY
+    from pipeline.tuning import Tuning
+
+    if policy != POLICY:
+        raise UserError(f"--tune-every: only {POLICY} is tuned, not {policy}")
+    Tuning(scenario, days * DAY_S, scenario.spec(policy).settings.plain())
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:

@@ -19,7 +19,7 @@ from pipeline.errors import UserError
 from pipeline.options import DATABASE, JSON_NO_TABLE, LOOP_HELP, PREVIEW_MOVES, WORKERS, spread
 from pipeline.pareto import POLICY
 from pipeline.remote import Address, print_change
-from pipeline.tuning import TAIL, History, assignments, candidates, evidence, replays
+from pipeline.tuning import LAST_DAYS, TAIL, History, assignments, candidates, evidence, replays
 from pipeline.tuning import tune as choose
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.policy_options import given
@@ -62,7 +62,7 @@ class Asked:
     )
     last_days: Annotated[
         float, typer.Option(help="Replay jobs submitted in the last so many days.", min=1e-3)
-    ] = 56.0
+    ] = LAST_DAYS
     also: Annotated[
         list[str] | None,
         typer.Option(

@@ -139,11 +139,15 @@ def _world(run: RunFolder) -> Scenario:
             f"{run.folder} does not say what world it was made in; simulate it again with "
             "`pellucid simulate --out`"
         )
-    if asked.get("site"):
-        raise RunError(
-            f"{run.folder} was made on a site of Slurm's own files (--site), which is not played "
-            "again for questions: ask without --counterfactuals and --at"
-        )
+    for name, how in (
+        ("site", "on a site of Slurm's own files (--site)"),
+        ("tune_every", "with a policy that was tuned meanwhile (--tune-every)"),
+    ):
+        if asked.get(name):
+            raise RunError(
+                f"{run.folder} was made {how}, which is not played again for questions: ask "
+                "without --counterfactuals and --at"
+            )
     options: Json = dict(asked)
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:

@@ -47,6 +47,7 @@ class Scenario:
         notes: what a reader of its figures must know, sentences.
         settings: by policy, those that are not its defaults, as in the cluster file.
         states: who says while it runs how far it is; None: nobody.
+        engine: plays a core; as `Engine` is made.
         shows: tells a policy, before any job comes, what it decides by beside the cluster.
     """
 
@@ -64,6 +65,7 @@ class Scenario:
     notes: tuple[str, ...] = ()
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     states: Stating | None = None
+    engine: Callable[..., Engine] = Engine
     shows: Callable[[Policy], None] | None = None
 
     def cluster_gpus(self) -> int:
@@ -188,7 +190,7 @@ class Scenario:
         self, core: Core, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
         """Run a core over the workload."""
-        engine = Engine(
+        engine = self.engine(
             core,
             self.workload.jobs,
             self.workload.work,

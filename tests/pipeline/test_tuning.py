@@ -14,7 +14,19 @@ from pipeline import tuning
 from pipeline.app import app
 from pipeline.errors import UserError
 from pipeline.traces.synthetic.generate import default_config, write
-from pipeline.tuning import KEPT, History, beside, candidates, evidence, play, tail_holds, tune
+from pipeline.tuning import (
+    KEPT,
+    History,
+    Tuning,
+    beside,
+    candidates,
+    evidence,
+    play,
+    tail_holds,
+    tune,
+)
+from pipeline.worlds.plain import of_workload
+from pipeline.worlds.playing import Playing
 from pipeline.worlds.venus import jitter
 from scheduler.core.settings import InvalidSettings
 from scheduler.simulation.work import Workload
@@ -181,3 +193,39 @@ class TestCommand:
             done = CliRunner().invoke(app, ["tune", *words])
             assert isinstance(done.exception, UserError), (words, done.output)
             assert why in str(done.exception)
+
+
+def test_a_simulated_policy_is_tuned_by_what_has_ended_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = of_workload(busy(), None, Playing(loop="closed"))
+    world.settings = {"pellucid": RIGID}
+    free = {"max_wait_s": 48 * HOURS, "price": 0.1, "backfill": 1.0, "overload": 2.0}
+    seen: list[tuple[float, int]] = []
+
+    def chosen(past: History, now: object, tried: object, seeds: int) -> dict[str, object]:
+        ends = past.workload.recorded_ends.values()
+        assert all(of.duration_s > 0 for of in past.workload.work.values())
+        seen.append((max(ends), len(past.workload.jobs)))
+        return {"adopt": len(seen) == 1, "settings": free, "verdict": "Adopt free."}
+
+    monkeypatch.setattr(tuning, "tune", chosen)
+    every_s = 86_400.0
+    Tuning(world, every_s, world.spec("pellucid").settings.plain())
+    tuned, _ = world.simulate("pellucid")
+    start = world.workload.jobs[0].submit_time
+    ends = sorted(one.end_time for one in tuned.jobs if one.end_time is not None)
+    assert seen
+    for last, jobs in seen:
+        assert jobs == sum(end <= last for end in ends) >= tuning.LEAST
+    assert (seen[0][0] - start) > every_s
+    assert world.notes[-2].startswith(f"Tuned every 1 days on what had ended by then: {len(seen)}")
+    assert world.notes[-1].endswith(": Adopt free.")
+    alone = of_workload(busy(), None, Playing(loop="closed"))
+    alone.settings = {"pellucid": RIGID}
+    before, _ = alone.simulate("pellucid")
+    first = seen[0][0]
+    same = [a.start_time == b.start_time for a, b in zip(tuned.jobs, before.jobs, strict=True)
+            if a.start_time is not None and a.start_time < first]  # fmt: skip
+    assert all(same)
+    assert [a.end_time for a in tuned.jobs] != [b.end_time for b in before.jobs]
