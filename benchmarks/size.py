@@ -52,6 +52,7 @@ from scheduler.simulation.work import Work
 BUDGET = Path(__file__).with_name("size_budget.json")
 NODES, PER_NODE, START = 256, 8, 1.7e9
 SHORT_S, LONG_S = 1.0, 1e7
+WHOLE = "fold_s", "start_s", "save_s"
 PASSES, ASKED = 15, 15  # the median of so many passes, the longest of so many answers
 PAGES = {
     "page_cluster": "/",
@@ -232,10 +233,17 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
     rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended)]
     return {
         "sizes": [{"waiting": w, "ended": e, **found} for w, e, found in rows],
-        "largest": max(rows, key=lambda row: row[:2])[2],
+        "largest": _largest(*max(rows, key=lambda row: row[:2])),
         "growth": growth(rows),
         "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
     }
+
+
+def _largest(waiting: int, ended: int, found: Figures) -> Figures:
+    """The figures of a size; what goes through the whole log also by 1,000 jobs in it."""
+    thousands = (waiting + ended) / 1000
+    by = {f"{name}_by_1000": round(found[name] / thousands, 4) for name in WHOLE}
+    return {name: value for name, value in (found | by).items() if name not in WHOLE}
 
 
 def _counts(text: str) -> tuple[int, ...]:
