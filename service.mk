@@ -10,7 +10,8 @@ PG_USER ?= nobody
 
 test-service: install ## Run the service's tests on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
-	  $(BIN)/python -m pytest tests/scheduler/service tests/benchmarks/test_chaos.py tests/benchmarks/test_moves.py
+	  $(BIN)/python -m pytest -n 2 --dist loadfile tests/scheduler/service tests/benchmarks/test_chaos.py \
+	  tests/benchmarks/test_moves.py
 
 CHAOS_SEEDS ?= 0:2000
 CHAOS_PG_SEEDS ?= 0:200

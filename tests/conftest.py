@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, core, settings
 from hypothesis.vendor import pretty
+from sqlalchemy import create_engine, make_url, text
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 # Who plants bugs (benchmarks.mutants) need not know the smallest example of each.
@@ -22,6 +23,23 @@ settings.register_profile(
     phases=[phase for phase in Phase if shrinks or phase not in (Phase.shrink, Phase.explain)],
 )
 settings.load_profile("pellucid")
+
+
+def pytest_configure() -> None:
+    """Each of several workers beside a PostgreSQL has a database of its own there."""
+    worker, url = os.environ.get("PYTEST_XDIST_WORKER"), os.environ.get("PELLUCID_TEST_DATABASE")
+    if worker and url:
+        os.environ["PELLUCID_TEST_DATABASE"] = own_database(url, worker)
+
+
+def own_database(url: str, name: str) -> str:
+    """URL of a database of that name, made where `url` has one."""
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        connection.execute(text(f"DROP DATABASE IF EXISTS {name}"))
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    return make_url(url).set(database=name).render_as_string(hide_password=False)
 
 
 def pytest_collection_finish() -> None:
