@@ -42,6 +42,9 @@ def test_files_of_other_accounts_are_not_explored(
     private.mkdir()
     (tmp_path / "there").symlink_to("private")
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    (tmp_path / "link0").symlink_to("run.sh")
+    for number in range(1, 30):  # of forty that are followed
+        (tmp_path / f"link{number}").symlink_to(f"link{number - 1}")
     script.write_text("#!/bin/sh\n")
     script.chmod(0o644)
     for words, workdir, why in (
@@ -49,6 +52,7 @@ def test_files_of_other_accounts_are_not_explored(
         ("sleep", "/nonexistent/dir", "working directory"),
         ("./nosuch.sh", str(tmp_path), "no executable file"),
         ("./run.sh", str(tmp_path), "no executable file"),
+        ("./link29", str(tmp_path), "no executable file"),
         ("./there/x", str(tmp_path), "no executable file"),
         ("./there", str(tmp_path), "no executable file"),
         ("sleep", str(script), "working directory"),

@@ -124,6 +124,12 @@ def test_a_large_job_takes_the_largest_idle_nodes_first_where_sizes_differ() -> 
     assert pool.place(9) == [(0, 15), (3, 15), (2, 1)]
 
 
+def test_a_gang_has_the_memory_of_its_smallest_gpu() -> None:
+    groups = [NodeGroup("", 1, 8, memory_mib) for memory_mib in (40_960.0, 16_384.0)]
+    cluster = Cluster(ClusterSpec.mixed({"vc": groups}))
+    assert cluster.gpu_memory_mib(start(cluster, a_job(gpus=16))) == 16_384.0
+
+
 def test_nodes_come_and_go_and_the_shape_follows() -> None:
     cluster = cluster_of(nodes={"a": 1, "b": 1})
     cluster.add_node(2, Node("a", 4, "T4", 16_384.0))

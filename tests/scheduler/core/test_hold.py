@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from features.progress import Progress
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import ProfilingStage, WaitingStage
@@ -202,8 +203,11 @@ def test_one_that_is_looked_at_is_held_when_that_is_over() -> None:
 def test_one_that_was_looked_at_and_is_held_over_an_upgrade_is_not_looked_at_again() -> None:
     stage = ProfilingStage(limit_s=200.0)
     desk = Desk(lucid(), cluster_of(nodes=2, profiling=1), stage=stage)
-    known = KnownJob(job=a_job("a", for_=1e6).job, order=1, profiled=True, held_since=200.0)
+    own = Progress(900.0, 800.0, 1000.0, 1, 9, "epoch", 100.0, 100.0, "tqdm")
+    job = a_job("a", for_=1e6).job
+    known = KnownJob(job=job, order=1, profiled=True, held_since=200.0, progress=own)
     desk.core.nodes.adopt(known, 300.0)
+    assert desk.core.jobs["a"].progress == own
     desk.core.waiting.release("a", 400.0)
     assert actions(desk.core.decide(400.0)) == [(Action.ENQUEUE, "a"), (Action.START, "a")]
 

@@ -15,7 +15,7 @@ from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, WhyNot, crude
 from scheduler.explain.whatif.futures import Beliefs, Draw
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.whatif.waits import PRIOR, Waits, kaplan_meier
+from scheduler.explain.whatif.waits import PRIOR, Waits, kaplan_meier, not_before
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 
@@ -127,6 +127,14 @@ def test_a_crude_start_is_not_before_the_end_that_it_waits_for(
     assert rough["few"].after == ()
     made = Waits().corrected(desk.core, {"few": short["waits"]}, rough, 300.0)["few"]
     assert made.start_p50 == pytest.approx(300.0 + 0.3 * (rough["few"].start_p50 - 290.0) - 10.0)
+
+
+@pytest.mark.parametrize(("start_p50", "p50"), [(20.0, 20.0), (400.0, 300.0)])
+def test_the_median_is_that_of_the_end_only_where_nothing_else_is_waited_for(
+    start_p50: float, p50: float
+) -> None:
+    made = StartForecast(0.0, start_p50, 5000.0, samples=9)
+    assert not_before((10.0, 20.0, 4000.0), made, (5.0, 300.0, 900.0), 0.0) == (10.0, p50, 4000.0)
 
 
 @pytest.mark.parametrize("ran_s", [10.0, 300.0, 1200.0])

@@ -190,6 +190,11 @@ LIMITED = Qos("limited", 10, Limits(grp_tres={"gres/gpu": 4}, max_jobs_pu=1))
         ),
         ({}, [{"reservation": "maint"}], "Reservation"),
         (
+            {"reservations": (Reservation("other", frozenset({"a1"}), NOW - 1, NOW + HOUR),)},
+            [{"reservation": "maint"}],
+            "Reservation",
+        ),
+        (
             {"reservations": (Reservation("maint", frozenset(NODES), NOW + 60, NOW + HOUR),)},
             [{}],
             "ReqNodeNotAvail",
