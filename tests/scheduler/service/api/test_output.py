@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +144,11 @@ def test_one_that_has_not_begun_and_one_that_is_gone(written: Written) -> None:
     written.service.by("alice").post(f"/api/v1/jobs/{written.job}/cancel")
     written.service.turn(3)
     assert written.by("alice", f"/api/v1/jobs/{written.job}/output")[0] == 404
+
+
+def test_it_runs_in_the_memory_that_this_host_has(written: Written) -> None:
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    assert written.app.state.changes.host_mib == pytest.approx(pages * page / 1048576, rel=0.01)
 
 
 def test_other_backends_keep_none(service: Service) -> None:

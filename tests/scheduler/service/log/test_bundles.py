@@ -18,7 +18,9 @@ from scheduler.backends.events import Kind
 from scheduler.core.estimates import COLD_START
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore, check
+from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.desk import Desk
 
 
@@ -57,6 +59,16 @@ def test_decisions_come_from_the_bundle_in_use(desk: Desk, bundles: list[Path]) 
     found = [e.body["digest"] for e in desk.store.read(kinds=[Kind.BUNDLE])]
     assert found == [first, second]
     assert desk.decider.state.bundle == second
+
+
+def test_models_are_shown_from_the_copy_that_is_decided_with(
+    desk: Desk, bundles: list[Path], tmp_path: Path
+) -> None:
+    digest = promote(desk, bundles[0])
+    desk.turn()
+    operator = Viewer("olga", Role.OPERATOR)
+    for copies, path in ((tmp_path, str(tmp_path / digest)), (None, str(desk.champion))):
+        assert Reads(desk.store.engine, copies).seen_by(operator).bundle()["path"] == path
 
 
 def test_one_that_cannot_be_used_is_refused_once(desk: Desk, bundles: list[Path]) -> None:
