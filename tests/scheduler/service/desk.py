@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from alembic.migration import MigrationContext
+from alembic.operations import Operations
 from sqlalchemy import Connection, insert, select
 
 from benchmarks.chaos.changes import UpgradedDecider
@@ -153,3 +156,10 @@ class Desk:
 
     def kinds(self, job_id: str) -> list[str]:
         return [event.kind.value for event in self.store.read() if event.job_id == job_id]
+
+
+def upgraded(connection: Connection, undo: str, revision: str) -> None:
+    """Undo a revision of the schema, and upgrade to it again, with what is in the tables now."""
+    connection.exec_driver_sql(undo)
+    with Operations.context(MigrationContext.configure(connection)):
+        import_module(f"scheduler.service.log.store.migrations.versions.{revision}").upgrade()

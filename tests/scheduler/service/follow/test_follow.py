@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from alembic import command
 from sqlalchemy import Connection, insert, select, update
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
@@ -38,7 +37,6 @@ from scheduler.service.follow.rows import MOST
 from scheduler.service.follow.tables import promises_of
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
-from scheduler.service.log.store.schema import migrations
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, questions
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -48,6 +46,7 @@ from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.story import page_of
 from scheduler.service.settings import Settings
+from tests.scheduler.service.desk import upgraded
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -235,14 +234,11 @@ def test_rows_of_an_older_version_are_shown_as_they_were_written(store: Store) -
     scene.look(scene.job(5, reason="Priority"), scene.job(7, "RUNNING", start=NOW, **EVERYTHING))
     runs = "Slurm started it; at the last look before that it said Resources"
     waits = "Slurm says Priority: 3 jobs go first.\nPlace: first in partition main by priority."
-    config = migrations()
     with store.writing() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0011")
         for job_id, text in (("5", waits), ("7", runs)):
             older = update(job_rows).where(job_rows.c.job_id == job_id).values(detail=text)
             connection.execute(older)
-        command.upgrade(config, "head")
+        upgraded(connection, "ALTER TABLE jobs DROP COLUMN slurm", "0012_slurm_waits")
     everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
     for job_id, reason, text in (("5", "Priority", waits), ("7", "start", runs)):
         found = explain(everybody, job_id, scene.now)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
 from sqlalchemy import Connection, insert
 
 from scheduler.assembly import CoreSpec, Stated
@@ -25,11 +24,10 @@ from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import first_row
 from scheduler.service.log.restart import Choice, FileDiffers, settle
-from scheduler.service.log.store.schema import migrations, prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
-from tests.scheduler.service.desk import START, Desk, lasting
+from tests.scheduler.service.desk import START, Desk, lasting, upgraded
 from tests.waiting import until
 
 V100 = NodeGroup("V100", 2, 4)
@@ -320,11 +318,8 @@ def test_a_database_of_an_earlier_version_knows_its_settings(desk: Desk) -> None
     desk.turn()
     desk.ask(Kind.SETTINGS_SET, settings={"ageing": -1.0}, reason="")  # never taken
     desk.turn()
-    config = migrations()
     with desk.store.writing() as connection:
-        config.attributes["connection"] = connection
-        command.downgrade(config, "0003")
-    prepare(desk.store)
+        upgraded(connection, "DROP TABLE settings", "0004_settings_in_force")
     settled(desk, file(ageing=0.5))
     desk.restart()
     assert audit(desk.store, desk.bundle_store.find).clean

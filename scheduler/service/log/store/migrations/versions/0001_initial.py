@@ -131,22 +131,3 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.UniqueConstraint("hash"),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("tokens")
-    op.drop_index("questions_open", table_name="questions")
-    op.drop_table("questions")
-    op.drop_table("nodes")
-    op.drop_table("leases")
-    op.drop_index("jobs_by_phase", table_name="jobs")
-    op.drop_index("jobs_by_owner", table_name="jobs")
-    op.drop_table("jobs")
-    op.drop_table("idempotency")
-    op.drop_table("forecasts")
-    op.drop_index("events_by_kind", table_name="events")
-    op.drop_index("events_by_job", table_name="events")
-    op.drop_table("events")
-    op.drop_index("decisions_by_job", table_name="decisions")
-    op.drop_index("decisions_by_event", table_name="decisions")
-    op.drop_table("decisions")

@@ -10,7 +10,3 @@ down_revision = "0001"
 
 def upgrade() -> None:
     op.create_index("jobs_by_owner_phase", "jobs", ["owner", "phase"], unique=False)
-
-
-def downgrade() -> None:
-    op.drop_index("jobs_by_owner_phase", table_name="jobs")

@@ -21,8 +21,3 @@ COLUMNS = (
 def upgrade() -> None:
     for column in COLUMNS:
         op.add_column("nodes", column)
-
-
-def downgrade() -> None:
-    for column in reversed(COLUMNS):
-        op.drop_column("nodes", column.name)

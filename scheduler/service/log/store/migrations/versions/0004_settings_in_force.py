@@ -33,7 +33,3 @@ def upgrade() -> None:
             reason = str(body.get("reason", ""))
             values = {"seq": row.seq, "at": row.at, "actor": row.actor, "reason": reason}
             op.get_bind().execute(sa.insert(table).values({**values, "settings": settings}))
-
-
-def downgrade() -> None:
-    op.drop_table("settings")

@@ -18,8 +18,3 @@ COLUMNS = (
 def upgrade() -> None:
     for column in COLUMNS:
         op.add_column("jobs", column)
-
-
-def downgrade() -> None:
-    for column in reversed(COLUMNS):
-        op.drop_column("jobs", column.name)

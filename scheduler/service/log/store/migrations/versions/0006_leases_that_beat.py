@@ -19,8 +19,3 @@ COLUMNS = (
 def upgrade() -> None:
     for column in COLUMNS:
         op.add_column("leases", column)
-
-
-def downgrade() -> None:
-    for column in reversed(COLUMNS):
-        op.drop_column("leases", column.name)

@@ -19,7 +19,3 @@ def upgrade() -> None:
         sa.Column("environment", sa.Text(), nullable=False),
     )
     op.create_index("payloads_by_owner", "payloads", ["owner", "bytes"])
-
-
-def downgrade() -> None:
-    op.drop_table("payloads")

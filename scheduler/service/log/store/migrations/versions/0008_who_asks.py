@@ -12,7 +12,3 @@ down_revision = "0007"
 def upgrade() -> None:
     actor = sa.Column("actor", sa.String(128), nullable=False, server_default="")
     op.add_column("questions", actor)
-
-
-def downgrade() -> None:
-    op.drop_column("questions", "actor")

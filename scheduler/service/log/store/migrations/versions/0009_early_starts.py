@@ -11,7 +11,3 @@ down_revision = "0008"
 
 def upgrade() -> None:
     op.add_column("forecasts", sa.Column("start_p10", sa.Float(53)))
-
-
-def downgrade() -> None:
-    op.drop_column("forecasts", "start_p10")

@@ -17,7 +17,3 @@ def upgrade() -> None:
         sa.Column("last", sa.BigInteger(), nullable=False),
         sa.Column("content", sa.LargeBinary(), nullable=False),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("archive")

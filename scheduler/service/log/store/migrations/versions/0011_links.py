@@ -18,7 +18,3 @@ def upgrade() -> None:
         sa.Column("made_at", sa.Float(53), nullable=False),
         sa.Column("until", sa.Float(53), nullable=False),
     )
-
-
-def downgrade() -> None:
-    op.drop_table("links")

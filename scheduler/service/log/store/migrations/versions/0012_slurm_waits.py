@@ -33,7 +33,3 @@ def _slurm(text: str) -> str:
         return json.dumps({"started": True} | ({} if text == RUNS else {"text": text}))
     code = text.removeprefix(WAITS).partition("\n")[0].partition(":")[0]
     return json.dumps({"code": code, "text": text})
-
-
-def downgrade() -> None:
-    op.drop_column("jobs", "slurm")

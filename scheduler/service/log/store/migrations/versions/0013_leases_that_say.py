@@ -15,8 +15,3 @@ def upgrade() -> None:
         sa.Column("doing", sa.String(200), nullable=False, server_default=""),
     ):
         op.add_column("leases", column)
-
-
-def downgrade() -> None:
-    for name in ("doing", "ready"):
-        op.drop_column("leases", name)

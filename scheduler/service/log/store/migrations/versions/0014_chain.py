@@ -35,9 +35,3 @@ def upgrade() -> None:
     connection = op.get_bind()
     first = connection.execute(sa.text("SELECT body FROM events ORDER BY seq LIMIT 1")).scalar()
     chain.begin(connection, json.loads(first or "{}").get("backend") == "slurm-followed")
-
-
-def downgrade() -> None:
-    op.drop_column("payloads", "salt")
-    op.drop_table("seals")
-    op.drop_table("chain")

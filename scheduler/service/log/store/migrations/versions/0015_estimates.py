@@ -11,7 +11,3 @@ down_revision = "0014"
 
 def upgrade() -> None:
     op.add_column("forecasts", sa.Column("estimate", sa.String(16)))
-
-
-def downgrade() -> None:
-    op.drop_column("forecasts", "estimate")

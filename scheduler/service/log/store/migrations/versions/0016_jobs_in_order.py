@@ -13,8 +13,3 @@ def upgrade() -> None:
     op.create_index("jobs_by_seq", "jobs", ["submitted_seq"])
     over = sa.text("ended_at IS NOT NULL")
     op.create_index("jobs_by_end", "jobs", ["ended_at"], sqlite_where=over, postgresql_where=over)
-
-
-def downgrade() -> None:
-    op.drop_index("jobs_by_end", "jobs")
-    op.drop_index("jobs_by_seq", "jobs")
