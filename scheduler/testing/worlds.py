@@ -194,9 +194,19 @@ class WatchedCore(Core):
         self.decided.extend(decisions)
         self.timeline.extend(decisions)
         self.cluster.validate()
+        self.check_places()
         self.check_sharing()
         self.check_waiting(now)
         return decisions
+
+    def check_places(self) -> None:
+        """A job waits or runs, once, and every run is counted in a virtual cluster or profiled."""
+        waiting = [q.job.job_id for queue in self.queues.values() for q in queue]
+        places = [*waiting, *self.cluster.runs]
+        assert len(places) == len(set(places))
+        of_vc = [job_id for runs in self.runs_by_vc.values() for job_id in runs]
+        profiled = [job_id for job_id, run in self.cluster.runs.items() if run.profiling]
+        assert sorted(of_vc + profiled) == sorted(self.cluster.runs)
 
     def check_sharing(self) -> None:
         """Partners are each other's, on the same GPUs, within the memory of one."""

@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-)
 
-from features.schema import State
 from reproductions.baselines.qssf import Qssf
 from reproductions.baselines.srtf import Srtf
-from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import ConstantEstimator
-from scheduler.core.policy import Policy
-from scheduler.core.profiling import ProfilingStage, Scaling
+from scheduler.core.decisions import Action, Reason
 from scheduler.core.queue import Queue, QueuedJob
-from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.testing.builders import Desk, Likes, Sample, a_job, actions, cluster_of
-from scheduler.testing.worlds import WatchedCore
-from tests.reproductions.baselines.lucid import lucid
+from scheduler.policies.fifo import Fifo
+from scheduler.testing.builders import Desk, Sample, a_job, actions, cluster_of
 
 # --- the queue ------------------------------------------------------------------------------------
 
@@ -189,115 +173,3 @@ def test_a_policy_that_needs_an_estimate_says_so() -> None:
     core = Core(cluster_of(), Qssf())
     with pytest.raises(LookupError, match="none estimator has no estimate for job x"):
         core.submitted(a_job("x").job, 0.0)
-
-
-# --- a random walk --------------------------------------------------------------------------------
-
-POLICIES: dict[str, Callable[[], Policy]] = {
-    "fifo": lambda: Fifo(),
-    "fifo-skip": lambda: FifoSkip(),
-    "qssf": lambda: Qssf(),
-    "lucid": lambda: lucid(Likes()),
-    "lucid-by-forecast": lambda: lucid(Likes(), RecentForecaster(), quiet_jobs=0.4),
-}
-
-
-class Walk(RuleBasedStateMachine):
-    """Submissions, ends, wakes and decisions in any order; every job in exactly one place."""
-
-    @initialize(
-        policy=st.sampled_from(sorted(POLICIES)), nodes=st.integers(2, 4), scaling=st.booleans()
-    )
-    def begin(self, policy: str, nodes: int, scaling: bool) -> None:
-        made: Policy = POLICIES[policy]()
-        lender = Scaling("a", grow_above=1, grow_every_s=1.0, shrink_below=1, shrink_every_s=2.0)
-        stage = ProfilingStage(max_gpus=4, scaling=lender if scaling else None)
-        self.core = WatchedCore(
-            cluster_of(
-                nodes={"a": nodes, "b": 1},
-                gpus=4,
-                profiling={"a": 1 if made.capabilities.profiles else 0},
-            ),
-            made,
-            ConstantEstimator(),
-            profiling=stage if made.capabilities.profiles else None,
-        )
-        self.samples: dict[str, Sample] = {}
-        self.gone: set[str] = set()
-        self.now = 0.0
-        self.decided: list[Decision] = []
-
-    @rule(
-        gpus=st.integers(0, 10),
-        vc=st.sampled_from(["a", "a", "a", "b", "elsewhere"]),
-        mem=st.sampled_from([1_000.0, 20_000.0]),
-    )
-    def submit(self, gpus: int, vc: str, mem: float) -> None:
-        sample = a_job(f"j{len(self.samples)}", gpus=gpus, vc=vc, mem=mem, at=self.now)
-        self.samples[sample.id] = sample
-        self.core.submitted(sample.job, self.now)
-
-    @precondition(lambda self: self.core.cluster.runs)
-    @rule(data=st.data(), ends=st.booleans())
-    def leave(self, data: st.DataObject, ends: bool) -> None:
-        job_id = data.draw(st.sampled_from(sorted(self.core.cluster.runs)))
-        self.stop(job_id, ends)
-
-    def stop(self, job_id: str, ends: bool) -> None:
-        if self.core.cluster.runs[job_id].profiling and not ends:
-            self.core.profile_ended(job_id, self.samples[job_id].work.profile, self.now)
-        else:
-            self.core.ended(job_id, State.COMPLETED, 1.0, self.now)
-            self.gone.add(job_id)
-
-    @rule(seconds=st.sampled_from([0.0, 1.0, 0.5, 700.0]))
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
-        self.core.wake(self.now)
-
-    @rule()
-    def decide(self) -> None:
-        self.take(self.core.decide(self.now))
-
-    def take(self, decisions: list[Decision]) -> None:
-        self.decided.extend(decisions)
-        self.gone.update(d.job_id for d in decisions if d.action is Action.REFUSE)
-        assert not any(d.action is Action.PREEMPT for d in decisions)
-        assert all(d.time <= self.now for d in decisions)
-
-    @invariant()
-    def nobody_is_lost_or_in_two_places(self) -> None:
-        if not hasattr(self, "core"):
-            return
-        waiting = [q.job.job_id for queue in self.core.queues.values() for q in queue]
-        running = list(self.core.cluster.runs)
-        places = waiting + running
-        assert len(places) == len(set(places))
-        assert not self.gone & set(places)
-        of_vc = [job_id for runs in self.core.runs_by_vc.values() for job_id in runs]
-        profiled = [i for i, run in self.core.cluster.runs.items() if run.profiling]
-        assert sorted(of_vc + profiled) == sorted(running)
-
-    def teardown(self) -> None:
-        """Let everything end: then nobody is left, and everyone was dealt with once."""
-        if not hasattr(self, "core"):
-            return
-        self.take(self.core.decide(self.now))
-        for _ in range(20 * len(self.samples) + 20):
-            if self.core.cluster.runs:
-                self.stop(next(iter(self.core.cluster.runs)), ends=False)
-            else:
-                wake = self.core.next_wake(self.now)
-                if self.gone == set(self.samples) or wake is None:
-                    break
-                self.now = wake
-                self.core.wake(wake)
-            self.take(self.core.decide(self.now))
-        assert self.gone == set(self.samples)
-        started = [d.job_id for d in self.decided if d.action in (Action.START, Action.PACK)]
-        assert len(started) == len(set(started))
-        assert [d.seq for d in self.decided] == list(range(len(self.decided)))
-
-
-TestWalk = Walk.TestCase
-TestWalk.settings = settings(max_examples=40, stateful_step_count=30)
