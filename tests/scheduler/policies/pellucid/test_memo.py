@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.policy import Predictors
-from scheduler.core.profiling import WaitingStage
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.pass_ import Pass
 from scheduler.policies.pellucid.policy import Pellucid
@@ -63,116 +61,6 @@ def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, 
 
 def a_policy(kind: type[Pellucid], chosen: dict[str, Any], spec: ClusterSpec) -> Pellucid:
     return kind(PellucidSettings(**chosen), spec, Predictors(Scores({})))
-
-
-class Both:
-    """Two cores to which the same happens: one carries its findings over, one forgets them."""
-
-    kinds: tuple[type[Pellucid], type[Pellucid]] = Pellucid, Forgetful
-
-    def __init__(self, chosen: dict[str, Any]):
-        self.cores, self.chosen = [], chosen
-        for kind in self.kinds:
-            spec = ClusterSpec({"a": 3, "b": 1}, 4)
-            policy = a_policy(kind, chosen, spec)
-            self.cores.append(
-                Core(
-                    Cluster(spec, {"a": 1}), policy, UserMeans(), profiling=WaitingStage(max_gpus=4)
-                )
-            )
-        self.now = 0.0
-        self.submitted = 0
-        self.shut: set[int] = set()
-
-    def tell(self, event: str, *args: Any) -> Any:
-        """Something happens to both. What the first answers."""
-        one, other = (attrgetter(event)(core)(*args) for core in self.cores)
-        assert one == other, event
-        return one
-
-    def submit(self, gpus: int, odd: int) -> None:
-        vc, user = "ab"[odd % 4 == 3], ("ann", "bob")[odd % 2]
-        job = a_job(f"j{self.submitted}", gpus=gpus, at=self.now, vc=vc, user=user).job
-        self.submitted += 1
-        self.tell("submitted", replace(job, share=odd % 5 != 4, profile=odd % 7 != 6), self.now)
-
-    def leave(self, which: int) -> None:
-        """A run ends, or the time for which it was to be profiled is over."""
-        runs = self.cores[0].cluster.runs
-        if not runs:
-            return
-        job_id = sorted(runs)[which % len(runs)]
-        run = runs[job_id]
-        if run.profiling and which % 2:
-            self.tell("profile_ended", job_id, self.profile(which), self.now)
-        else:
-            lasted_s = self.now - run.start_time
-            self.tell("ended", job_id, State.COMPLETED, lasted_s, self.now)
-
-    def watch(self, which: int) -> None:
-        alone = [
-            job_id
-            for job_id, run in sorted(self.cores[0].cluster.runs.items())
-            if run.partner is None and not run.profiling
-        ]
-        if alone:
-            self.tell("observed", alone[which % len(alone)], self.profile(which), self.now)
-
-    def withdraw(self, which: int) -> None:
-        if jobs := list(self.cores[0].jobs):
-            self.tell("withdrawn", jobs[which % len(jobs)], self.now)
-
-    def prefer(self, which: int, priority: int) -> None:
-        if jobs := list(self.cores[0].jobs):
-            self.tell("waiting.set_priority", jobs[which % len(jobs)], priority)
-
-    def drain(self, node: int) -> None:
-        self.tell("nodes.set_open", node, node in self.shut)
-        self.shut ^= {node}
-
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        self.tell("wake", self.now)
-
-    def profile(self, which: int) -> Profile:
-        return Profile(50.0, 30.0, (1_000.0, 9_000.0, 20_000.0)[which % 3])
-
-
-_which = st.integers(0, 30)
-events = st.one_of(
-    st.tuples(st.just("submit"), st.sampled_from([1, 2, 4, 4, 8]), _which),
-    st.tuples(st.just("leave"), _which),
-    st.tuples(st.just("watch"), _which),
-    st.tuples(st.just("withdraw"), _which),
-    st.tuples(st.just("prefer"), _which, st.integers(-1, 1)),
-    st.tuples(st.just("drain"), st.integers(0, 3)),
-    st.tuples(st.just("wait"), st.sampled_from([1.0, 250.0, 5000.0])),
-)
-
-
-@settings(max_examples=60)
-@given(
-    chosen=st.fixed_dictionaries(
-        {
-            "max_wait_s": st.sampled_from([5.0, 200.0, 1e6]),
-            "overload": st.sampled_from([1.0, 16.0]),
-            "partner_searches": st.sampled_from([0, 1, 16]),
-            "busy_above": st.sampled_from([0.0, 0.85]),
-            "borrowing": st.sampled_from([None, None, {}]),
-        }
-    ),
-    happens=st.lists(events, min_size=5, max_size=40),
-)
-def test_it_forgets_whatever_may_have_changed(
-    chosen: dict[str, Any], happens: list[tuple[Any, ...]]
-) -> None:
-    """Holds, drains, priorities, withdrawals and profiles included."""
-    both = Both(chosen)
-    for gpus in (4, 2, 2, 8, 4):
-        both.submit(gpus, 0)
-    for event, *args in happens:
-        getattr(both, event)(*args)
-        both.tell("decide", both.now)
 
 
 def test_a_reservation_that_ends_frees_those_who_wait_for_its_gpus() -> None:

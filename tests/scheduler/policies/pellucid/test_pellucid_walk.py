@@ -42,6 +42,7 @@ NODES = {"a": 3, "b": 1}
 PER_NODE = 4
 BEGINS = (Action.START, Action.PACK)
 TYPES = ("fast", "slow")
+PACES = st.sampled_from([0.3, 0.7, 1.0])
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,10 @@ options = st.builds(
             "max_wait_s": st.sampled_from([5.0, 200.0, 200.0, 1e6]),
             "overload": st.sampled_from([1.0, 1.0, 4.0, 1e12]),
             "fairness": st.sampled_from([{}, {"weight": 1.0}]),
-            "borrowing": st.sampled_from([None, {}, {"reserve_nodes": 1}, {"lend_s": 1e4}]),
+            "borrowing": st.sampled_from([None, {}, {"reserve_nodes": 1}, {"lend_s": 500.0}]),
             "pack_first_above": st.sampled_from([None, 1.2, 1.8]),
+            "partner_searches": st.sampled_from([0, 1, 16]),
+            "busy_above": st.sampled_from([0.0, 0.85]),
         }
     ),
     st.booleans(),
@@ -94,19 +97,23 @@ class Checked(WatchedCore):
                 assert self.picky or room is None, f"{queued.job} could start"
 
 
+def a_policy(chosen: Options, spec: ClusterSpec) -> Pellucid:
+    given = {**chosen.pellucid, "fairness": {**chosen.pellucid["fairness"], "half_life_s": 3600.0}}
+    if chosen.typed:
+        given |= {"borrowing": None}
+    return pellucid(Scores({}), cluster=spec, type_speeds=Belief(), **given)
+
+
 def a_core(chosen: Options) -> Checked:
     """A new core with these options, that remembers what an analyst needs."""
     spec = ClusterSpec(NODES, PER_NODE)
     if chosen.typed:
         groups = [NodeGroup(TYPES[0], 1, PER_NODE), NodeGroup(TYPES[1], 2, 2)]
         spec = ClusterSpec.mixed({"a": groups, "b": groups[:1]})
-    given = {**chosen.pellucid, "fairness": {**chosen.pellucid["fairness"], "half_life_s": 3600.0}}
-    if chosen.typed:
-        given |= {"borrowing": None}
     partition = chosen.partition and not chosen.typed
     core = Checked(
         Cluster(spec, {"a": 1} if partition else None),
-        pellucid(Scores({}), cluster=spec, type_speeds=Belief(), **given),
+        a_policy(chosen, spec),
         Memory(UserMeans()),
         profiling=WaitingStage(max_gpus=PER_NODE) if partition else None,
     )
@@ -192,7 +199,7 @@ class Walk(RuleBasedStateMachine):
         run = self.core.cluster.runs[data.draw(st.sampled_from(sorted(self.core.cluster.runs)))]
         job_id = run.job.job_id
         if run.partner is not None:
-            self.tell("pair_speed_observed", job_id, 0.7, self.now)
+            self.tell("pair_speed_observed", job_id, data.draw(PACES), self.now)
         elif not run.profiling and self.core.jobs[job_id].profile is None:
             self.tell("observed", job_id, self.profiles[job_id], self.now)
 
@@ -202,6 +209,14 @@ class Walk(RuleBasedStateMachine):
         self.tell(
             "waiting.set_priority", data.draw(st.sampled_from(list(self.core.jobs))), priority
         )
+
+    @precondition(lambda self: self.core.jobs)
+    @rule(data=st.data())
+    def hold(self, data: st.DataObject) -> None:
+        """A job is held back, or the one that was is released."""
+        job_id = data.draw(st.sampled_from(list(self.core.jobs)))
+        held = self.core.waiting.is_held(job_id)
+        self.tell("waiting.release" if held else "waiting.hold", job_id, self.now)
 
     @rule(node=st.integers(0, len(NODES)))
     def drain(self, node: int) -> None:
@@ -312,12 +327,18 @@ class Walk(RuleBasedStateMachine):
         assert not self.gone & set(places)
 
     def teardown(self) -> None:
-        """Every job ends, and a core that is told the same decides the same."""
+        """Every job ends, and a core that is told the same decides the same.
+
+        So does one that looks through every queue and for every pair as if for the first time, and
+        one that is given the same settings again and again.
+        """
         if not hasattr(self, "core"):
             return
         for node in sorted(self.shut):
             self.tell("nodes.set_open", node, True)
         self.shut.clear()
+        for job_id in list(self.core.jobs):
+            self.tell("waiting.release", job_id, self.now)
         self.decide()
         for _ in range(20 * len(self.jobs) + 20):
             if self.gone == set(self.jobs):
@@ -331,12 +352,23 @@ class Walk(RuleBasedStateMachine):
                 self.tell("wake", wake)
             self.decide()
         assert self.gone == set(self.jobs)
-        fresh = a_core(self.chosen)
-        again: list[Decision] = []
+        assert self.again() == self.decided
+        assert self.again(remembers=False) == self.decided
+        assert self.again(settles=True) == self.decided
+
+    def again(self, *, remembers: bool = True, settles: bool = False) -> list[Decision]:
+        """What a core decides that is told the same; `settles`: by a new policy at each wake."""
+        core, decided = a_core(self.chosen), list[Decision]()
+        policy = core.policy
+        assert isinstance(policy, Pellucid)
+        policy.remembers = remembers
         for event, args in self.told:
-            found = attrgetter(event)(fresh)(*args)
-            again += found if event == "decide" else []
-        assert again == self.decided
+            if settles and event == "wake":
+                core.use_policy(a_policy(self.chosen, core.cluster.spec), *args)
+                continue
+            found = attrgetter(event)(core)(*args)
+            decided += found if event == "decide" else []
+        return decided
 
 
 def check_blockers(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
@@ -357,7 +389,7 @@ def begins(core: Core, job_id: str, now: float) -> bool:
 
 TestWalk = Walk.TestCase
 TestWalk.settings = settings(
-    max_examples=50,
+    max_examples=80,
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec
@@ -15,71 +13,8 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import Desk, UserMeans, a_job, cluster_of, pellucid
-from tests.scheduler.policies.pellucid.test_memo import Both, a_policy
-from tests.scheduler.policies.pellucid.test_memo import events as happenings
 
 HOUR = 3600.0
-
-
-class Resettled(Both):
-    """Two cores to which the same happens, and one is given settings that are those it had."""
-
-    kinds = Pellucid, Pellucid
-
-    def settle(self) -> None:
-        one, other = self.cores
-        one.use_policy(a_policy(Pellucid, self.chosen, one.cluster.spec), self.now)
-        other.wake(self.now)
-
-    def pace(self, which: int) -> None:
-        runs = self.cores[0].cluster.runs
-        if paired := [job_id for job_id in sorted(runs) if runs[job_id].partner is not None]:
-            speed = (0.3, 0.7, 1.0)[which % 3]
-            self.tell("pair_speed_observed", paired[which % len(paired)], speed, self.now)
-
-    def hold(self, which: int) -> None:
-        if jobs := list(self.cores[0].jobs):
-            job_id = jobs[which % len(jobs)]
-            held = self.cores[0].waiting.is_held(job_id)
-            self.tell("waiting.release" if held else "waiting.hold", job_id, self.now)
-
-
-_which = st.integers(0, 30)
-events = st.one_of(
-    happenings,
-    st.tuples(st.just("settle")),
-    st.tuples(st.just("settle")),
-    st.tuples(st.just("pace"), _which),
-    st.tuples(st.just("hold"), _which),
-)
-
-
-@settings(max_examples=100)
-@given(
-    chosen=st.fixed_dictionaries(
-        {
-            "max_wait_s": st.sampled_from([5.0, 200.0, 1e6]),
-            "overload": st.sampled_from([1.0, 16.0]),
-            "busy_above": st.sampled_from([0.0, 0.85]),
-            "borrowing": st.sampled_from([None, None, {"lend_s": 500.0}]),
-            "fairness": st.sampled_from([{}, {"weight": 1.0, "half_life_s": 600.0}]),
-        }
-    ),
-    happens=st.lists(events, min_size=5, max_size=40),
-)
-def test_the_same_settings_anew_change_no_decision(
-    chosen: dict[str, Any], happens: list[tuple[Any, ...]]
-) -> None:
-    both = Resettled(chosen)
-    for gpus in (4, 2, 2, 8, 4):
-        both.submit(gpus, 0)
-    for event, *args in happens:
-        getattr(both, event)(*args)
-        both.tell("decide", both.now)
-        both.tell("next_wake", both.now)
-
-
-# --- each thing that is learned, past a change of another setting --------------------------------
 
 
 def of(policy: Policy) -> Pellucid:
