@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from features.job import Job
-from pipeline.worlds import open_scenario
 from scheduler.assembly import settings_of
 from scheduler.core.arrivals import RecentForecaster
 from scheduler.core.core import Core
@@ -75,21 +72,3 @@ class Scores:
 
 def waits(decisions: list[Decision]) -> list[Decision]:
     return [d for d in decisions if d.action is Action.WAIT]
-
-
-def first_days(data: Path, days: float, policy: str, look: Look) -> None:
-    """The first days of Venus on track `honest`, durations known, `look` after every pass."""
-    scenario = open_scenario(data / "venus", track="honest", seed=3, durations="gpus")
-    made = scenario.policy(policy)
-    memory = Memory(scenario.estimators(made), asks=not made.capabilities.estimates)
-    core = scenario.core(made, memory)
-    work, taken = scenario.workload, list[Decision]()
-    first = work.jobs[0].submit_time
-    jobs: list[Job] = [j for j in work.jobs if j.submit_time < first + days * 86_400]
-
-    class Looking(Engine):
-        def _decided(self, now: float) -> None:
-            look(core, memory, list(taken), now)
-            taken.clear()
-
-    Looking(core, jobs, work.work, scenario.speed, sink=taken.extend).run()

@@ -27,8 +27,6 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import WaitingStage
-from scheduler.explain.way import BEGINS as GETS_GPUS
-from scheduler.explain.way import in_the_way, starts_without
 from scheduler.explain.whatif.changes import NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, candidates
 from scheduler.explain.whatif.forecasts import Futures
@@ -36,6 +34,7 @@ from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import UserMeans, a_job, pellucid
 from scheduler.testing.worlds import WatchedCore
+from tests.scheduler.explain.test_blockers import check_named, check_whole
 from tests.scheduler.explain.watched import Scores
 
 NODES = {"a": 3, "b": 1}
@@ -238,7 +237,7 @@ class Walk(RuleBasedStateMachine):
         self.follow(decisions)
         memory = self.core.estimator
         assert isinstance(memory, Memory)
-        check_blockers(self.core, memory, decisions, self.now)
+        check_named(self.core, memory, decisions, self.now)
 
     @rule(data=st.data())
     def ask(self, data: st.DataObject) -> None:
@@ -247,7 +246,7 @@ class Walk(RuleBasedStateMachine):
         waiting = [q.job.job_id for queue in self.core.queues.values() for q in queue]
         if waiting:
             job_id = data.draw(st.sampled_from(waiting))
-            self.check_whole_answer(job_id)
+            check_whole(self.futures(), job_id)
             self.check_counterfactuals(job_id)
 
     # --- what must hold -----------------------------------------------------------------------
@@ -274,23 +273,6 @@ class Walk(RuleBasedStateMachine):
         memory = self.core.estimator
         assert isinstance(memory, Memory)
         return Futures(self.core, memory, self.now)
-
-    def check_whole_answer(self, job_id: str) -> None:
-        """So it does without those that an analyst finds; runs end here instead of leaving."""
-        futures = self.futures()
-        way = in_the_way(futures, job_id)
-        copy = futures.copy()
-        for holder in way.holders:
-            run = copy.cluster.runs.get(holder.job_id)
-            if holder.node is not None:
-                copy.nodes.set_open(holder.node, True)
-            elif run is None:
-                copy.withdrawn(holder.job_id, self.now)
-            else:
-                copy.ended(holder.job_id, State.COMPLETED, self.now - run.start_time, self.now)
-        if way.holders:
-            begun = {d.job_id for d in copy.decide(self.now) if d.action in GETS_GPUS}
-            assert job_id in begun, way
 
     def check_counterfactuals(self, job_id: str) -> None:
         """What is said of a change is what a core decides that knew the job so from the start."""
@@ -369,17 +351,6 @@ class Walk(RuleBasedStateMachine):
             found = attrgetter(event)(core)(*args)
             decided += found if event == "decide" else []
         return decided
-
-
-def check_blockers(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
-    """Without the blocker that a decision names the waiting job starts."""
-    last = {d.job_id: d for d in decisions if d.action is not Action.ENQUEUE}
-    named = [d for d in last.values() if d.action is Action.WAIT and d.blocker is not None]
-    futures = Futures(core, memory, now) if named else None
-    for d in named:
-        assert futures is not None
-        assert d.blocker is not None
-        assert starts_without(futures, d.job_id, [d.blocker]), d
 
 
 def begins(core: Core, job_id: str, now: float) -> bool:
