@@ -37,7 +37,7 @@ from pipeline.worlds.scenario import Scenario
 from scheduler.assembly import CoreSpec
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec, NodeGroup
-from scheduler.core.decisions import Decision
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimator, LiveEstimator
 from scheduler.core.pairs import pair_predictor_of
 from scheduler.core.policy import Policy
@@ -205,14 +205,14 @@ def simulated(spec: CoreSpec, seed: int) -> list[Any]:
     return [told(d) for d in decisions]
 
 
-def live(spec: CoreSpec, seed: int, folder: Path) -> list[Any]:
-    """What the service decides."""
+def live(spec: CoreSpec, seed: int, folder: Path, crash_every: int = 0) -> list[Any]:
+    """What the service decides, however often it is restarted."""
     submissions, work = a_workload(seed)
     header = LogHeader(spec, START, backend="simulated")
     champion = folder / "champion"
     a_bundle().save(champion)
     played = Live(header, work, folder, champion)
-    found = played.play(submissions)
+    found = played.play(submissions, crash_every=crash_every)
     assert played.world.problems == []
     return found
 
@@ -222,11 +222,12 @@ def spec_of(policy: str, values: Mapping[str, Any], cluster: ClusterSpec = ALIKE
     return CoreSpec.of(cluster, policy, values, partition)
 
 
-def check_same(spec: CoreSpec, seed: int, folder: Path) -> None:
-    wanted, found = simulated(spec, seed), live(spec, seed, folder)
+def check_same(spec: CoreSpec, seed: int, folder: Path, crash_every: int = 0) -> list[Any]:
+    wanted, found = simulated(spec, seed), live(spec, seed, folder, crash_every)
     for mine, theirs in zip(found, wanted, strict=False):
         assert mine == theirs  # the first difference says more than all of them
     assert len(found) == len(wanted)
+    return found
 
 
 def nested(name: str, value: Any) -> dict[str, Any]:
@@ -257,6 +258,19 @@ def test_every_setting_is_here_or_it_is_said_why_not() -> None:
             one.name for one in describe(kind.Settings) if not one.section or one.default is None
         }
         assert wanted == set(CASES.get(policy, {})) | set(reasons)
+
+
+@pytest.mark.parametrize("policy", ["lucid", "pellucid"])
+def test_what_is_lent_and_known_is_alike_after_restarts(policy: str, tmp_path: Path) -> None:
+    """The profiling stage's queue, its loan and what it knows are folded from the log."""
+    spec = CoreSpec.of(ALIKE, policy, {}, PARTITION.model_copy(update={"scale_from": "b"}))
+    found = check_same(spec, 0, tmp_path, crash_every=7)
+    seen = {reason for _, _, reason, *_ in found}
+    assert seen >= {Reason.PROFILING_SLOT, Reason.PROFILE_COMPLETE, Reason.PROFILE_KNOWN}
+    if policy == "lucid":
+        assert seen >= {
+            Reason.AWAITING_PROFILE, Reason.PROFILING_BACKLOG, Reason.PROFILING_IDLE
+        }  # fmt: skip
 
 
 @pytest.mark.parametrize("policy", runnable())
