@@ -153,11 +153,7 @@ def fit_duration(
         warnings.filterwarnings("ignore", message="Missing values detected")
         warnings.filterwarnings("ignore", message="All-NaN slice encountered")
         ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
-    model = additive_model(ebm, frame, specs)
-    weight = 1.0
-    if knows_histories(frame):
-        weight = n / (n + EVIDENCE)
-        model = blended(model, LIKE, weight, frame)
+    model, weight = with_histories(additive_model(ebm, frame, specs), n, frame)
     metadata = {
         "rows": n,
         "running": int(running.sum()),
@@ -209,6 +205,20 @@ def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame
 def knows_histories(frame: pd.DataFrame) -> bool:
     """Whether the features whose sum estimates the target are all there."""
     return all(name in frame for name in LIKE)
+
+
+def with_histories(
+    model: AdditiveModel, rows: int, frame: pd.DataFrame
+) -> tuple[AdditiveModel, float]:
+    """A model of `rows` jobs blended with the sum of the histories, and its own weight in that.
+
+    As it is, with weight 1, where these features are not all there. `frame` holds all of the rows
+    or a sample: it says where they lie along the features.
+    """
+    if not knows_histories(frame):
+        return model, 1.0
+    weight = rows / (rows + EVIDENCE)
+    return blended(model, LIKE, weight, frame), weight
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:

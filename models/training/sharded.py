@@ -26,7 +26,7 @@ from features.rows import Rows
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
 from models.training.blocks import block_bags
-from models.training.duration import DurationPreset, checked_frame, settings_of
+from models.training.duration import DurationPreset, checked_frame, settings_of, with_histories
 from models.training.errors import TrainingError
 from models.training.export import additive_model, purified
 from models.training.monotone import monotonise
@@ -77,43 +77,45 @@ Fit = Callable[[Path], Shard]
 Map = Callable[[Fit, Sequence[Path]], Iterable[Shard]]
 
 
-def plan(
-    files: Sequence[Path],
-    *,
-    seed: int,
-    preset: str | DurationPreset = "fast",
-    interactions: int | None = None,
-    sample_rows: int = SAMPLE_ROWS,
-) -> Plan:
-    """Cuts, categories and interactions from a sample of the shards.
+def sampled(files: Sequence[Path], *, seed: int, rows: int = SAMPLE_ROWS) -> Rows:
+    """About `rows` ended rows, evenly from all shards.
 
     Args:
         files: Parquet of `Rows.table`, one per shard.
-        interactions: how many; by default the preset's.
-        sample_rows: read at most about this many, evenly from all shards.
 
     Raises TrainingError when there are no shards or they differ in their features.
     """
     if not files:
         raise TrainingError("no shard to train on")
-    _, chosen = settings_of(preset)
-    per_file = max(1, sample_rows // len(files))
     rng = np.random.default_rng(seed)
-    samples = [_sample(file, per_file, rng) for file in files]
-    specs = samples[0].features
-    for file, rows in zip(files, samples, strict=True):
-        if rows.features != specs:
+    samples = [_sample(file, max(1, rows // len(files)), rng) for file in files]
+    first = samples[0]
+    for file, sample in zip(files, samples, strict=True):
+        if sample.features != first.features:
             raise TrainingError(f"{file}: its features differ from those of {files[0]}")
-    X = pd.concat([rows.X for rows in samples], ignore_index=True)
-    y = np.concatenate([rows.y for rows in samples])
-    time = np.concatenate([rows.time for rows in samples])
-    frame = checked_frame(X, specs)
+    tables = [sample.table() for sample in samples]
+    described = tables[0].schema.metadata
+    return Rows.from_table(pa.concat_tables([t.replace_schema_metadata(described) for t in tables]))
+
+
+def plan(
+    sample: Rows,
+    *,
+    seed: int,
+    preset: str | DurationPreset = "fast",
+    interactions: int | None = None,
+) -> Plan:
+    """Cuts, categories and interactions from a sample of the shards; of interactions as many as
+    the preset has, or `interactions`."""
+    _, chosen = settings_of(preset)
+    specs = sample.features
+    frame = checked_frame(sample.X, specs)
     bins = tuple(_bins(frame[spec.name], spec, chosen.max_bins) for spec in specs)
     wanted = chosen.interactions if interactions is None else interactions
     pairs: tuple[Pair, ...] = ()
     if wanted:
         brief = DurationPreset(**{**asdict(chosen), "outer_bags": 2, "max_rounds": 100})
-        ebm = _boosted(frame, np.log1p(y), time, specs, bins, wanted, brief, seed)
+        ebm = _boosted(frame, np.log1p(sample.y), sample.time, specs, bins, wanted, brief, seed)
         pairs = tuple(tuple(key) for key in ebm.term_features_ if len(key) == 2)
     return Plan(specs, bins, pairs, chosen, seed, len(frame))
 
@@ -197,32 +199,36 @@ def fit_sharded(
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
-    """Fits the duration GA2M shard by shard.
+    """Fits the duration GA2M shard by shard, and blends it with the histories as `fit_duration`
+    does.
 
     Args:
         files: Parquet of `Rows.table`, one per shard.
         map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
             gives for several processes or a Dask cluster.
         progress: called with the number of shards done.
-        seed, preset, interactions, sample_rows: see `plan`.
+        seed, preset, interactions: see `plan`. sample_rows: it is made from about so many.
 
     Returns:
         The model, and what it was made from: plain JSON.
     """
     started = clock.process_time()
-    shared = plan(
-        files, seed=seed, preset=preset, interactions=interactions, sample_rows=sample_rows
-    )
+    sample = sampled(files, seed=seed, rows=sample_rows)
+    shared = plan(sample, seed=seed, preset=preset, interactions=interactions)
     planned = clock.process_time() - started
     shards = []
     for done, shard in enumerate(map_shards(_Fit(shared), files), start=1):
         shards.append(shard)
         if progress is not None:
             progress(done)
-    model = merge(shards, shared)
+    rows = sum(shard.rows for shard in shards)
+    model, weight = with_histories(
+        merge(shards, shared), rows, checked_frame(sample.X, shared.specs)
+    )
     return model, {
         "shards": len(shards),
-        "rows": sum(shard.rows for shard in shards),
+        "rows": rows,
+        "weight": weight,
         "sample_rows": shared.sample_rows,
         "pairs": [list(pair) for pair in shared.pairs],
         "cpu_s": round(planned + sum(shard.cpu_s for shard in shards), 2),

@@ -14,7 +14,7 @@ from benchmarks.training import drawn
 from features.rows import Rows
 from models.training.duration import PRESETS, fit_duration
 from models.training.errors import TrainingError
-from models.training.sharded import fit_shard, fit_sharded, merge, plan
+from models.training.sharded import fit_shard, fit_sharded, merge, plan, sampled
 
 PRESET = replace(PRESETS["fast"], interactions=3, outer_bags=2, max_rounds=150)
 
@@ -50,7 +50,7 @@ def test_shards_do_nearly_as_well_as_one_fit(shards: list[Path]) -> None:
 
 
 def test_the_merge_of_one_model_with_itself_is_that_model(shards: list[Path]) -> None:
-    shared = plan(shards[:1], seed=0, preset=PRESET)
+    shared = plan(sampled(shards[:1], seed=0), seed=0, preset=PRESET)
     one = fit_shard(shards[0], shared)
     rows = drawn(500, 7)
     once = merge([one], shared).score_batch(rows.X)
@@ -58,7 +58,7 @@ def test_the_merge_of_one_model_with_itself_is_that_model(shards: list[Path]) ->
 
 
 def test_the_order_of_the_shards_does_not_matter(shards: list[Path]) -> None:
-    shared = plan(shards, seed=0, preset=PRESET)
+    shared = plan(sampled(shards, seed=0), seed=0, preset=PRESET)
     parts = [fit_shard(file, shared) for file in shards]
     rows = drawn(500, 7)
     np.testing.assert_allclose(
@@ -69,24 +69,24 @@ def test_the_order_of_the_shards_does_not_matter(shards: list[Path]) -> None:
 
 
 def test_a_sample_smaller_than_the_shards_is_enough_to_plan(shards: list[Path]) -> None:
-    shared = plan(shards, seed=0, preset=PRESET, sample_rows=900)
+    shared = plan(sampled(shards, seed=0, rows=900), seed=0, preset=PRESET)
     assert shared.sample_rows == 900
     assert len(shared.pairs) == 3
 
 
 def test_bad_shards_are_refused_by_name(shards: list[Path], tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="no shard"):
-        plan([], seed=0)
+        sampled([], seed=0)
     broken = tmp_path / "broken.parquet"
     broken.write_bytes(b"PAR1PAR1")
     with pytest.raises(TrainingError, match=r"broken\.parquet"):
-        plan([broken], seed=0)
+        sampled([broken], seed=0)
     other = tmp_path / "other.parquet"
     rows = drawn(200, 0)
     pq.write_table(replace(rows, features=rows.features[:5]).table(), other)
     with pytest.raises(TrainingError, match=r"other\.parquet: its features differ"):
-        plan([shards[0], other], seed=0, preset=PRESET)
+        sampled([shards[0], other], seed=0)
     none = tmp_path / "none.parquet"
     pq.write_table(replace(rows, y=np.full(200, np.nan)).table(), none)
     with pytest.raises(TrainingError, match="no ended job"):
-        fit_shard(none, plan(shards[:1], seed=0, preset=PRESET))
+        fit_shard(none, plan(sampled(shards[:1], seed=0), seed=0, preset=PRESET))
