@@ -76,19 +76,37 @@ def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
         yield over if keep is None else keep.around(over)
 
 
+def workers_at(where: str) -> int:
+    """How many tasks run there at a time; UserError as of `mapped`."""
+    if where == HERE:
+        return 1
+    match = _counted(where)
+    if match is not None:
+        return int(match[2])
+    with _client(where, None) as client:
+        threads: dict[str, int] = client.nthreads()
+    return max(1, sum(threads.values()))
+
+
+def _counted(where: str) -> re.Match[str] | None:
+    """What kind and how many workers; None where it is an address. UserError when it is neither."""
+    match = _COUNTED.fullmatch(where)
+    if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):
+        raise UserError(f"--where {where}: use {WHERE_HELP}")
+    return match
+
+
 @contextmanager
 def _mapped(where: str) -> Iterator[Mapped]:
     if where == HERE:
         yield _here
         return
-    match = _COUNTED.fullmatch(where)
+    match = _counted(where)
     if match is not None and match[1] == "local":
         from joblib import Parallel
 
         yield lambda task, values: _joblib(Parallel, int(match[2]), task, values)
         return
-    if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):
-        raise UserError(f"--where {where}: use {WHERE_HELP}")
     with _client(where, match) as client:
         yield lambda task, values: _dask(client, task, values)
 

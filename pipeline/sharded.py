@@ -1,15 +1,25 @@
-"""Training from a dataset that does not fit into memory: rows month by month, a fit per shard."""
+"""Training from a dataset that does not fit into memory: rows and fits in parallel.
+
+The trace is cut into as many stretches of time as there are workers. A worker replays its stretch
+into Parquet shards; then every shard is fitted. What the features know of the jobs before a
+stretch they learn by replaying the latest of them: all that a group remembers, but of users and
+templates that sent nothing since.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from math import ceil, inf
 from pathlib import Path
+from time import process_time
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from features.plain import Json
 from features.rows import Rows, streamed_rows
@@ -18,58 +28,15 @@ from models.training.metrics import duration_metrics
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import PairMeasurements
 from models.training.sharded import fit_sharded
-from pipeline.cluster import Keep, mapped, question_of
+from pipeline.cluster import Keep, mapped, question_of, workers_at
 from pipeline.errors import UserError
-from pipeline.traces.dataset import read_months
+from pipeline.traces.dataset import read_between
 
-SHARD_ROWS = 100_000
+SHARD_ROWS = 100_000  # most jobs of a shard
+LEAST_ROWS = 20_000  # fewer jobs are not worth a worker: shapes fitted to them are noise
+WARM_JOBS = 100_000  # replayed before a stretch
+PART_ROWS = 50_000  # of a month, replayed at a time
 GROUP_ROWS = 20_000
-
-
-def write_shards(
-    trace: Path,
-    folder: Path,
-    *,
-    cut: float,
-    families: Iterable[str],
-    shard_rows: int = SHARD_ROWS,
-) -> tuple[list[Path], pa.Table]:
-    """Training rows of a dataset, in Parquet files of about `shard_rows` ended jobs.
-
-    Rows keep their order, so a shard is a stretch of time.
-
-    Returns the files, of jobs that had ended before `cut` (seconds since the epoch), and a table
-    of the rows taken since, whose duration is known: what to measure errors on.
-    """
-    files: list[Path] = []
-    held: list[pa.Table] = []
-    since: list[pa.Table] = []
-
-    def flush() -> None:
-        if not held:
-            return
-        described = held[0].schema.metadata
-        table = pa.concat_tables([t.replace_schema_metadata(described) for t in held])
-        files.append(folder / f"rows-{len(files):05d}.parquet")
-        pq.write_table(table, files[-1], row_group_size=GROUP_ROWS, compression="zstd")
-        held.clear()
-
-    for rows in streamed_rows(read_months(trace), families=families):
-        since.append(rows.where((rows.time >= cut) & np.isfinite(rows.y)).table())
-        seen = rows.ended_before(cut).table()
-        for start in range(0, seen.num_rows, shard_rows):
-            held.append(seen.slice(start, shard_rows))
-            if sum(table.num_rows for table in held) >= shard_rows:
-                flush()
-    last = sum(table.num_rows for table in held)
-    if files and last < shard_rows // 4:  # a small rest would count as much as it is noisy
-        held.insert(0, pq.read_table(files.pop()))
-    flush()
-    if not since:
-        raise UserError(f"{trace}: holds no job")
-    return files, pa.concat_tables(
-        [t.replace_schema_metadata(since[0].schema.metadata) for t in since]
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,9 +54,134 @@ class Fit:
     seed: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Jobs whose rows one worker writes; times are seconds since the epoch.
+
+    Attributes:
+        number: its place in time.
+        trace, folder: the dataset, and where shards go.
+        since, until: when the jobs were submitted.
+        warm_from: those submitted from then on are replayed before.
+        shard_rows: ended jobs of a shard.
+        fit: what for.
+    """
+
+    number: int
+    trace: Path
+    folder: Path
+    since: float
+    until: float
+    warm_from: float
+    shard_rows: int
+    fit: Fit
+
+
+def stretches(
+    trace: Path,
+    folder: Path,
+    submitted: NDArray[np.float64],
+    fit: Fit,
+    workers: int,
+    *,
+    warm_jobs: int = WARM_JOBS,
+    least_rows: int = LEAST_ROWS,
+) -> list[Stretch]:
+    """One stretch a worker, with as many jobs to learn from each; the last goes on to the end.
+
+    Args:
+        submitted: when each job was, in any order, seconds since the epoch, (n,).
+
+    Raises UserError when there is nothing to learn from.
+    """
+    seen = np.sort(submitted[submitted < fit.cut])
+    if not len(seen):
+        raise UserError(f"{trace}: holds no job to learn from")
+    count = min(workers, max(1, len(seen) // least_rows))
+    each = ceil(len(seen) / count)
+    # as many shards for each, so that all end together
+    shard_rows = ceil(each / ceil(each / SHARD_ROWS))
+    places = np.unique(np.searchsorted(seen, seen[each::each]))
+    places = places[places > 0]
+    starts, ends = [0, *places.tolist()], [*seen[places].tolist(), inf]
+    return [
+        Stretch(
+            number=i,
+            trace=trace,
+            folder=folder,
+            since=ends[i - 1] if i else -inf,
+            until=ends[i],
+            warm_from=float(seen[start - warm_jobs]) if start > warm_jobs else -inf,
+            shard_rows=shard_rows,
+            fit=fit,
+        )
+        for i, start in enumerate(starts)
+    ]
+
+
+class Written(NamedTuple):
+    """Rows of a stretch in files.
+
+    Attributes:
+        shards: of jobs that had ended before the cut.
+        test: those submitted since whose duration is known, to measure errors on. None but the
+            last stretch has any.
+    """
+
+    shards: list[Path]
+    test: Path
+    cpu_s: float
+
+
+def write_stretch(one: Stretch) -> Written:
+    """Writes the rows of a stretch, in their order."""
+    started = process_time()
+    files: list[Path] = []
+    held: list[pa.Table] = []
+    since: list[pa.Table] = []
+    name = f"rows-{one.number:03d}"
+
+    def write() -> None:
+        files.append(one.folder / f"{name}-{len(files):05d}.parquet")
+        _write(held, files[-1])
+        held.clear()
+
+    for rows in streamed_rows(_parts(one), families=one.fit.families):
+        own = rows.where(rows.submit_time >= one.since)
+        since.append(own.where((own.time >= one.fit.cut) & np.isfinite(own.y)).table())
+        ended = own.ended_before(one.fit.cut).table()
+        while ended.num_rows:
+            free = one.shard_rows - sum(table.num_rows for table in held)
+            held.append(ended.slice(0, free))
+            ended = ended.slice(free)
+            if held[-1].num_rows == free:
+                write()
+    last = sum(table.num_rows for table in held)
+    if files and last < one.shard_rows // 4:  # a small rest would count as much as it is noisy
+        held.insert(0, pq.read_table(files.pop()))
+    if held:
+        write()
+    test = one.folder / f"{name}-test.parquet"
+    _write(since, test)
+    return Written(files, test, process_time() - started)
+
+
+def _parts(one: Stretch) -> Iterator[pa.Table]:
+    for month in read_between(one.trace, one.warm_from, one.until):
+        for start in range(0, month.num_rows, PART_ROWS):
+            yield month.slice(start, PART_ROWS)
+
+
+def _write(tables: list[pa.Table], file: Path) -> None:
+    described = tables[0].schema.metadata
+    table = pa.concat_tables([one.replace_schema_metadata(described) for one in tables])
+    pq.write_table(table, file, row_group_size=GROUP_ROWS, compression="zstd")
+
+
 def train_sharded(
     trace: Path,
     scratch: Path,
+    submitted: NDArray[np.float64],
     pairs: PairMeasurements,
     fit: Fit,
     *,
@@ -100,22 +192,31 @@ def train_sharded(
     """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
 
     With `keep`, the model of every fitted shard is kept in that folder and taken up again.
-    `progress` gets the share of shards fitted. The bundle holds no arrivals: those are fitted in
-    memory.
+    `submitted`: see `stretches`. `progress` gets the share of the work done: of rows written, then
+    of shards fitted. The bundle holds no arrivals: those are fitted in memory.
     """
-    files, since = write_shards(trace, scratch, cut=fit.cut, families=fit.families)
-    kept = None
-    if keep is not None:
-        options = (fit.cut, fit.families, fit.preset, fit.seed, SHARD_ROWS)
-        kept = Keep(keep, question_of(options, [trace]), label=lambda file: file.name)
+    work = stretches(trace.resolve(), scratch.resolve(), submitted, fit, workers_at(where))
 
-    def fitted(done: int) -> None:
+    def done(share: float) -> None:
         if progress is not None:
-            progress(done / len(files))
+            progress(share)
 
-    with mapped(where, kept) as map_shards:
+    with mapped(where) as over:
+        written: list[Written] = []
+        for one in over(write_stretch, work):
+            written.append(one)
+            done(len(written) / len(work) / 2)
+        files = [file for one in written for file in one.shards]
+        if keep is not None:
+            options = (fit.cut, fit.families, fit.preset, fit.seed, SHARD_ROWS, len(work))
+            asked = question_of(options, [trace])
+            over = Keep(keep, asked, label=lambda file: file.name).around(over)
         model, figures = fit_sharded(
-            files, seed=fit.seed, preset=fit.preset, map_shards=map_shards, progress=fitted
+            files,
+            seed=fit.seed,
+            preset=fit.preset,
+            map_shards=over,
+            progress=lambda fitted: done(0.5 + fitted / len(files) / 2),
         )
     bundle = Bundle(
         duration=model,
@@ -124,7 +225,8 @@ def train_sharded(
         metadata={"duration": figures, "packing": pairs.provenance()},
         created_by=f"pellucid {version('pellucid')}",
     )
-    test = Rows.from_table(since)
+    figures["features_cpu_s"] = round(sum(one.cpu_s for one in written), 2)
+    test = Rows.from_table(pq.read_table(written[-1].test))
     figures["test_jobs"] = len(test)
     if len(test):
         figures["test"] = duration_metrics(model.score_batch(test.X), test.y, test.gpus)

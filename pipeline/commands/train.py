@@ -10,6 +10,7 @@ import pyarrow as pa
 import typer
 
 from features.plain import Json
+from features.schema import TIME
 from models.training.metrics import TITLES
 from pipeline.cluster import WHERE_HELP
 from pipeline.console import bar, metrics_table, step, user_errors
@@ -180,8 +181,9 @@ def _sharded(
             f"--where {where} needs --keep FOLDER, on a file system that all nodes see: the jobs "
             "hand their work over in it"
         )
-    submitted = [month.column("submit_time") for month in read_months(trace)]
-    cut = test_from(pa.chunked_array([c for column in submitted for c in column.chunks]), test_days)
+    chunks = [c for month in read_months(trace) for c in month.column("submit_time").chunks]
+    submitted = pa.chunked_array(chunks, TIME)
+    cut = test_from(submitted, test_days)
     if keep is not None:
         keep.mkdir(mode=0o700, parents=True, exist_ok=True)
     with (
@@ -191,6 +193,7 @@ def _sharded(
         bundle, fitted = train_sharded(
             trace,
             Path(scratch),
+            submitted.cast("int64").to_numpy() / 1000,
             read_measured(pairs, seed, sharing),
             Fit(cut=cut, families=tuple(FAMILIES), preset=preset, seed=seed),
             where=where,

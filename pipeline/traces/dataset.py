@@ -21,6 +21,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -206,13 +207,34 @@ def read_dataset(path: Path) -> pa.Table:
 
 def read_months(path: Path) -> Iterator[pa.Table]:
     """`read_dataset` month by month, holding one at a time."""
-    folders = sorted({file.parent for file in _files(path)})
     rows = 0
-    for folder in folders:
-        month = _read(path, sorted(folder.glob("part-*.parquet")))
+    for files in _months(path):
+        month = _read(path, files)
         rows += month.num_rows
         yield month
     _check_whole(path, rows)
+
+
+def read_between(path: Path, since_s: float, until_s: float) -> Iterator[pa.Table]:
+    """`read_months` of the jobs submitted from `since_s` until before `until_s`, both seconds since
+    the epoch or infinite, without reading the others."""
+    wanted = pc.scalar(True)
+    if since_s > -inf:
+        wanted &= pc.field("submit_time") >= _time(since_s)
+    if until_s < inf:
+        wanted &= pc.field("submit_time") < _time(until_s)
+    for files in _months(path):
+        yield _read(path, files, wanted)
+
+
+def _time(seconds: float) -> pa.Scalar:
+    return pa.scalar(round(1000 * seconds), pa.int64()).cast(TIME)
+
+
+def _months(path: Path) -> Iterator[list[Path]]:
+    """The files of each month that has jobs."""
+    for _, files in itertools.groupby(_files(path), key=lambda file: file.parent):
+        yield list(files)
 
 
 def _files(path: Path) -> list[Path]:
@@ -223,9 +245,12 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.glob("month=*/part-*.parquet"))
 
 
-def _read(path: Path, files: list[Path]) -> pa.Table:
+def _read(path: Path, files: list[Path], wanted: pc.Expression | None = None) -> pa.Table:
     try:
-        parts = [pq.read_table(file, schema=TRACE_SCHEMA, partitioning=None) for file in files]
+        parts = [
+            pq.read_table(file, schema=TRACE_SCHEMA, partitioning=None, filters=wanted)
+            for file in files
+        ]
     except (pa.ArrowInvalid, OSError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from error
     table = pa.concat_tables([TRACE_SCHEMA.empty_table(), *parts]).unify_dictionaries()

@@ -11,22 +11,27 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import dask
+import numpy as np
 import pandas as pd
 import psutil
 import pyarrow.parquet as pq
 import pytest
 from distributed import Client, Security
+from numpy.typing import NDArray
 
 from features.rows import Rows, training_rows
+from models.training.duration import fit_duration
+from models.training.rolling import typical
+from models.training.simulated import simulated_pairs
 from pipeline.cluster import Keep, local_cluster, mapped, place, question_of, slurm_cluster
 from pipeline.errors import UserError
-from pipeline.sharded import write_shards
-from pipeline.traces import ingest, read_dataset
-from pipeline.traces.dataset import read_months
+from pipeline.sharded import Fit, stretches, train_sharded, write_stretch
+from pipeline.traces import read_dataset
 from pipeline.traces.synthetic.generate import default_config, write
 from tests.waiting import until
 
@@ -294,29 +299,91 @@ def test_where_others_could_put_a_key_of_theirs_no_cluster_is_made(
         assert len(list(shared.iterdir())) == 1
 
 
-def test_shards_hold_the_rows_of_the_whole(tmp_path: Path) -> None:
-    lines = [
-        "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,"
-        "dataset,model,batchsize,amp,speed,gpu_util,gmem_util,gmem"
-    ]
-    for i in range(300):
-        day, month = 1 + i % 28, 1 + i // 100
-        lines.append(
-            f"j{i},u{i % 5},a,,{1 + i % 4},4,COMPLETED,2023-{month:02d}-{day:02d} 00:{i % 60:02d}"
-            f":00,{60 + 37 * i},CIFAR-10,ResNet18,64,1,4038.5,62.0,34.5,3642.0"
-        )
-    source = tmp_path / "cluster_log.csv"
-    source.write_text("\n".join(lines) + "\n")
-    ingest(source, tmp_path / "trace")
-    table = read_dataset(tmp_path / "trace")
-    assert sum(month.num_rows for month in read_months(tmp_path / "trace")) == len(table) == 300
-    whole = training_rows(table, families=("size", "user"))
-    cut = float(pd.Series(whole.time).quantile(0.8))
-    files, since = write_shards(
-        tmp_path / "trace", tmp_path, cut=cut, families=("size", "user"), shard_rows=64
-    )
-    assert len(files) > 2
-    shards = [Rows.from_table(pq.read_table(f)) for f in files]
+FAMILIES = ("size", "survival", "burst")
+SIZES = {"jobs": 1_200, "days": 20, "users": 30}
+
+
+@pytest.fixture(scope="module")
+def months(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A dataset of two months."""
+    folder = tmp_path_factory.mktemp("months") / "trace"
+    write(replace(default_config("small", 0), **SIZES, bursts_per_week=1.0), folder)
+    assert len(list(folder.glob("month=*"))) == 2
+    return folder
+
+
+def times(trace: Path) -> NDArray[np.float64]:
+    """When its jobs were submitted, seconds."""
+    seconds: NDArray[np.float64] = training_rows(read_dataset(trace), families=("size",)).time
+    return seconds
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_shards_hold_the_rows_of_the_whole(months: Path, tmp_path: Path, workers: int) -> None:
+    """However many write them, where all that came before is replayed."""
+    whole = training_rows(read_dataset(months), families=FAMILIES)
+    cut = float(np.quantile(whole.time, 0.8))
+    fit = Fit(cut=cut, families=FAMILIES, preset="fast", seed=0)
+    work = stretches(months, tmp_path, times(months), fit, workers, least_rows=100)
+    written = [write_stretch(one) for one in work]
+    assert len(work) == workers
+    shards = [Rows.from_table(pq.read_table(f)) for one in written for f in one.shards]
+    assert len(shards) == workers
     seen = whole.ended_before(cut)
     pd.testing.assert_frame_equal(pd.concat([rows.X for rows in shards], ignore_index=True), seen.X)
-    assert len(Rows.from_table(since)) == int((whole.time >= cut).sum())
+    assert np.concatenate([rows.job_id for rows in shards]).tolist() == seen.job_id.tolist()
+    assert max(map(len, shards)) <= 1.1 * len(seen) / workers
+    tested = [Rows.from_table(pq.read_table(one.test)) for one in written]
+    after = whole.where((whole.time >= cut) & np.isfinite(whole.y))
+    assert [len(rows) for rows in tested] == [0] * (workers - 1) + [len(after)]
+    pd.testing.assert_frame_equal(tested[-1].X, after.X)
+
+
+def test_what_is_replayed_before_a_stretch_is_nearly_all_it_needs(
+    months: Path, tmp_path: Path
+) -> None:
+    whole = training_rows(read_dataset(months), families=FAMILIES)
+    fit = Fit(cut=float(whole.time.max()) + 1, families=FAMILIES, preset="fast", seed=0)
+
+    def missed(warm_jobs: int) -> float:
+        _, last = stretches(
+            months, tmp_path, times(months), fit, 2, warm_jobs=warm_jobs, least_rows=100
+        )
+        [file] = write_stretch(last).shards
+        rows = Rows.from_table(pq.read_table(file))
+        same = whole.where(np.isin(whole.job_id, rows.job_id))
+        return float(np.abs(typical(rows.X) - typical(same.X)).mean())
+
+    assert missed(0) > 2 * missed(200) > 0
+
+
+def test_every_worker_has_as_many_shards_and_few_jobs_are_not_divided() -> None:
+    fit = Fit(cut=1e6, families=FAMILIES, preset="fast", seed=0)
+
+    def cuts(jobs: int, workers: int) -> tuple[int, int]:
+        work = stretches(Path(), Path(), np.linspace(0, 1e6 - 1, jobs), fit, workers)
+        assert [one.since for one in work[1:]] == [one.until for one in work[:-1]]
+        return len(work), work[0].shard_rows
+
+    assert cuts(1_000_000, 2) == (2, 100_000)
+    assert cuts(300_000, 2) == (2, 75_000)
+    assert cuts(30_000, 8) == (1, 30_000)
+    assert cuts(90_000, 8) == (4, 22_500)
+    with pytest.raises(UserError, match="no job to learn from"):
+        cuts(0, 2)
+
+
+def test_trained_apart_it_is_nearly_the_same_model(months: Path, tmp_path: Path) -> None:
+    """Blended with the histories as that of one process, wherever it is fitted."""
+    whole = training_rows(read_dataset(months), families=FAMILIES)
+    cut = float(np.quantile(whole.time, 0.8))
+    seen = whole.ended_before(cut)
+    single = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=0, preset="fast")
+    fit = Fit(cut=cut, families=FAMILIES, preset="fast", seed=0)
+    bundle, told = train_sharded(
+        months, tmp_path, times(months), simulated_pairs(0), fit, where="local:2"
+    )
+    assert told["weight"] == single.metadata["weight"]
+    ahead = whole.where((whole.time >= cut) & np.isfinite(whole.y))
+    off = bundle.duration.score_batch(ahead.X) - single.model.score_batch(ahead.X)
+    assert float(np.abs(off).mean()) < 0.03
