@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import exp, hypot, log
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -121,9 +123,23 @@ def test_it_is_the_posterior_of_its_model() -> None:
         variances.append(between[3, 3] - towards @ inverse @ towards)
     weight = np.exp(np.array(likely) - max(likely)) * throughput._PRIOR
     weight /= weight.sum()
-    middle = weight @ logs
-    error = (weight @ (np.array(variances) + (np.array(logs) - middle) ** 2)) ** 0.5
-    assert throughput._posterior(everyone) == pytest.approx((exp(middle), error), rel=1e-9)
+    total, error = throughput._posterior(everyone)
+    assert total == pytest.approx(exp(weight @ logs), rel=1e-9)
+
+    def below(x: float) -> float:
+        parts = zip(logs, variances, strict=True)
+        return float(weight @ [NormalDist(m, v**0.5).cdf(x) for m, v in parts])
+
+    low, high = (_root(below, chance) for chance in (0.1, 0.9))
+    assert error == pytest.approx((high - low) / 2.5631, rel=0.02)
+
+
+def _root(rising: Callable[[float], float], value: float) -> float:
+    low, high = 0.0, 30.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rising(middle) < value else (low, middle)
+    return low
 
 
 @pytest.mark.parametrize(
