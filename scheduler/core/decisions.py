@@ -7,7 +7,7 @@ decisions, never worked out afterwards.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -100,27 +100,28 @@ class Reason(StrEnum):
     # retired: no policy gives them any more, and logs of earlier versions hold them
     KEPT_FREE = "KeptFree"
 
-    def summary(self, d: Decision) -> str:
-        """One sentence for a waiting person, with the numbers of the decision."""
+    def summary(self, d: Decision, *, blocker: str = "", partner: str = "") -> str:
+        """One sentence for a waiting person, with the numbers of the decision.
+
+        Args:
+            blocker, partner: what to call these jobs; "": by their ids.
+        """
         template = _NAMELESS.get(self) if d.blocker is None else None
         template = _WITHOUT_GPUS.get(self, template) if d.need == 0 else template
-        array = d.job_id.rpartition("_")[0]
-        if (
-            self is Reason.DEPENDENCY_NOT_MET
-            and array
-            and (d.blocker or "").startswith(f"{array}_")
-        ):
+        if self is Reason.DEPENDENCY_NOT_MET and not blocker and _in_one_array(d):
             template = _BEHIND_ITS_ARRAY
+        numbers = {
+            name: "(not recorded)" if (value := getattr(d, name)) is None else value
+            for name in ("free", "limit", "position")
+        }
         return (template or _SUMMARY[self]).format(
-            gpus="None GPUs" if d.need is None else count(d.need, "GPU"),
+            gpus="(not recorded) GPUs" if d.need is None else count(d.need, "GPU"),
             are=are(d.need),
             were=were(d.need),
             free_are=are(d.free),
-            free=d.free,
-            limit=d.limit,
-            position=d.position,
-            partner=d.partner,
-            blocker=d.blocker,
+            blocker=blocker or f"job {d.blocker}",
+            partner=partner or f"job {d.partner}",
+            **numbers,
         )
 
     def next_step(self) -> str:
@@ -134,9 +135,9 @@ _SUMMARY: dict[Reason, str] = {
     Reason.HELD_BY_OWNER: "its owner holds it back",
     Reason.HELD_BY_OPERATOR: "an operator holds it back",
     Reason.DEPENDENCY_NEVER_MET: (
-        "cannot start: job {blocker}, whose success it depends on, did not end successfully"
+        "cannot start: {blocker}, whose success it depends on, did not end successfully"
     ),
-    Reason.DEPENDENCY_NOT_MET: "starts only after job {blocker} has ended, as its owner asked",
+    Reason.DEPENDENCY_NOT_MET: "starts only after {blocker} has ended, as its owner asked",
     Reason.VC_TOO_SMALL: (
         "cannot start: it needs {gpus}, and its virtual cluster, without the nodes that are taken "
         "out, has {limit}"
@@ -159,13 +160,13 @@ _SUMMARY: dict[Reason, str] = {
     Reason.SHARING_OPTED_OUT: (
         "needs {gpus} of its own, as its owner asked; {free} of {limit} {free_are} free"
     ),
-    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind job {blocker}",
+    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind {blocker}",
     Reason.RESERVED_FOR_STARVING_JOB: (
-        "needs {gpus}; {free} of {limit} {free_are} free, but kept for job {blocker}, which has "
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, which has "
         "waited longer than the bound"
     ),
     Reason.WOULD_DELAY_FIRST: (
-        "needs {gpus}; {free} of {limit} {free_are} free, but kept for job {blocker}, the first "
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, the first "
         "in line, which this job could delay"
     ),
     Reason.FASTER_GPUS_SOON: (
@@ -175,15 +176,15 @@ _SUMMARY: dict[Reason, str] = {
     Reason.NEXT_ROUND: "number {position} in line; this policy decides in rounds",
     Reason.NOT_YET_EVALUATED: "not evaluated yet",
     Reason.EXCLUSIVE_GPUS: "{gpus} of its own {were} free",
-    Reason.PARTNER_FOUND: "shares the GPUs of job {partner}",
+    Reason.PARTNER_FOUND: "shares the GPUs of {partner}",
     Reason.BORROWED: "{gpus} {were} idle in virtual clusters without waiting jobs",
     Reason.WAITED_TOO_LONG: (
         "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there "
         "that is likely to keep it waiting"
     ),
-    Reason.SHORTER_JOB_WAITING: "stopped in favour of job {blocker}, which has less left to do",
+    Reason.SHORTER_JOB_WAITING: "stopped in favour of {blocker}, which has less left to do",
     Reason.MORE_SERVICE_ATTAINED: (
-        "stopped in favour of job {blocker}: it has had more GPU-time than those that wait"
+        "stopped in favour of {blocker}: it has had more GPU-time than those that wait"
     ),
     Reason.PROFILING_SLOT: "profiled for at most {limit} s on the profiling partition",
     Reason.PROFILE_COMPLETE: "its profile is known; it joins the queue of its virtual cluster",
@@ -206,7 +207,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.NO_GAIN: "the cluster gains more by giving its GPUs to others",
     Reason.FAIR_SHARE: "within its fair share",
     Reason.SHARE_USED: (
-        "others are further behind their share of the cluster; job {blocker} is the last that "
+        "others are further behind their share of the cluster; {blocker} is the last that "
         "got GPUs before it"
     ),
     Reason.PRIORITY: "it comes before the others that want these GPUs",
@@ -232,9 +233,7 @@ _NAMELESS: dict[Reason, str] = {
 }
 
 # of a task of an array that may have so many running (--array 0-9%2)
-_BEHIND_ITS_ARRAY = (
-    "its array lets only so many tasks run at once: starts once job {blocker} has ended"
-)
+_BEHIND_ITS_ARRAY = "its array lets only so many tasks run at once: starts once {blocker} has ended"
 
 # used of a job that asks for none
 _WITHOUT_GPUS: dict[Reason, str] = {
@@ -353,18 +352,15 @@ class Decision:
         """The decision in words. Where `visible` is given, no other job is named."""
         if visible is None:
             return self.reason.summary(self)
-        blocker, partner = self.blocker, self.partner
-        if blocker is not None and blocker not in visible:
-            blocker = _ANOTHER if self.reason in DEPENDS else _AHEAD
-        behind = self.reason is Reason.BEHIND_HIGHER_PRIORITY
-        if behind and self.position and blocker in (None, _AHEAD):
+        blocker = partner = ""
+        if self.blocker is None or self.blocker not in visible:
+            ahead = self.blocker is not None and self.reason not in DEPENDS
+            blocker = AHEAD if ahead else ANOTHER
+        if self.reason is Reason.BEHIND_HIGHER_PRIORITY and self.position and blocker:
             return in_line(self.position)
-        if partner is not None and partner not in visible:
-            partner = _ANOTHER
-        text = self.reason.summary(replace(self, blocker=blocker, partner=partner))
-        for unnamed, words in ((_AHEAD, AHEAD), (_ANOTHER, ANOTHER), ("None", ANOTHER)):
-            text = text.replace(f"job {unnamed}", words)
-        return text
+        if self.partner is None or self.partner not in visible:
+            partner = ANOTHER
+        return self.reason.summary(self, blocker=blocker, partner=partner)
 
     def body(self) -> Json:
         """As plain values; fields that say nothing are left out."""
@@ -387,7 +383,6 @@ class Decision:
 
 ANOTHER = "another job"
 AHEAD = "a higher-priority job"
-_AHEAD, _ANOTHER = "\0", "\1"  # stand for ids that are not shown
 
 
 def in_line(position: int) -> str:
@@ -396,6 +391,12 @@ def in_line(position: int) -> str:
     return f"number {position} in line" + ahead.get(
         position, f", behind {position - 1} higher-priority jobs"
     )
+
+
+def _in_one_array(d: Decision) -> bool:
+    """Whether a job and its blocker are tasks of one array."""
+    array = d.job_id.rpartition("_")[0]
+    return bool(array) and (d.blocker or "").startswith(f"{array}_")
 
 
 def _frozen(value: Any) -> Any:

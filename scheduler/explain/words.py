@@ -119,10 +119,9 @@ def listed(items: list[str]) -> str:
 
 
 def sentence_of(d: Decision) -> str:
-    """A decision in words, without numbers that were not recorded and jobs that are not named."""
+    """A decision in words, and whom it was for; jobs whose ids are withheld are not named."""
     named = {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
-    text = re.sub(r"\bNone\b", "(not recorded)", d.sentence(named))
-    return text + held_words(d)
+    return d.sentence(named) + held_words(d)
 
 
 NAMED = 3  # jobs in a sentence
