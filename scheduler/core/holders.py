@@ -1,6 +1,6 @@
 """Which runs hold the GPUs that a waiting job is to get: what a recorded wait names.
 
-An estimate from what is known at that moment, not a trial (`scheduler.explain.way` tries): the
+An estimate from what is known at that moment, not a trial (`scheduler.explain.blockers` tries): the
 runs that are expected to free enough GPUs soonest, on one node where the job fits on one.
 """
 

@@ -16,12 +16,10 @@ from scheduler.core.plural import are, count, were
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.answer import InTheWay, OrderTerm, WaitAnalysis
+from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
-from scheduler.explain.way import Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.words import duration, listed, roughly, sentence_of, signed
-
-__all__ = ["Answer", "Kept", "analysis", "answer", "compared", "in_the_way", "starts_without"]
 
 SHOWN = 2  # jobs that are named in a sentence
 LISTED = 100  # holders that are listed beside the words
@@ -68,7 +66,7 @@ class Answer:
     need: int
     free: int
     limit: int
-    way: Way
+    blockers: Blockers
     position: int | None
     waiting: int
     order: OrderTerms
@@ -106,7 +104,7 @@ def answer(futures: Futures, job_id: str) -> Answer:
         queued.job.gpus,
         pool.free,
         limit,
-        in_the_way(futures, job_id),
+        find_blockers(futures, job_id),
         position,
         len(queue),
         core.policy.order_terms(queued, now) if waits else (),
@@ -187,8 +185,8 @@ def analysis(
             holder.ends_in_s,
         )
 
-    way = found.way
-    holders = tuple(map(plain, way.holders))
+    blockers = found.blockers
+    holders = tuple(map(plain, blockers.holders))
     return WaitAnalysis(
         at=found.at,
         reason=found.reason.value,
@@ -198,11 +196,11 @@ def analysis(
         limit=found.limit,
         holders=holders[:most],
         in_all=len(holders),
-        either=tuple(map(plain, way.alternatives))[:most],
-        alternatives=len(way.alternatives),
-        instead=tuple(tuple(map(plain, runs)) for runs in way.instead)[:most],
-        still="" if way.still is None else _STILL.get(way.still, _OTHERWISE),
-        in_the_way=way_words(found, holders, recorded=recorded),
+        either=tuple(map(plain, blockers.alternatives))[:most],
+        alternatives=len(blockers.alternatives),
+        instead=tuple(tuple(map(plain, runs)) for runs in blockers.instead)[:most],
+        still="" if blockers.still is None else _STILL.get(blockers.still, _OTHERWISE),
+        in_the_way=blocker_words(found, holders, recorded=recorded),
         otherwise=otherwise_words(found),
         position=found.position,
         waiting=found.waiting,
@@ -211,33 +209,37 @@ def analysis(
         bound_s=found.promise.left_s if found.promise else None,
         promise=promise_words(found),
         sharing=sharing_words(found.findings.partner),
-        not_examined=(*way.not_examined, *found.findings.not_examined),
+        not_examined=(*blockers.not_examined, *found.findings.not_examined),
     )
 
 
-def way_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool = False) -> str:
+def blocker_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool = False) -> str:
     """What is in the way, in a few sentences."""
     if found.reason is Reason.VC_TOO_SMALL:
         return f"It {found.text}."
     free = f"{were(found.free)} free then" if recorded else f"{are(found.free)} free now"
     numbers = f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} {free}."
     if not holders:
-        if found.way.still is None:
+        if found.blockers.still is None:
             return f"{numbers} What holds it up was not found."
-        even_then = _STILL.get(found.way.still, _OTHERWISE)
+        even_then = _STILL.get(found.blockers.still, _OTHERWISE)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     without = listed([part for kind in Kind if (part := _group(kind, holders))])
     ended = all(one.kind == Kind.RUN for one in holders)
-    way = f"if {without} ended" if ended else f"if not for {without}"
-    return f"{numbers} It would start {way} (tried)."
+    when = f"if {without} ended" if ended else f"if not for {without}"
+    return f"{numbers} It would start {when} (tried)."
 
 
 def otherwise_words(found: Answer) -> str:
     """What would do as well as what is in the way, in a sentence; "" where nothing was found."""
-    if found.way.instead:
-        ways = len(found.way.instead)
-        return f"{_some(found.way.instead)} would do instead" + f" ({ways} ways)" * (ways > 1) + "."
-    others = len(found.way.alternatives)
+    if found.blockers.instead:
+        ways = len(found.blockers.instead)
+        return (
+            f"{_some(found.blockers.instead)} would do instead"
+            + f" ({ways} ways)" * (ways > 1)
+            + "."
+        )
+    others = len(found.blockers.alternatives)
     if not others:
         return ""
     who = "One other" if others == 1 else f"Any of {count(others, 'other')}"

@@ -17,9 +17,9 @@ from pipeline.explain.counterfactuals import lines, stand_at
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Reason
+from scheduler.explain.blockers import starts_without
 from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
-from scheduler.explain.way import starts_without
 from scheduler.explain.whatif.changes import apply
 from scheduler.explain.whatif.forecasts import Futures
 
@@ -89,7 +89,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
                 ]
                 assert job_id in begun
                 shown += 1
-        holders = found.why.way.holders
+        holders = found.why.blockers.holders
         if holders:
             gone = [h.job_id if h.node is None else h.node for h in holders]
             assert starts_without(futures, job_id, gone)

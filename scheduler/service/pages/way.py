@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from scheduler.core.plural import count
 from scheduler.explain.answer import InTheWay
+from scheduler.explain.blockers import Kind
 from scheduler.explain.explanation import Analysis
 from scheduler.explain.findings import WHAT, node_words
-from scheduler.explain.way import Kind
 
 
 @dataclass(frozen=True, slots=True)

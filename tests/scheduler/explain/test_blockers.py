@@ -12,8 +12,15 @@ from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import TableEstimator
+from scheduler.explain.blockers import (
+    BEGINS,
+    Blockers,
+    Holder,
+    Kind,
+    find_blockers,
+    starts_without,
+)
 from scheduler.explain.findings import LISTED, analysis, answer, compared
-from scheduler.explain.way import BEGINS, Holder, Kind, Way, in_the_way, starts_without
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
@@ -50,10 +57,10 @@ def test_without_the_named_blocker_the_job_starts(
     replay(world, policy, lambda *seen: (check_named(*seen), None)[1])
 
 
-def check_whole(futures: Futures, job_id: str) -> Way:
+def check_whole(futures: Futures, job_id: str) -> Blockers:
     """Checked otherwise than it was found: the blockers end instead of leaving."""
-    way, copy, now = in_the_way(futures, job_id), futures.copy(), futures.now
-    for holder in way.holders:
+    blockers, copy, now = find_blockers(futures, job_id), futures.copy(), futures.now
+    for holder in blockers.holders:
         run = copy.cluster.runs.get(holder.job_id)
         if holder.node is not None:
             copy.nodes.set_open(holder.node, True)
@@ -61,9 +68,9 @@ def check_whole(futures: Futures, job_id: str) -> Way:
             copy.withdrawn(holder.job_id, now)
         else:
             copy.ended(holder.job_id, State.COMPLETED, now - run.start_time, now)
-    if way.holders:
-        assert job_id in {d.job_id for d in copy.decide(now) if d.action in BEGINS}, way
-    return way
+    if blockers.holders:
+        assert job_id in {d.job_id for d in copy.decide(now) if d.action in BEGINS}, blockers
+    return blockers
 
 
 @settings(max_examples=25)
@@ -74,9 +81,9 @@ def test_what_the_analyst_says_blocks_does(world: World, name: str) -> None:
             if d.reason is Reason.AWAITING_PROFILE:
                 continue
             futures = Futures(core, memory, now)
-            way = check_whole(futures, d.job_id)
-            others = [h.job_id or h.node for h in way.holders if h.kind is not Kind.RUN]
-            for runs in way.instead:
+            blockers = check_whole(futures, d.job_id)
+            others = [h.job_id or h.node for h in blockers.holders if h.kind is not Kind.RUN]
+            for runs in blockers.instead:
                 gone = [*others, *(run.job_id for run in runs)]
                 assert starts_without(futures, d.job_id, [g for g in gone if g is not None])
 
@@ -97,10 +104,10 @@ def test_the_running_job_that_is_in_the_way_is_found() -> None:
     desk, memory = a_desk(FifoSkip())
     desk.submit(a_job("small", gpus=2), a_job("large", gpus=5))
     desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
-    way = in_the_way(Futures(desk.core, memory, 60.0), "next")
-    assert jobs_of(way.holders) == {("large", "RUN")}
-    assert way.holders[0].ran_s == 60.0
-    assert (way.alternatives, way.not_examined) == ((), ())
+    blockers = find_blockers(Futures(desk.core, memory, 60.0), "next")
+    assert jobs_of(blockers.holders) == {("large", "RUN")}
+    assert blockers.holders[0].ran_s == 60.0
+    assert (blockers.alternatives, blockers.not_examined) == ((), ())
 
 
 def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> None:
@@ -109,8 +116,8 @@ def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> Non
     desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
     futures = Futures(desk.core, memory, 60.0)
     found = answer(futures, "next")
-    assert len(found.way.holders) == 2
-    assert {holder.kind for holder in found.way.holders} == {Kind.RUN}
+    assert len(found.blockers.holders) == 2
+    assert {holder.kind for holder in found.blockers.holders} == {Kind.RUN}
     text = analysis(found, "nobody", futures).in_the_way
     assert re.search(r"It would start if 2 running jobs of others \(.+\) ended \(tried\)\.$", text)
 
@@ -120,7 +127,7 @@ def test_a_running_and_a_waiting_job_are_named_together() -> None:
     desk.submit(a_job("running", gpus=8))
     desk.submit(a_job("head", gpus=8), a_job("next", gpus=8), now=1.0)
     found = answer(Futures(desk.core, memory, 1.0), "next")
-    assert jobs_of(found.way.holders) == {("running", "RUN"), ("head", "AHEAD")}
+    assert jobs_of(found.blockers.holders) == {("running", "RUN"), ("head", "AHEAD")}
     text = analysis(found, "nobody", Futures(desk.core, memory, 1.0)).in_the_way
     assert "It needs 8 GPUs; 0 of 8 are free now." in text
     assert "1 running job of others" in text
@@ -137,10 +144,10 @@ def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
     desk.submit(a_job("next", gpus=8), a_job("both", gpus=16), now=1.0)
     futures = Futures(desk.core, memory, 1.0)
     found = answer(futures, "next")
-    assert [holder.node for holder in found.way.holders] == [1 - full]
-    assert len(found.way.alternatives) == 1
+    assert [holder.node for holder in found.blockers.holders] == [1 - full]
+    assert len(found.blockers.alternatives) == 1
     assert f"node {1 - full}, which is closed" in analysis(found, "", futures).in_the_way
-    kinds = [holder.kind for holder in in_the_way(futures, "both").holders]
+    kinds = [holder.kind for holder in find_blockers(futures, "both").holders]
     assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
 
 
@@ -154,7 +161,7 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     desk.submit(a_job("next", gpus=4, at=500.0), now=500.0)
     futures = Futures(desk.core, memory, 500.0)
     found = answer(futures, "next")
-    assert jobs_of(found.way.holders) == {("starving", "KEPT")}
+    assert jobs_of(found.blockers.holders) == {("starving", "KEPT")}
     assert "1 job that GPUs are kept for of others" in analysis(found, "", futures).in_the_way
     own = analysis(answer(futures, "starving"), "", futures).promise
     assert re.fullmatch(
@@ -177,8 +184,8 @@ def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:
         ("third", None),
     ]
     assert waits(taken)[2].sentence() == "number 3 in line, behind jobs that go first"
-    way = in_the_way(Futures(desk.core, memory, 1.0), "second")
-    assert jobs_of(way.holders) == {("head", "AHEAD")}
+    blockers = find_blockers(Futures(desk.core, memory, 1.0), "second")
+    assert jobs_of(blockers.holders) == {("head", "AHEAD")}
 
 
 def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else() -> None:
@@ -221,7 +228,7 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     desk.submit(a_job("next", gpus=8, at=now), now=now)
     futures = Futures(desk.core, memory, now)
     found = answer(futures, "next")
-    assert found.way.holders[0].past_s == pytest.approx(HOUR)
+    assert found.blockers.holders[0].past_s == pytest.approx(HOUR)
     said = analysis(found, "", futures).in_the_way
     assert ", late)" in said
     assert "overdue" not in said
@@ -237,11 +244,11 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     futures = Futures(desk.core, memory, 20.0)
     job_id = queue[place].job.job_id
     found = answer(futures, job_id)
-    assert found.way.holders
-    assert starts_without(futures, job_id, [holder.job_id for holder in found.way.holders])
+    assert found.blockers.holders
+    assert starts_without(futures, job_id, [holder.job_id for holder in found.blockers.holders])
     plain = analysis(found, "nobody", futures)
     assert len(plain.holders) <= LISTED
-    assert plain.in_all == len(found.way.holders)
+    assert plain.in_all == len(found.blockers.holders)
 
 
 @pytest.mark.parametrize("length", [60, 160])
@@ -255,7 +262,7 @@ def test_of_a_line_who_starts_beside_it_is_not_in_its_way(length: int) -> None:
     ]
     desk.submit(*line, a_job("me", gpus=5), now=1.0)
     futures = Futures(desk.core, memory, 2.0)
-    found = {holder.job_id for holder in in_the_way(futures, "me").holders}
+    found = {holder.job_id for holder in find_blockers(futures, "me").holders}
     assert len(small) == 4
     assert len(small - found) == 3  # as many as there is room for beside it
     assert found == {"runs", *(one.job.job_id for one in line)} - (small - found)
@@ -269,7 +276,7 @@ def test_where_one_large_job_or_four_small_ones_would_do_the_large_one_is_named(
     desk.submit(a_job("runs", gpus=8), now=0.0)
     small = [a_job(f"small{i}", gpus=1) for i in range(4)]
     desk.submit(*small[:2], a_job("large", gpus=4), *small[2:], a_job("me", gpus=4), now=1.0)
-    found = in_the_way(Futures(desk.core, memory, 2.0), "me").holders
+    found = find_blockers(Futures(desk.core, memory, 2.0), "me").holders
     assert {holder.job_id for holder in found} == {"runs", "large"}
 
 
@@ -292,7 +299,10 @@ def test_of_a_quiet_line_behind_a_drained_node_who_will_go_first_is_named_too() 
     futures = Futures(desk.core, memory, 1e6)
     assert [q.job.job_id for q in desk.core.queues["vc"]] == ["short", "long"]
     found = answer(futures, "short")
-    assert found.way.still is None
-    assert {h.node if h.node is not None else h.job_id for h in found.way.holders} == {0, "long"}
+    assert found.blockers.still is None
+    assert {h.node if h.node is not None else h.job_id for h in found.blockers.holders} == {
+        0,
+        "long",
+    }
     assert starts_without(futures, "short", [0, "long"])
     assert not starts_without(futures, "short", [0])

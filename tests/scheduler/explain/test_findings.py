@@ -11,8 +11,8 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner
 from scheduler.core.policy import Policy, Promise
+from scheduler.explain.blockers import find_blockers
 from scheduler.explain.findings import _REFUSED, analysis, answer, promise_words, sharing_words
-from scheduler.explain.way import in_the_way
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
@@ -139,8 +139,8 @@ def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:
     assert guest is not None
     assert guest.job.job_id == "guest"
     assert "waits" not in runs
-    way = in_the_way(Futures(desk.core, memory, 1.0), "waits")
-    sets = [way.holders, *way.instead]
+    blockers = find_blockers(Futures(desk.core, memory, 1.0), "waits")
+    sets = [blockers.holders, *blockers.instead]
     assert sorted(sorted(holder.job_id for holder in runs) for runs in sets) == [
         ["guest", "host"],
         ["one", "two"],

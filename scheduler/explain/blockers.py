@@ -67,7 +67,7 @@ class Holder:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Blockers:
     """What is in the way.
 
     Attributes:
@@ -91,7 +91,7 @@ def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
     return _begins(_decided_without(futures.copy(), gone, futures.now), job_id)
 
 
-def in_the_way(futures: Futures, job_id: str) -> Way:
+def find_blockers(futures: Futures, job_id: str) -> Blockers:
     """The smallest set found without which a waiting job starts at once."""
     return _Search(futures, job_id).run()
 
@@ -145,11 +145,11 @@ class _Search:
             kept.difference_update(self.crowd)
         return CoreCopy(core.among(kept), self.futures.now)
 
-    def run(self) -> Way:
+    def run(self) -> Blockers:
         try:
             found = self._singles()
             if found:
-                return self._way(found[:1], found[1:])
+                return self._found(found[:1], found[1:])
             for items in self._sets():
                 if self._starts(items):
                     self.best = tuple(items)
@@ -157,7 +157,7 @@ class _Search:
             else:
                 still = self._even_then()
                 if not self.best:
-                    return Way(still=still, not_examined=tuple(self.not_examined))
+                    return Blockers(still=still, not_examined=tuple(self.not_examined))
             tried = [*self.best]
             fewest = self._fewest(sorted(tried, key=self._size_of_waiting, reverse=True))
             self.best = tuple(sorted(fewest, key=tried.index))
@@ -167,9 +167,9 @@ class _Search:
             text = "whether fewer of these would do" if self.best else "further sets of jobs"
             self.not_examined.append(text)
         if not self.best:
-            return self._way([])
+            return self._found([])
         stay = self._spared()
-        return self._way([*(one for one in self.crowd if one not in stay), *self.best])
+        return self._found([*(one for one in self.crowd if one not in stay), *self.best])
 
     def _spared(self) -> list[str]:
         """Of a very long line those that start beside it, the smallest first."""
@@ -197,10 +197,10 @@ class _Search:
                 return tuple(items)
         return ()
 
-    def _way(self, found: Sequence[Item], others: Sequence[Item] = ()) -> Way:
+    def _found(self, found: Sequence[Item], others: Sequence[Item] = ()) -> Blockers:
         holders, alternatives = (tuple(map(self._holder, items)) for items in (found, others))
         instead = tuple(tuple(map(self._holder, items)) for items in self.instead)
-        return Way(holders, alternatives, instead, tuple(self.not_examined))
+        return Blockers(holders, alternatives, instead, tuple(self.not_examined))
 
     def _decided(self, gone: Iterable[Item]) -> list[Decision]:
         return _decided_without(self.base.restore(self.believed), gone, self.futures.now)
