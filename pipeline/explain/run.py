@@ -23,7 +23,15 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from features.plain import Json
-from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.core.decisions import (
+    CHANGES_GPUS,
+    GIVES_GPUS,
+    STARTS,
+    Action,
+    Decision,
+    Reason,
+    Score,
+)
 from scheduler.core.estimates import Description
 from scheduler.explain.life import (
     Held,
@@ -144,7 +152,7 @@ class RunFolder:
         rows = self.table(JOBS, columns, (pc.field("vc") == job.vc) & later).to_pylist()
         gpus = {row["job_id"]: row["gpus"] for row in rows}
         whole = {row["job_id"] for row in rows if row["ended_in_profiling"]}
-        moves = [Action.START.value, Action.PACK.value] + [Action.PROFILE.value] * bool(whole)
+        moves = [move.value for move in (GIVES_GPUS if whole else STARTS)]
         given = pc.field("action").isin(moves)
         if until is not None:
             given &= pc.field("time") < pa.scalar(_ms(until), _TIME)
@@ -176,7 +184,7 @@ class RunFolder:
         lent = pc.field("reason") == Reason.BORROWED.value
         borrows = self.table(DECISIONS, ["seq"], lent & before).num_rows > 0
         whose = pc.scalar(True) if borrows else mine  # by whose nodes, or by whose jobs they are
-        moves = pc.field("action").isin([move.value for move in _MOVES])
+        moves = pc.field("action").isin([move.value for move in CHANGES_GPUS])
         moved = self.table(DECISIONS, _MOVED, moves & before & whose)
         own = None
         if borrows:  # its nodes: those that its jobs ever had without borrowing
@@ -278,7 +286,6 @@ def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = N
         raise RunError(f"{path} cannot be read: {first}") from None
 
 
-_MOVES = (Action.START, Action.PACK, Action.RESIZE, Action.PREEMPT)  # onto GPUs, off them
 _MOVED = ["seq", "time", "action", "reason", "job_id", "vc", "nodes", "gpus"]
 _TIME = pa.timestamp("ms", tz="UTC")
 

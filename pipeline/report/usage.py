@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, filled, floats, groups, of_jobs
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import GIVES_GPUS, Action, Reason
 
-_OPENING = (Action.START.value, Action.PACK.value, Action.PROFILE.value)
+_OPENING = [move.value for move in GIVES_GPUS]
 _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
 
 

@@ -34,6 +34,11 @@ class Action(StrEnum):
     CHANGE_NODE = "change_node"  # what an operator asked for: it leaves, moves, is of another type
 
 
+STARTS = (Action.START, Action.PACK)  # a job begins to run until it has ended
+GIVES_GPUS = (*STARTS, Action.PROFILE)
+CHANGES_GPUS = (*STARTS, Action.RESIZE, Action.PREEMPT)  # what a job has, outside of profiling
+
+
 class Reason(StrEnum):
     """Why. The order is the order of precedence when several reasons hold.
 

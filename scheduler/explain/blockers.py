@@ -15,7 +15,7 @@ from time import process_time
 
 from scheduler.core.cluster import Pool, Run
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
@@ -27,7 +27,6 @@ LINE = 100  # of more jobs before it, none is tried by itself
 SPARED = 16  # of a line that is not tried one by one, the smallest are tried whether they may stay
 SMALL = 1000  # jobs in a core up to which what was found is tried once more on all of it
 BUDGET_S = 0.2  # processor seconds after which no copy is begun
-BEGINS = (Action.START, Action.PACK, Action.PROFILE)
 Item = str | int  # a job that leaves, or a closed node that opens
 
 
@@ -107,7 +106,7 @@ def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decis
 
 
 def _begins(decisions: Iterable[Decision], job_id: str) -> bool:
-    return any(d.job_id == job_id and d.action in BEGINS for d in decisions)
+    return any(d.job_id == job_id and d.action in GIVES_GPUS for d in decisions)
 
 
 class _OutOfTime(Exception):
@@ -369,7 +368,7 @@ class _Search:
             if _begins(decided, self.job_id):
                 self.best = tuple(gone)
                 return None
-            first = [d.job_id for d in decided if d.action in BEGINS]
+            first = [d.job_id for d in decided if d.action in GIVES_GPUS]
             if process_time() > self.until:
                 self.not_examined.append("who else goes before it")
                 return None

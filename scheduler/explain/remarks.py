@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from scheduler.core.decisions import Action, Decision
+from scheduler.core.decisions import CHANGES_GPUS, Action, Decision
 from scheduler.core.plural import count
 from scheduler.explain.belief import belief, words
 from scheduler.explain.life import Event
@@ -70,7 +70,7 @@ def _numbers(event: Event) -> str:
     """Numbers of a decision that its sentence does not hold."""
     given, d = event.evidence, event.decision
     parts = [given["placement"]] if "placement" in given else []
-    if d.action in _ON_GPUS and {"free", "limit"} <= set(given):
+    if d.action in CHANGES_GPUS and {"free", "limit"} <= set(given):
         parts.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
     elif d.action is not Action.PROFILE:  # its limit is of seconds
         words = set(re.findall(r"[\w.-]+", event.sentence))
@@ -87,7 +87,6 @@ def _numbers(event: Event) -> str:
     return ", ".join(parts)
 
 
-_ON_GPUS = (Action.START, Action.PACK, Action.PREEMPT, Action.RESIZE)
 _FIELDS = {
     "free": "GPUs free: {}",
     "limit": "of {}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
+from scheduler.core.decisions import AHEAD, ANOTHER, STARTS, Action, Decision, Reason
 from scheduler.core.estimates import Description
 from scheduler.core.plural import count
 from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
@@ -118,7 +118,7 @@ def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
     kept = next((d.time for d in own if d.action is Action.RESERVE), None)
     if kept is not None:
         after = f": {duration(kept - job.submit_time)} after its submission GPUs were kept for it"
-        on = next((d.time for d in own if d.action in _GIVES and d.time >= kept), None)
+        on = next((d.time for d in own if d.action in STARTS and d.time >= kept), None)
         waited = "" if on is None else f" {duration(on - kept)}"
         waits = f"it {'waits' if still else 'waited'}{waited} for the jobs that ran on them"
         return f"{text}{after}, and {waits}."
@@ -140,9 +140,6 @@ def _kept_for(own: Sequence[Decision]) -> str:
     job = next((d.blocker or next(iter(d.held_by), None) for d in others), None)
     who = "another" if job in (ANOTHER, AHEAD) else f"job {job}"
     return "" if job is None else f"; GPUs were kept for {who}, for one at a time"
-
-
-_GIVES = (Action.START, Action.PACK)
 
 
 def _held_back(spans: Sequence[Span]) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from features.job import Job
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision
+from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.policy import preemption_cost_s
 from scheduler.core.quirks import NONE, Quirks
 from scheduler.simulation.loop import (
@@ -227,7 +227,7 @@ class Engine(EventLoop):
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
         for d in decisions:
             action = d.action
-            if action is Action.START or action is Action.PACK:
+            if action in STARTS:
                 self._start(d, now)
             elif action is Action.PROFILE:
                 self._profile(d, now)

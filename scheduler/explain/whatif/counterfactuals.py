@@ -16,7 +16,7 @@ from types import MappingProxyType
 from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action
+from scheduler.core.decisions import STARTS
 from scheduler.core.durations import Quantiles
 from scheduler.explain.effect import Effect, Foreseen, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
@@ -362,9 +362,7 @@ def _kind(change: Change) -> tuple[str, ...]:
 
 
 def _starts(core: Core, job_id: str, now: float) -> bool:
-    return any(
-        d.job_id == job_id and d.action in (Action.START, Action.PACK) for d in core.decide(now)
-    )
+    return any(d.job_id == job_id and d.action in STARTS for d in core.decide(now))
 
 
 def _seen(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from features.job import Job, Profile
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision
+from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
@@ -356,7 +356,7 @@ class Future(Engine):
         for d in decisions:
             if d.action is Action.REFUSE:
                 self._awaited.discard(d.job_id)
-            elif d.job_id in self._awaited and d.action in (Action.START, Action.PACK):
+            elif d.job_id in self._awaited and d.action in STARTS:
                 self._seen(d.job_id, now, self.end_of(d.job_id))
                 if d.action is Action.PACK:
                     self.aside.add(d.job_id)

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from features.codec import decode
 from features.plain import Json
-from scheduler.core.decisions import Action
+from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
@@ -221,7 +221,7 @@ async def after(
     if why_not := answer.get("unavailable"):
         return Compared(job_id, other, unavailable=str(why_not))
     lines = await run_in_threadpool(view.decisions, other) if beside.started_at else []
-    begun = [d for d in lines if d.body["action"] in (Action.START, Action.PACK)]
+    begun = [d for d in lines if d.body["action"] in STARTS]
     started = begun[-1].text if begun else ""
     return decode(Compared, {**answer, "started": started})
 

@@ -23,7 +23,7 @@ from scheduler.assembly import assemble
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import Event, Kind
 from scheduler.core.cluster import Node
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.nodes import KnownJob
 from scheduler.core.policy import Policy
@@ -115,13 +115,13 @@ class EpochFollower:
             before = records.get(d.job_id)
             if before is not None and _predicted_again(d, before):
                 self.estimator.changed(before.submission.job(), d.time)
-            if d.action in (Action.START, Action.PACK):
+            if d.action in STARTS:
                 self.estimator.started(d.job_id, d.time)
 
 
 def _predicted_again(d: Decision, before: Record) -> bool:
     """Whether a job that was in its queue had been predicted otherwise."""
-    if d.action not in (Action.WAIT, Action.START, Action.PACK):
+    if d.action not in (Action.WAIT, *STARTS):
         return False
     known = d.estimate_s is not None and before.estimate_s is not None
     return known and d.estimate_s != before.estimate_s

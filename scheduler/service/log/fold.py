@@ -24,7 +24,7 @@ from scheduler.backends.base import Launch, Purpose
 from scheduler.backends.events import INPUTS, Event, Kind, canonical
 from scheduler.core.cluster import Node
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.policy import Policy
 from scheduler.service.log.header import LogHeader, known
 from scheduler.service.log.ledger import REPORTS, Ledger
@@ -422,5 +422,4 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
     """Jobs that a pass gave GPUs to."""
-    kinds = (Action.START, Action.PACK, Action.PROFILE)
-    return [d.job_id for d in decisions if d.action in kinds]
+    return [d.job_id for d in decisions if d.action in GIVES_GPUS]

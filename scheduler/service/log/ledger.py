@@ -15,7 +15,7 @@ from features.progress import Progress
 from features.schema import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
-from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
+from scheduler.core.decisions import DEPENDS, GIVES_GPUS, Action, Decision, Reason
 from scheduler.core.transitions import IllegalTransition, Step
 from scheduler.service.log.nodes import NodeRecord, NodeTable
 from scheduler.service.log.record import (
@@ -335,9 +335,7 @@ STAYS = (Action.WAIT, Action.RESERVE)
 DECIDED: dict[tuple[Phase, Action], Callable[[Ledger, Record, Decision], None]] = {
     **{(phase, Action.ENQUEUE): Ledger._queued for phase in ELIGIBLE},
     **{(phase, Action.REFUSE): Ledger._refused for phase in ELIGIBLE},
-    **{(phase, Action.PROFILE): Ledger._granted for phase in ELIGIBLE},
-    **{(phase, Action.START): Ledger._granted for phase in ELIGIBLE},
-    **{(phase, Action.PACK): Ledger._granted for phase in ELIGIBLE},
+    **{(phase, given): Ledger._granted for phase in ELIGIBLE for given in GIVES_GPUS},
     (Phase.HELD, Action.ENQUEUE): Ledger._queued_and_held,
     **{(phase, Action.ENQUEUE): Ledger._left for phase in OVER},
     **{(phase, Action.CANCEL): Ledger._left for phase in OVER},

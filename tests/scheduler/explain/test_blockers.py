@@ -10,16 +10,9 @@ from hypothesis import strategies as st
 
 from features.schema import State
 from scheduler.core.core import Core
-from scheduler.core.decisions import Decision, Reason
+from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
-from scheduler.explain.blockers import (
-    BEGINS,
-    Blockers,
-    Holder,
-    Kind,
-    find_blockers,
-    starts_without,
-)
+from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers, starts_without
 from scheduler.explain.findings import LISTED, analysis, answer, compared
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -69,7 +62,7 @@ def check_whole(futures: Futures, job_id: str) -> Blockers:
         else:
             copy.ended(holder.job_id, State.COMPLETED, now - run.start_time, now)
     if blockers.holders:
-        assert job_id in {d.job_id for d in copy.decide(now) if d.action in BEGINS}, blockers
+        assert job_id in {d.job_id for d in copy.decide(now) if d.action in GIVES_GPUS}, blockers
     return blockers
 
 

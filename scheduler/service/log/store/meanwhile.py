@@ -8,15 +8,13 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, RowMapping, or_, select, union_all
 
-from scheduler.core.decisions import ANOTHER, Action, Reason
+from scheduler.core.decisions import ANOTHER, CHANGES_GPUS, Action, Reason
 from scheduler.explain.life import Held, had, runs_of, seconds_before
 from scheduler.service.log.record import HOLDS, WAITS
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import decisions, jobs, nodes
-
-MOVES = (Action.START, Action.PACK, Action.RESIZE, Action.PREEMPT)  # onto GPUs, off them
 
 
 def held_meanwhile(
@@ -48,7 +46,7 @@ def held_meanwhile(
     query = (
         select(decisions, *(jobs.c[name] for name in _OF_JOB), jobs.c.vc.label("of_vc"))
         .select_from(decisions.join(jobs, jobs.c.job_id == decisions.c.job_id))
-        .where(decisions.c.action.in_([move.value for move in MOVES]), decisions.c.at < over)
+        .where(decisions.c.action.in_([move.value for move in CHANGES_GPUS]), decisions.c.at < over)
         .where(jobs.c.job_id.in_(was_there), jobs.c.job_id != job.job_id)
         .where(or_(jobs.c.vc == job.vc, borrowed))
     )

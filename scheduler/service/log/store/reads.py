@@ -34,7 +34,7 @@ from features.codec import decode
 from features.plain import Json
 from features.schema import State
 from scheduler.backends.events import Kind
-from scheduler.core.decisions import ANOTHER, Action, Reason
+from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
@@ -380,7 +380,7 @@ class VisibleQueries(VisibleRows):
         how = decisions.c.action, decisions.c.reason, ahead, fewer
 
         def starts(of: FromClause) -> ColumnElement[bool]:
-            return of.c.action.in_((Action.START.value, Action.PACK.value))
+            return of.c.action.in_([move.value for move in STARTS])
 
         other = decisions.alias()
         whole = and_(
