@@ -22,7 +22,8 @@ from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import CancelRequest, ChangeRequest
 from scheduler.service.api.shapes import CancelledMany, JobChange
 from scheduler.service.log.record import HoldBy, Phase
-from scheduler.service.log.store.reads import JobRow, VisibleQueries
+from scheduler.service.log.store.reads import VisibleQueries
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Role, Viewer
 
 router = APIRouter(tags=["jobs"])

@@ -27,7 +27,8 @@ from scheduler.service.api.writer import Once, Room, Writer, Written
 from scheduler.service.log.present import Present
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.payloads import Payload
-from scheduler.service.log.store.reads import JobRow, UnknownJob, VisibleQueries
+from scheduler.service.log.store.reads import UnknownJob, VisibleQueries
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 

@@ -11,7 +11,7 @@ from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.shapes import ClusterMap, WhoAmI
-from scheduler.service.log.store.reads import (
+from scheduler.service.log.store.rows import (
     Calibration,
     Day,
     Models,

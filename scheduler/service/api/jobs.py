@@ -30,7 +30,9 @@ from scheduler.service.api.schemas import (
 )
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, SubmittedArray
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import MAX_PAGE, Chosen, JobRow, Line, Page, VisibleQueries
+from scheduler.service.log.store.reads import Chosen, VisibleQueries
+from scheduler.service.log.store.rows import JobRow, Line, Page
+from scheduler.service.log.store.visible_rows import MAX_PAGE
 from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["jobs"])

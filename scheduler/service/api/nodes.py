@@ -34,8 +34,8 @@ from scheduler.service.log.cluster_changes import (
     fixed_nodes,
 )
 from scheduler.service.log.present import Present
-from scheduler.service.log.store.reads import Node as NodeSeen
 from scheduler.service.log.store.reads import Reads
+from scheduler.service.log.store.rows import Node as NodeSeen
 from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer

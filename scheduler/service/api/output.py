@@ -11,7 +11,7 @@ from scheduler.backends.local.output import MOST_BYTES, read_part
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.settings import Settings
 

@@ -19,7 +19,7 @@ from scheduler.core.request import CHANGEABLE, FIELDS, Field
 from scheduler.explain.words import duration, listed, number
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import ChangeRequest
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.rows import JobRow
 
 HOUR_S = 3600.0
 

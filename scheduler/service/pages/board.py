@@ -13,7 +13,7 @@ from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import duration
 from scheduler.service.api.stories import sentence_now
 from scheduler.service.log.record import ELIGIBLE
-from scheduler.service.log.store.reads import JobRow, Line, Node, QueueEntry
+from scheduler.service.log.store.rows import JobRow, Line, Node, QueueEntry
 from scheduler.service.pages.groups import GROUPS, in_order
 from scheduler.service.pages.queries import HOLDING, WAITING, Group, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
-from scheduler.service.log.store.reads import JobRow, Page
+from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
 from scheduler.service.pages.queries import FIGURES, Kept, Outcome, PageQueries
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import Group, PageQueries
 
 GROUPS = 40  # on the board, the largest first

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, Estimate
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import JobRow
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import WAITING
 
 

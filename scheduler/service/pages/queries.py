@@ -20,7 +20,8 @@ from scheduler.explain.explanation import StartForecastRow
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
-from scheduler.service.log.store.reads import JobRow, Line, Page, VisibleQueries
+from scheduler.service.log.store.reads import VisibleQueries
+from scheduler.service.log.store.rows import JobRow, Line, Page
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import (
     decisions,

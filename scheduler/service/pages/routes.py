@@ -22,7 +22,9 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import bundle_in_use
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.reads import BadCursor, JobRow, UnknownJob
+from scheduler.service.log.store.paging import BadCursor
+from scheduler.service.log.store.reads import UnknownJob
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures

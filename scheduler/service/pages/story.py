@@ -20,7 +20,7 @@ from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import act, duration, progress_words
 from scheduler.service.api.explanation import believed, detail_of, forecast_of
 from scheduler.service.api.stories import story_of, where_it_stands
-from scheduler.service.log.store.reads import JobRow, Line
+from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import WAITING, PageQueries

@@ -13,7 +13,7 @@ from itertools import groupby
 
 from scheduler.core.plural import are, count
 from scheduler.explain.words import duration
-from scheduler.service.log.store.reads import JobRow, Node
+from scheduler.service.log.store.rows import JobRow, Node
 from scheduler.service.pages.queries import Holding, PageQueries
 
 COLOURS = 7  # of the style sheet, its grey left out

@@ -76,29 +76,6 @@ from scheduler.service.log.store.visibility import (
 )
 from scheduler.service.log.store.visible_rows import MAX_PAGE, VisibleRows
 
-__all__ = [
-    "JOB_ID",
-    "MAX_PAGE",
-    "BadCursor",
-    "Calibration",
-    "Chosen",
-    "Day",
-    "Gpu",
-    "GpusNow",
-    "JobRow",
-    "Line",
-    "Models",
-    "Node",
-    "Page",
-    "QueueEntry",
-    "Reads",
-    "Refusal",
-    "Share",
-    "UnknownJob",
-    "VcLoad",
-    "VisibleQueries",
-]
-
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")  # 12+1: of a heterogeneous job
 ARRAY = re.compile(r"([0-9a-z]{1,20})(?:_\[[^/]*\])?")  # as submit, sbatch or squeue names it
 QUEUED = Phase.QUEUED.value
@@ -532,7 +509,7 @@ class VisibleQueries(VisibleRows):
         return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
 
 
-# The order of a queue (`scheduler.core.core.QueuedJob`): priority, then the policy's key, then
+# The order of a queue (`scheduler.core.queue.QueuedJob`): priority, then the policy's key, then
 # arrival. A job without a key comes last.
 _LAST = 1e300
 _ORDER = (-jobs.c.priority, func.coalesce(jobs.c.key, _LAST), jobs.c.submitted_seq)

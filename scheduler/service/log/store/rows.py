@@ -1,4 +1,4 @@
-"""What the queries of `service.store.reads` give back."""
+"""What the queries of `service.log.store.reads` give back."""
 
 from __future__ import annotations
 

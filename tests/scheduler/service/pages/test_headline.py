@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, NEVER, Estimate
-from scheduler.service.log.store.reads import Chosen, JobRow
+from scheduler.service.log.store.reads import Chosen
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.headline import Headline, headline
 from tests.scheduler.service.pages.conftest import Lived
 

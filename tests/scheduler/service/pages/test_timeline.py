@@ -11,7 +11,8 @@ import pytest
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.service.analyst.records import write
-from scheduler.service.log.store.reads import Chosen, JobRow
+from scheduler.service.log.store.reads import Chosen
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 from tests.scheduler.service.pages.conftest import Lived
