@@ -154,18 +154,11 @@ class WhatIf:
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
-        until = time.process_time() + (self.budget_s if budget_s is None else budget_s)
-        base: list[World] = []
-        made: list[World] = []
-        for sample in range(self.samples):
-            before = self._base(watched, sample, until)
-            core = self._changed(job_id, change, predicted)
-            core.decide(futures.now)
-            after = _seen(futures, core, sample, watched, until, otherwise)
-            if before is None or after is None:
-                break
-            base.append(before)
-            made.append(after)
+
+        def changed(core: Core) -> None:
+            apply(core, job_id, change, futures.now, predicted)
+
+        base, made = self._worlds(watched, changed, budget_s, otherwise)
         gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
         is_now = _forecast(futures, base, job_id, why_stuck(futures.core, job_id))
         then = _forecast(futures, made, job_id, why_stuck(trial, job_id))
@@ -302,22 +295,32 @@ class WhatIf:
         futures = self.futures
         waiting = [q.job.job_id for queue in futures.core.queues.values() for q in queue]
         watched = waiting[:CHANCES]
-        until = time.process_time() + self.budget_s
-        base: list[World] = []
-        made: list[World] = []
+        base, made = self._worlds(watched, change)
+        moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
+        stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
+        return Effect(moved, len(watched), len(waiting), len(made), stuck)
+
+    def _worlds(
+        self,
+        watched: list[str],
+        change: Callable[[Core], None],
+        budget_s: float | None = None,
+        otherwise: Mapping[str, Quantiles] = MappingProxyType({}),
+    ) -> tuple[list[World], list[World]]:
+        """The same futures without and with a change, as many as there is time for."""
+        until = time.process_time() + (self.budget_s if budget_s is None else budget_s)
+        base, made = list[World](), list[World]()
         for sample in range(self.samples if watched else 0):
             before = self._base(watched, sample, until)
-            core = futures.copy()
+            core = self.futures.copy()
             change(core)
-            core.decide(futures.now)
-            after = _seen(futures, core, sample, watched, until)
+            core.decide(self.futures.now)
+            after = _seen(self.futures, core, sample, watched, until, otherwise)
             if before is None or after is None:
                 break
             base.append(before)
             made.append(after)
-        moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
-        stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
-        return Effect(moved, len(watched), len(waiting), len(made), stuck)
+        return base, made
 
     def _base(self, watched: list[str], sample: int, until: float) -> World | None:
         """The world as it is; run once for all questions about the same jobs."""
