@@ -32,12 +32,12 @@ class _Asked:
     unseen_s: dict[str, float] = field(default_factory=dict)  # waits before the clock began, by job
 
     @property
-    def slower(self) -> float:
+    def slowdown(self) -> float:
         """How many times slower than the wall's the clock runs."""
         return max(1.0, self.gpus / self.there) if self.there else 1.0
 
     def clock(self, now: float) -> float:
-        return self.shown_s + (now - self.at) / self.slower
+        return self.shown_s + (now - self.at) / self.slowdown
 
     def change(self, now: float, gpus: int = 0, there: int | None = None) -> None:
         """So many GPUs more are asked for from `now` on, or so many are there."""
@@ -99,7 +99,7 @@ class Demand:
         for job_id, waited_s in asked.unseen_s.items():
             if job_id in self._jobs:
                 _, gpus, came = self._jobs[job_id]
-                self._jobs[job_id] = where, gpus, came - waited_s / asked.slower
+                self._jobs[job_id] = where, gpus, came - waited_s / asked.slowdown
         asked.unseen_s.clear()
 
     def waited_s(self, job_id: str, now: float) -> float | None:
@@ -108,7 +108,7 @@ class Demand:
             return self._paused.get(job_id)
         where, _, came = self._jobs[job_id]
         asked = self._asked[where]
-        return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slower
+        return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
         """A job that is not counted now comes back, and has waited so long by then."""
@@ -132,19 +132,14 @@ class Demand:
         demand._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id in kept}
         return demand
 
-    def came(self, job_id: str) -> float | None:
+    def clock_at_arrival(self, job_id: str) -> float | None:
         """What it showed when a job came; None: it is not counted."""
         job = self._jobs.get(job_id)
         return None if job is None else job[2]
 
-    def arrived(self, queued: QueuedJob) -> float:
-        """What it showed then; of one that is not counted, when it was submitted."""
-        came = self.came(queued.job.job_id)
-        return queued.submit_time if came is None else came
-
-    def slower(self, vc: str) -> float:
+    def slowdown(self, vc: str) -> float:
         """How many times slower than the wall's clock it runs now."""
-        return self._asked[self._where(vc)].slower
+        return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:
         """What is asked for where a job of this turn may run, in units of all GPUs there."""

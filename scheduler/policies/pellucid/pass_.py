@@ -25,12 +25,12 @@ from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.memo import Filter, Kind, Memo, everybody
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.reservation import (
-    STARVING,
     Reservation,
     StarvationBound,
     choose,
     exchange,
     is_starving,
+    starving_key,
 )
 
 
@@ -171,7 +171,7 @@ class Pass:
             if policy.knows(queued.job.job_id) and queued.job.job_id not in turn.cluster.runs
         ]
         for queued in starving:
-            queued.key = queued.submit_time - STARVING
+            queued.key = starving_key(queued)
         if starving:
             turn.queue.replace(list(turn.queue))
 

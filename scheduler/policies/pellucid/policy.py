@@ -32,10 +32,10 @@ from scheduler.policies.pellucid.pass_ import Pass
 from scheduler.policies.pellucid.repredict import SAME, Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
-    STARVING,
     Reservation,
     StarvationBound,
     is_starving,
+    starving_key,
 )
 from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
@@ -112,8 +112,8 @@ class Pellucid(Policy):
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
-        if self.starvation.is_starving(queued):
-            return queued.submit_time - STARVING
+        if self.starvation.goes_first(queued):
+            return starving_key(queued)
         aged_s = _sized_s(queued, self.gpu_exponent) + self.ageing * queued.submit_time
         return aged_s + self.fairness.on(queued, now)
 
@@ -316,7 +316,7 @@ class Pellucid(Policy):
         bound = self.starvation
         left_s = bound.left_s(queued, now, latest=True)
         longer = left_s > max(0.0, bound.most_s - (now - queued.submit_time)) + ROUNDING_S
-        demand = self.demand.slower(queued.job.vc) if longer else 1.0
+        demand = self.demand.slowdown(queued.job.vc) if longer else 1.0
         put_off = bound.put_off(queued)
         costs_s = None if put_off is None else put_off.costs_s
         soonest_s = bound.left_s(queued, now)

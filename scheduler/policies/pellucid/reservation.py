@@ -31,12 +31,17 @@ STEP = 0.25  # of its bound, after which a job that was put off is asked about a
 ROUNDING_S = 1.0  # a clock asked a moment too early would have to be asked again at once
 
 
-STARVING = 1e12  # keys of jobs past their bound are this much lower than any other
+_BEFORE_ALL = 1e12  # keys of jobs past their bound are this much lower than any other
+
+
+def starving_key(queued: QueuedJob) -> float:
+    """The key of a job past its bound: before all others, by submission."""
+    return queued.submit_time - _BEFORE_ALL
 
 
 def is_starving(queued: QueuedJob) -> bool:
     """Whether the key is that of a job past its bound."""
-    return queued.key < -STARVING / 2
+    return queued.key < -_BEFORE_ALL / 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -131,29 +136,30 @@ class StarvationBound:
         if queued.job.job_id in self._first:
             return 0.0
         vc, bound_s = queued.job.vc, self.most_s if latest else self._bound_s(queued)
-        deadline = self._demand.arrived(queued) + bound_s / self.overload
+        came = self._demand.clock_at_arrival(queued.job.job_id)
+        deadline = (queued.submit_time if came is None else came) + bound_s / self.overload
         fair_s = deadline - self._demand.clock(vc, now)
         wall_s = queued.submit_time + bound_s - now
-        return max(wall_s, fair_s * self._demand.slower(vc), 0.0)
+        return max(wall_s, fair_s * self._demand.slowdown(vc), 0.0)
 
-    def is_starving(self, queued: QueuedJob) -> bool:
+    def goes_first(self, queued: QueuedJob) -> bool:
         """Whether a job goes before all others."""
         return queued.job.job_id in self._first
 
     def put_off(self, queued: QueuedJob) -> PutOff | None:
         """Why a job past its bound does not go first yet."""
-        return None if self.is_starving(queued) else self._put_off.get(queued.job.job_id)
+        return None if self.goes_first(queued) else self._put_off.get(queued.job.job_id)
 
     def overdue(self, queued: QueuedJob, now: float) -> bool:
         """Whether a waiting job has waited longer than its bound and `backfill` times that."""
-        came = self._demand.came(queued.job.job_id)
+        came = self._demand.clock_at_arrival(queued.job.job_id)
         fair_s = 0.0 if came is None else self._demand.clock(queued.job.vc, now) - came
         late = fair_s >= self.most_s / self.overload
         return late and now - queued.submit_time >= self.most_s
 
     def expect(self, queued: QueuedJob) -> None:
         """A job joins its queue."""
-        if not self.is_starving(queued):
+        if not self.goes_first(queued):
             deadline = queued.submit_time + self._bound_s(queued)
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
@@ -199,7 +205,7 @@ class StarvationBound:
         """Whether a job past its bound goes first now; when it is asked about again if not."""
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
-        if self.is_starving(queued) or times >= most:
+        if self.goes_first(queued) or times >= most:
             return True
         waited_s, caused_s = now - queued.submit_time, costs_s(queued)
         if caused_s <= self.price * waited_s:
@@ -214,7 +220,7 @@ class StarvationBound:
         for vc, heap in self._patient.items():
             if heap:
                 fair_s = heap[0][0] - self._demand.clock(vc, now)
-                left_s = fair_s * self._demand.slower(vc) + ROUNDING_S
+                left_s = fair_s * self._demand.slowdown(vc) + ROUNDING_S
                 if now + left_s > now:  # else it was evaluated since, or no job waits there
                     times.append(now + left_s)
         return min(times, default=None)
@@ -230,7 +236,7 @@ class StarvationBound:
         return self.max_wait_s if put_off is None else put_off.times * self.max_wait_s
 
     def _fair_deadline(self, queued: QueuedJob) -> float | None:
-        came = self._demand.came(queued.job.job_id)
+        came = self._demand.clock_at_arrival(queued.job.job_id)
         return None if came is None else came + self._bound_s(queued) / self.overload
 
 

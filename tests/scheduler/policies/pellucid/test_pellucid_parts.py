@@ -128,7 +128,7 @@ def test_the_fair_clock_shows_what_an_even_share_would_have_done() -> None:
     demand.over("j1", 200.0)
     assert demand.clock(VC, 300.0) == 250.0  # never faster than the wall's
     demand.joins(QueuedJob(a_job("late", vc=VC, at=10.0).job, 9), 300.0)
-    assert demand.came("late") == -40.0  # what it waited elsewhere is all counted
+    assert demand.clock_at_arrival("late") == -40.0  # what it waited elsewhere is all counted
 
 
 def free(queued: QueuedJob) -> float:
@@ -181,7 +181,7 @@ def test_the_bound_is_longer_where_more_is_asked_for() -> None:
     assert bound.left_s(jobs[0], 1000.0) == 500.0
     assert not bound.due(VC, 1499.0, free)
     assert bound.due(VC, 1500.0, free) == jobs[:2]
-    assert bound.is_starving(jobs[0])
+    assert bound.goes_first(jobs[0])
 
 
 # --- reservation ----------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_a_job_past_its_bound_goes_first_once_its_price_is_little_beside_its_wai
     assert (bound.left_s(dear, 100.0), bound.left_s(dear, 100.0, latest=True)) == (25.0, 100.0)
     assert bound.due(VC, 125.0, costs_s) == [dear], "12 s are less than a tenth of 125 s"
     assert bound.put_off(dear) is None
-    assert bound.is_starving(dear)
+    assert bound.goes_first(dear)
 
     bound.over("d")
     costs["d"] = 1e9
