@@ -19,7 +19,15 @@ from scheduler.backends.slurm.parse import SlurmJob, hosts
 from scheduler.backends.slurm.site import asks_of
 from scheduler.policies.slurm.capacity import Capacity, choose
 from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import Passes, Ranked, Running, in_order, listed, ranks, record
+from scheduler.policies.slurm.passes import (
+    Passes,
+    Ranked,
+    Running,
+    in_order,
+    listed,
+    ranks,
+    reason_key,
+)
 from scheduler.policies.slurm.policy import BACKFILL_DEPTH, DEPTH, WINDOW_MIN
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Share
@@ -92,7 +100,7 @@ class _State:
         self.capacity, self.usage = Capacity.of(self.site), Usage()
         self.running: dict[str, Running] = {}
         self.waiting: dict[str, int] = {}  # priority at first
-        self.words: dict[str, str] = {}
+        self.reasons: dict[str, str] = {}
         self.weights = Multifactor(self.site)
         self.shares: dict[str, tuple[Share, ...]] = {}
         for look in recording.looks:
@@ -121,7 +129,7 @@ class _State:
         until = floor(at) + ask.limit_s(self.site.partitions[part])
         self.running[job_id] = Running(ran, floor(at), until, listed(ask, self.running))
         self.waiting.pop(job_id, None)
-        self.words.pop(record(ask), None)
+        self.reasons.pop(reason_key(ask), None)
 
     def line(self, at: float) -> list[Ranked]:
         """Who may start, in Slurm's order."""
@@ -141,7 +149,7 @@ class _State:
 
     def _priority(self, ranked: Ranked, at: float) -> int:
         """By the nearest test of it; main passes do not tell."""
-        told = self.told[record(ranked.ask), ranked.partition.name]
+        told = self.told[reason_key(ranked.ask), ranked.partition.name]
         first = (at, self.waiting[ranked.ask.job_id])
         return min(told or [first], key=lambda one: abs(one[0] - at))[1]
 
@@ -150,7 +158,7 @@ class _State:
         near = min(self.recording.looks, key=lambda look: abs(look.at - at))
         capacity = self.capacity.later(self.capacity.free)
         passes = Passes(
-            near.site, at, capacity, self.usage.copy(), dict(self.running), words=self.words
+            near.site, at, capacity, self.usage.copy(), dict(self.running), reasons=self.reasons
         )
         site, line = self.site, self.line(at)
         if kind == "main":

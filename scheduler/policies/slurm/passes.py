@@ -136,7 +136,7 @@ class Passes:
     """One look at the queue.
 
     Attributes:
-        words: reasons of those that wait, of an array by its id: Slurm has one for all its tasks
+        reasons: of those that wait, of an array by its id: Slurm has one for all its tasks
             that wait, and keeps it until it finds another. None: it has none.
         started: jobs to start now, in order, and where.
         planned: when backfill means to start others, and where.
@@ -149,7 +149,7 @@ class Passes:
     capacity: Capacity
     usage: Usage
     running: dict[str, Running]
-    words: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
     started: dict[str, tuple[Ranked, tuple[Share, ...]]] = field(default_factory=dict)
     planned: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
@@ -175,13 +175,12 @@ class Passes:
         if ask.array:
             self.tasks[ask.array] = self.tasks.get(ask.array, 0) + sign
 
-    def _say(self, ask: Ask, reason: str) -> None:
-        self.words[record(ask)] = reason
+    def _set_reason(self, ask: Ask, reason: str) -> None:
+        self.reasons[reason_key(ask)] = reason
 
-    def _drop(self, ask: Ask, wanted: Callable[[str], bool]) -> None:
-        word = self.words.get(record(ask), "")
-        if wanted(word):
-            del self.words[record(ask)]
+    def _clear_reason(self, ask: Ask, wanted: Callable[[str], bool]) -> None:
+        if wanted(self.reasons.get(reason_key(ask), "")):
+            del self.reasons[reason_key(ask)]
 
     # --- the main pass ------------------------------------------------------------------------
 
@@ -194,42 +193,42 @@ class Passes:
             ask, part = ranked.ask, ranked.partition
             if ask.job_id in self.started or (ask.array, part.name) in rejected:
                 continue
-            if whole(ask) in self.parts:  # left to backfill, and all of its partition behind it
+            if het_job(ask) in self.parts:  # left to backfill, and all of its partition behind it
                 failed.add(f"reservation {ask.reservation}" if ask.reservation else part.name)
                 closed |= frozenset() if ask.reservation else part.nodes
                 continue
-            self._drop(ask, lambda word: word in CLOSED)
+            self._clear_reason(ask, lambda reason: reason in CLOSED)
             if not blaming(ask.job_id, self._try, ranked, failed, closed) and ask.array:
                 rejected.add((ask.array, part.name))
 
     def _try(self, ranked: Ranked, failed: set[str], closed: set[str]) -> bool:
         """Start a job, or say why not; then its partition or nodes may be closed to others."""
         ask, part = ranked.ask, ranked.partition
-        kept = closed_to(ask, part) or self._array_full(ask)
-        if kept:
-            self._say(ask, kept)
+        reason = closed_to(ask, part) or self._array_full(ask)
+        if reason:
+            self._set_reason(ask, reason)
             return False
         turn = f"reservation {ask.reservation}" if ask.reservation else part.name
         if turn in failed:
-            if ask.reservation or self.words.get(record(ask), RESOURCES) == RESOURCES:
-                self._say(ask, PRIORITY)
+            if ask.reservation or self.reasons.get(reason_key(ask), RESOURCES) == RESOURCES:
+                self._set_reason(ask, PRIORITY)
             return False
         names = [n for n in self.nodes_of(ask, part, self.now) if n not in closed]
         placed = choose(ask, self.capacity, names, self.site)
-        kept = self._kept_from(ask, part)
-        if placed is not None and not kept:
+        reason = self._blocked_by(ask, part)
+        if placed is not None and not reason:
             self.start(ranked, placed)
             return True
-        kept = kept or self._lacking(ask, part)
-        self._say(ask, kept)
-        if kept == RESOURCES and ask.req_nodes:
+        reason = reason or self._lacking(ask, part)
+        self._set_reason(ask, reason)
+        if reason == RESOURCES and ask.req_nodes:
             closed |= ask.req_nodes
-        elif kept == RESOURCES:
+        elif reason == RESOURCES:
             failed.add(turn)
             closed |= frozenset() if ask.reservation else part.nodes
         return False
 
-    def _kept_from(self, ask: Ask, part: Partition) -> str:
+    def _blocked_by(self, ask: Ask, part: Partition) -> str:
         """What keeps a job that has its turn from starting, whatever is free; "": nothing."""
         if hit := first_hit(ask, part, self.site, self.usage, tres=False):
             return hit.reason
@@ -267,14 +266,14 @@ class Passes:
         ask, part = ranked.ask, ranked.partition
         if not self._may_begin(ask, part):
             return False
-        ready = self._ready.setdefault(whole(ask), {}) if whole(ask) in self.parts else None
+        ready = self._ready.setdefault(het_job(ask), {}) if het_job(ask) in self.parts else None
         others = (at for job_id, (at, _, _) in (ready or {}).items() if job_id != ask.job_id)
         found = self._earliest(ask, part, space, max(others, default=self.now))
         if found is None:
             return False
         at, placed = found
         if hit := first_hit(ask, part, self.site, self.usage, tres=True):
-            self._say(ask, hit.reason)
+            self._set_reason(ask, hit.reason)
             return False
         if ready is None and at <= self.now:
             self.start(ranked, placed)
@@ -290,16 +289,16 @@ class Passes:
 
     def _may_begin(self, ask: Ask, part: Partition) -> bool:
         """Whether backfill looks for nodes for a job."""
-        self._drop(ask, lambda word: word in CLOSED)
-        if kept := closed_to(ask, part):
-            self._say(ask, kept)
+        self._clear_reason(ask, lambda reason: reason in CLOSED)
+        if reason := closed_to(ask, part):
+            self._set_reason(ask, reason)
             return False
-        self._drop(ask, lambda word: is_limit(word) and not is_kept(word))
-        if kept := self._array_full(ask):
-            self._say(ask, kept)
+        self._clear_reason(ask, lambda reason: is_limit(reason) and not is_kept(reason))
+        if reason := self._array_full(ask):
+            self._set_reason(ask, reason)
             return False
         if hit := first_hit(ask, part, self.site, self.usage, tres=False):
-            self._say(ask, hit.reason)
+            self._set_reason(ask, hit.reason)
             return False
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
             return False
@@ -381,7 +380,7 @@ class Passes:
         self.running[ask.job_id] = Running(ran, self.now, until, listed(ask, self.running))
         self._count(ran, 1)
         self.started[ask.job_id] = ranked, placed
-        self.words.pop(record(ask), None)
+        self.reasons.pop(reason_key(ask), None)
 
     def _array_full(self, ask: Ask) -> str:
         full = ask.array_limit and self.tasks.get(ask.array, 0) >= ask.array_limit
@@ -505,13 +504,13 @@ def listed(ask: Ask, running: Mapping[str, Running]) -> float:
     return max(tasks, default=ask.submit)
 
 
-def whole(ask: Ask) -> str:
+def het_job(ask: Ask) -> str:
     """The heterogeneous job that a job is a component of (``12`` of ``12+1``); "": of none."""
     head, plus, _ = ask.job_id.partition("+")
     return head if plus and "~" not in ask.job_id else ""
 
 
-def record(ask: Ask) -> str:
+def reason_key(ask: Ask) -> str:
     """What Slurm has one reason for."""
     return ask.array or ask.job_id
 

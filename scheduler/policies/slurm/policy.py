@@ -34,11 +34,11 @@ from scheduler.policies.slurm.passes import (
     Ranked,
     Running,
     blaming,
+    het_job,
     in_order,
     listed,
     ranks,
-    record,
-    whole,
+    reason_key,
 )
 from scheduler.policies.slurm.priority import FairShare, Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Share, Site, SiteNode
@@ -93,7 +93,7 @@ class Slurm(Policy):
         self._ranked: dict[str, list[Ranked]] = {}  # as of the last calculation
         # when nodes become free that nobody leaves
         self._edges = sorted({one.end for one in site.reservations})
-        self._words: dict[str, str] = {}  # Slurm's reasons, by record
+        self._slurm_reasons: dict[str, str] = {}  # by `reason_key`
         self._planned: dict[str, tuple[float, frozenset[str]]] = {}
         self._over: set[str] = set()  # jobs that others may wait for
         self._arrays: dict[str, list[str]] = {}
@@ -116,12 +116,12 @@ class Slurm(Policy):
         self._look(site)
         self.capabilities = replace(self.capabilities, places_cpus=True)
         self._names, self._asks = list(names), dict(asks)
-        self._parts = Counter(one for ask in self._asks.values() if (one := whole(ask)))
+        self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
             if ask.array:
                 self._arrays.setdefault(ask.array, []).append(job_id)
             if not ask.shares and ask.reason not in ("", "None"):
-                self._words[record(ask)] = ask.reason
+                self._slurm_reasons[reason_key(ask)] = ask.reason
         self._asks |= _throttled(self._asks, self._arrays)
         if now is not None and site.weighs:
             self._take_priorities(now)
@@ -277,7 +277,7 @@ class Slurm(Policy):
         if self.site.backfills and (tries or clock.backfill_due(turn.vc, now)):
             look.backfill(line, self._bf_depth, self._window_s, self._grain_s)
             self._planned = look.planned
-        words = self._words | look.words if tries else self._words
+        reasons = self._slurm_reasons | look.reasons if tries else self._slurm_reasons
         if tries:
             self.soon |= look.started.keys()
             look.started.clear()
@@ -288,7 +288,7 @@ class Slurm(Policy):
             turn.start(queued, placement, evidence=(("priority", ranked.priority),))
         for job_id, queued in waiting.items():
             ask = self._asks[job_id]
-            found = PendingReason(kept.get(job_id) or words.get(record(ask), PRIORITY))
+            found = PendingReason(kept.get(job_id) or reasons.get(reason_key(ask), PRIORITY))
             if job_id in self._planned:
                 found.planned_at, found.planned_on = self._planned[job_id]
             self.reasons[job_id] = found
@@ -296,14 +296,13 @@ class Slurm(Policy):
 
     def _pass(self, now: float) -> Passes:
         known = self.site, now, self._capacity, self._usage, self._running
-        return Passes(*known, words=self._words, parts=self._parts)
+        return Passes(*known, reasons=self._slurm_reasons, parts=self._parts)
 
     def _trial(self, now: float) -> Passes:
         """One that changes nothing."""
         capacity = self._capacity.later(self._capacity.free)
-        words = dict(self._words)
         known = self.site, now, capacity, self._usage.copy(), dict(self._running)
-        return Passes(*known, words=words, parts=self._parts)
+        return Passes(*known, reasons=dict(self._slurm_reasons), parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
         """Why a job waits, with the limit or the reservation that it is; None: it is not known."""

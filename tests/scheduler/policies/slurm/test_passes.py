@@ -99,7 +99,7 @@ def on(passes: Passes) -> dict[str, tuple[str, ...]]:
 
 
 def why(passes: Passes) -> dict[str, str]:
-    return dict(passes.words)
+    return dict(passes.reasons)
 
 
 def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
@@ -229,9 +229,9 @@ def test_behind_others_a_job_waits_for_its_turn_and_not_yet_for_a_licence() -> N
 def test_backfill_drops_a_limit_that_is_past_and_knows_some_for_none(word: str, kept: bool) -> None:
     full = [job(str(i), gpus=(("2080ti", 8),), priority=9 - i) for i in range(3)]
     said = {"2": word}  # before
-    assert why(look(SITE, *full, backfill=False, words=dict(said))) == {"1": "Resources", **said}
+    assert why(look(SITE, *full, backfill=False, reasons=dict(said))) == {"1": "Resources", **said}
     left = said if kept else {}
-    assert why(look(SITE, *full, words=dict(said))) == {"1": "Resources", **left}
+    assert why(look(SITE, *full, reasons=dict(said))) == {"1": "Resources", **left}
 
 
 def test_a_limit_says_whose_it_is_and_how_far() -> None:
