@@ -197,9 +197,8 @@ Placement = list[tuple[int, int]]  # (node, GPU bit mask) pairs
 class Pool:
     """Nodes of one virtual cluster (or of the profiling partition).
 
-    ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free and not held for a
-    reservation; none of a drained node is. Lent nodes are in no mask. ``_of_size[k]`` has the nodes
-    of k GPUs.
+    ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free, not reserved; none
+    of a drained node is. Lent nodes are in no mask. ``_of_size[k]`` has the nodes of k GPUs.
     """
 
     name: str
@@ -239,7 +238,7 @@ class Pool:
         self.free += gpus
 
     def remove_node(self, node: int) -> None:
-        """Take a node on which nothing runs, and of which nothing is held, out of the pool."""
+        """Take a node on which nothing runs, and of which nothing is reserved, out of the pool."""
         if not self.is_empty(node) or node in self._held:
             raise ValueError(f"node {node} of pool {self.name!r} is not idle")
         gpus = self._gpus_of.pop(node)
@@ -276,7 +275,7 @@ class Pool:
         return bool(self._by_free[self.gpus_of(node)] >> node & 1)
 
     def is_empty(self, node: int) -> bool:
-        """Whether nothing runs on a node; it may be drained, or held for a reservation."""
+        """Whether nothing runs on a node; it may be drained, or reserved."""
         return self._free_gpus[node].bit_count() == self.gpus_of(node)
 
     def __contains__(self, node: int) -> bool:
@@ -365,19 +364,18 @@ class Pool:
             self._set(node, self._free_gpus[node] | mask)
 
     def open_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that may be given: free, not held, node not drained."""
+        """Bit mask of the GPUs of a node that may be given: free, not reserved or drained."""
         return 0 if node in self._shut else self._free_gpus[node] & ~self._held.get(node, 0)
 
-    def held_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are held for reservations (or drained), busy or
-        not."""
+    def reserved_on(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that are reserved (or drained), busy or not."""
         if node in self._shut:
             return (1 << self.gpus_of(node)) - 1
         return self._held.get(node, 0)
 
     @property
-    def keeps_any(self) -> bool:
-        """Whether any GPU is held for a reservation, or any node drained."""
+    def has_reserved(self) -> bool:
+        """Whether any GPU is reserved, or any node drained."""
         return bool(self._held or self._shut)
 
     def is_open(self, node: int) -> bool:
@@ -399,20 +397,20 @@ class Pool:
             self.free -= free
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
-    def hold(self, placement: Placement) -> None:
-        """Keep GPUs, busy or free, from being given to anyone until they are let go."""
+    def reserve(self, placement: Placement) -> None:
+        """Keep GPUs, busy or free, from being given to anyone until they are unreserved."""
         for node, gpus in placement:
             if self._held.get(node, 0) & gpus:
-                raise ValueError(f"node {node} of pool {self.name!r} is already held")
+                raise ValueError(f"node {node} of pool {self.name!r} is already reserved")
             self._refile(node, self._free_gpus[node], self._held.get(node, 0) | gpus)
 
-    def let_go(self, placement: Placement) -> None:
-        """End a hold."""
+    def unreserve(self, placement: Placement) -> None:
+        """End a reservation."""
         for node, gpus in placement:
             self._refile(node, self._free_gpus[node], self._held[node] & ~gpus)
 
-    def let_all_go(self) -> None:
-        """End every hold."""
+    def unreserve_all(self) -> None:
+        """End every reservation."""
         for node in list(self._held):
             self._refile(node, self._free_gpus[node], 0)
 
@@ -593,11 +591,11 @@ class Cluster:
             if node in run.nodes and run.partner is None and not run.profiling:
                 (self._open if is_open else self._close)(run)
 
-    def is_held(self, run: Run) -> bool:
+    def is_reserved(self, run: Run) -> bool:
         """True when GPUs of a run are kept for a waiting job, or its node is drained."""
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             pool = self._pool_of[node]
-            if pool.keeps_any and pool.held_on(node) & mask:
+            if pool.has_reserved and pool.reserved_on(node) & mask:
                 return True
         return False
 

@@ -229,8 +229,8 @@ class Core:
                 self.waiting.prepare_again(queued, now)
         for vc, pool in self.cluster.pools.items():
             kept = policy.reservation(vc)
-            pool.let_all_go()
-            pool.hold(kept[1] if kept is not None else [])
+            pool.unreserve_all()
+            pool.reserve(kept[1] if kept is not None else [])
             self.queues[vc].replace(waiting[vc])
         self.waiting.recheck = True
         self.wake(now)

@@ -46,7 +46,7 @@ def may_share(
         return Reason.GPUS_BUSY
     if not (job.share and run.job.share):
         return Reason.SHARING_OPTED_OUT
-    if cluster.is_held(run):
+    if cluster.is_reserved(run):
         drained = any(not cluster.pool_of(node).is_open(node) for node in run.nodes)
         return Reason.NODE_DRAINED if drained else Reason.RESERVED_FOR_STARVING_JOB
     if not suits(cluster.gpu_type(run), job.gpu_type):
@@ -125,7 +125,7 @@ def _node_fault(
     if busy := gpus & ~pool.free_on(node):
         holders = [run.job.job_id for run in cluster.runs.values() if _holds(run, node, busy)]
         return f"GPUs of node {node} are held by job {', '.join(holders)}"
-    if gpus & pool.held_on(node):
+    if gpus & pool.reserved_on(node):
         return f"GPUs of node {node} are kept for another waiting job"
     return ""
 

@@ -127,7 +127,7 @@ class Turn:
 
     def is_held(self, run: Run) -> bool:
         """True when GPUs of a run are kept for a waiting job."""
-        return self.cluster.is_held(run)
+        return self.cluster.is_reserved(run)
 
     def known(self, run: Run) -> QueuedJob:
         """What is known of the job of a run."""
@@ -178,8 +178,8 @@ class Turn:
             self._refuse(
                 f"keep {_named(held)} for {_asked(queued)}", "they are of another virtual cluster"
             )
-        self.pool.let_go(replacing)
-        self.pool.hold(held)
+        self.pool.unreserve(replacing)
+        self.pool.reserve(held)
         if held != replacing:
             self._decide(
                 Action.RESERVE,

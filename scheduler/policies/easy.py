@@ -79,11 +79,11 @@ class Easy(Policy):
             placement = turn.pool.place(job.gpus)
             if held is not None and placement is None and self._limit(job) <= shadow_s:
                 # it is over before the head could start anyway: held GPUs will do
-                turn.pool.let_go(held)
+                turn.pool.unreserve(held)
                 placement = turn.pool.place(job.gpus)
                 if placement is not None:
                     turn.start(queued, placement)
-                turn.pool.hold(held)
+                turn.pool.reserve(held)
                 if placement is not None:
                     continue
             if placement is not None:
@@ -96,11 +96,11 @@ class Easy(Policy):
                     continue  # it will not fit however long it waits for those that run
                 shadow_s = self._free_in(chosen, runs, turn.now)
                 held, head = self._spared(turn, chosen, runs, shadow_s), job.job_id
-                turn.pool.hold(held)
+                turn.pool.reserve(held)
             else:
                 turn.wait(queued, self._reason(turn, queued), blocker=head)
         if held is not None:
-            turn.pool.let_go(held)
+            turn.pool.unreserve(held)
 
     def _limit(self, job: Job) -> float:
         """Seconds a job is taken to run for, as its limit or its user's last jobs have it."""

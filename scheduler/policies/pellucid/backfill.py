@@ -63,16 +63,16 @@ class Backfill:
         placement = self._place(queued.job.gpus)
         if placement is None:
             return False
-        self._turn.pool.let_go(self._kept)
+        self._turn.pool.unreserve(self._kept)
         self._turn.start(queued, placement, Reason.BACKFILLED)
-        self._turn.pool.hold(self._kept)
+        self._turn.pool.reserve(self._kept)
         return True
 
     def _place(self, gpus: int) -> Placement | None:
         pool = self._turn.pool
-        pool.let_go(self._kept)
+        pool.unreserve(self._kept)
         placement = pool.place(gpus)
-        pool.hold(self._kept)
+        pool.reserve(self._kept)
         if placement is None:
             self._too_many.add(gpus)
         return placement

@@ -348,8 +348,8 @@ class PoolView:
     def open_on(self, node: int) -> int:
         return self._pool.open_on(node)
 
-    def held_on(self, node: int) -> int:
-        return self._pool.held_on(node) & ((1 << self.per_node) - 1)
+    def reserved_on(self, node: int) -> int:
+        return self._pool.reserved_on(node) & ((1 << self.per_node) - 1)
 
     def gpus_of(self, node: int) -> int:
         return self._pool.gpus_of(node)

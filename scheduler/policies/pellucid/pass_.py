@@ -188,7 +188,7 @@ class Pass:
         reservations, vc = self.policy.reservations, self.turn.vc
         held = reservations.get(vc)
         if held is not None and not self.policy.knows(held.holder):
-            pool.let_go(held.placement)  # it was withdrawn, or ended while being profiled
+            pool.unreserve(held.placement)  # it was withdrawn, or ended while being profiled
             del reservations[vc]
             held = None
         urgent = takewhile(lambda queued: queued.priority > 0, queue)
@@ -213,13 +213,13 @@ class Pass:
         if held is None or self.policy.borrows or held.changes != changes:
             # else the GPUs are as they were when it was last found not to fit
             before = held.placement if held is not None else []
-            pool.let_go(before)
+            pool.unreserve(before)
             reservations.pop(turn.vc, None)
             if self._start(queued):
                 return False
             chosen = self._choose(queued, before)
             if chosen is not None:  # else, with nodes closed, nothing is kept until it fits again
-                pool.hold(before)
+                pool.reserve(before)
                 turn.reserve(queued, chosen, before)
                 since = turn.now if held is None else held.since
                 reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes, since)
@@ -400,9 +400,9 @@ class Pass:
         gpus, pool = queued.job.gpus, self.turn.pool
         if gpus not in self._fits_without:
             held = self.policy.reservations[self.turn.vc].placement
-            pool.let_go(held)
+            pool.unreserve(held)
             self._fits_without[gpus] = pool.place(gpus) is not None
-            pool.hold(held)
+            pool.reserve(held)
         return self._fits_without[gpus]
 
     def _wait_for_reserved(self, queued: QueuedJob) -> None:

@@ -167,7 +167,7 @@ class Pellucid(Policy):
     def node_leaves(self, cluster: Cluster, node: int) -> None:
         for vc, reserved in list(self.reservations.items()):
             if any(kept == node for kept, _ in reserved.placement):  # kept again in the next turn
-                cluster.pools[vc].let_go(reserved.placement)
+                cluster.pools[vc].unreserve(reserved.placement)
                 del self.reservations[vc]
 
     def take_over(

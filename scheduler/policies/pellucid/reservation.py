@@ -252,14 +252,14 @@ def choose(
     if gpus <= pool.per_node:
         best: tuple[float, int, int] | None = None
         for node in sorted(ready):
-            found = _soonest(ready[node], gpus, pool.held_on(node))
+            found = _soonest(ready[node], gpus, pool.reserved_on(node))
             if found is not None and (best is None or found[0] < best[0]):
                 best = found[0], node, found[1]
         return None if best is None else [(best[1], best[2])]
     whole = sorted(
         (max(seconds for seconds, _ in parts), node)
         for node, parts in ready.items()
-        if not pool.held_on(node)
+        if not pool.reserved_on(node)
     )
     chosen: Placement = []
     for _, node in whole:

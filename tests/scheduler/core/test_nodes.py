@@ -162,7 +162,7 @@ def test_a_node_held_for_a_starving_job_may_leave() -> None:
     decide(core, 0.0)
     core.wake(200.0)
     assert Action.RESERVE in [d.action for d in decide(core, 200.0)]
-    held = {node for node in (0, 1, 2) if core.cluster.pools["a"].held_on(node)}
+    held = {node for node in (0, 1, 2) if core.cluster.pools["a"].reserved_on(node)}
     assert len(held) == 2
     for node in held:
         core.nodes.change(node, None)

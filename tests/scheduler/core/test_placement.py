@@ -132,6 +132,6 @@ def test_a_busy_node_cannot_leave_and_a_node_cannot_come_twice() -> None:
 
 def test_gpus_that_are_held_are_not_given() -> None:
     pool = cluster_of(nodes=1, gpus=8).pools[VC]
-    pool.hold([(0, 0b1111)])
+    pool.reserve([(0, 0b1111)])
     assert pool.place(8) is None
     assert pool.place(4) == [(0, 0b1111_0000)]

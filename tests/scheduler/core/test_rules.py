@@ -116,7 +116,7 @@ def typed(core: Core) -> None:
         (newcomer_opted_out, Reason.SHARING_OPTED_OUT),
         (partner_opted_out, Reason.SHARING_OPTED_OUT),
         (lambda core: core.nodes.set_open(0, False), Reason.NODE_DRAINED),
-        (lambda core: core.cluster.pools["vc"].hold([(0, 1)]), Reason.RESERVED_FOR_STARVING_JOB),
+        (lambda core: core.cluster.pools["vc"].reserve([(0, 1)]), Reason.RESERVED_FOR_STARVING_JOB),
         (being_profiled, Reason.AWAITING_PROFILE),
         (partnered, Reason.GPUS_BUSY),
         (typed, Reason.NO_MATCHING_GPU_TYPE),
@@ -214,7 +214,7 @@ def clusters(draw: st.DrawFn) -> tuple[Cluster, set[int], Placement]:
         if node not in cluster.profiling and draw(st.integers(0, 3)) == 0:
             kept.append((node, draw(st.integers(1, (1 << has.gpus) - 1))))
     for part in kept:
-        cluster.pool_of(part[0]).hold([part])
+        cluster.pool_of(part[0]).reserve([part])
     return cluster, shut, kept
 
 
@@ -298,7 +298,7 @@ def test_the_story_of_a_refusal(given: Placement, story: str) -> None:
     core = Core(cluster, Drawn(borrows=False), truth([]))
     cluster.start(a_job("runs", vc="one").job, "one", [(1, 0b1)], 0.0)
     core.nodes.set_open(2, False)
-    cluster.pools["one"].hold([(3, 0b1)])
+    cluster.pools["one"].reserve([(3, 0b1)])
     core.submitted(replace(a_job("mine", vc="one").job, gpu_type="A"), 0.0)
     with pytest.raises(PolicyViolation) as raised:
         Turn(core, "one", 0.0).start(core.jobs["mine"], given)

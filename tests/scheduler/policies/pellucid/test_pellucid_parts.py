@@ -206,7 +206,7 @@ def test_a_reservation_is_a_gang_that_is_ready_soonest(
     if held is None:
         assert gpus > len(busy) * 8
         return
-    pool.hold(held)
+    pool.reserve(held)
     cluster.validate()
     assert sum(mask.bit_count() for _, mask in held) >= gpus
     assert len(held) == -(-gpus // 8)
@@ -218,7 +218,7 @@ def test_a_reservation_is_a_gang_that_is_ready_soonest(
 
     worst = max(ready(node) for node, _ in held)
     assert worst == sorted(ready(node) for node in range(len(busy)))[len(held) - 1]
-    pool.let_go(held)
+    pool.unreserve(held)
     cluster.validate()
 
 

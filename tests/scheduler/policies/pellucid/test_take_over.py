@@ -84,11 +84,11 @@ def test_a_reservation_is_kept_while_its_holder_is_past_the_bound() -> None:
     desk.core.use_policy(pellucid(max_wait_s=100.0, ageing=1.0), 1001.0)
     assert desk.core.decide(1001.0) == []
     assert desk.core.policy.reservation("vc") == ("waits", [(0, 15)])
-    assert desk.cluster.is_held(desk.run("runs"))
+    assert desk.cluster.is_reserved(desk.run("runs"))
     desk.core.use_policy(pellucid(max_wait_s=1e9), 1002.0)
     desk.core.decide(1002.0)
     assert desk.core.policy.reservation("vc") is None
-    assert not desk.cluster.is_held(desk.run("runs"))
+    assert not desk.cluster.is_reserved(desk.run("runs"))
     assert desk.core.jobs["waits"].key < 1e9
 
 
@@ -122,7 +122,7 @@ def test_a_node_that_leaves_ends_the_reservation_on_it_and_no_other() -> None:
     policy, cluster = of(desk.core.policy), desk.cluster
     policy.node_leaves(cluster, 1)
     assert policy.reservation("vc") == ("waits", [(0, 15)])
-    assert cluster.is_held(desk.run("runs"))
+    assert cluster.is_reserved(desk.run("runs"))
     policy.node_leaves(cluster, 0)
     assert policy.reservation("vc") is None
-    assert not cluster.is_held(desk.run("runs"))
+    assert not cluster.is_reserved(desk.run("runs"))

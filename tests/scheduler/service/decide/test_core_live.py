@@ -194,11 +194,11 @@ class TestDrained:
         submit(core, 1.0, a_job("late", 2))
         core.wake(20.0)
         taken(core, 20.0)
-        [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].held_on(n)]
+        [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].reserved_on(n)]
         core.nodes.set_open(held, False)
         taken(core, 21.0)
         other = 1 - held
-        assert core.cluster.pools["vc0"].held_on(other)
+        assert core.cluster.pools["vc0"].reserved_on(other)
         core.ended("ab"[other], State.COMPLETED, 30.0, 30.0)
         assert ("late", Action.START) in taken(core, 30.0)
 
