@@ -28,7 +28,7 @@ from sqlalchemy.exc import DBAPIError
 from scheduler.assembly import CoreSpec
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.service.decide.supervisor import begin
+from scheduler.service.decide.begin import begin
 from scheduler.service.http import Http, TransportError
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore

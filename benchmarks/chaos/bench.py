@@ -26,6 +26,7 @@ from scheduler.service import backends, metrics
 from scheduler.service.analyst import process as analysts
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
+from scheduler.service.decide import begin, processes
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
 from scheduler.service.follow import follower as followers
@@ -137,9 +138,9 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(supervisors, "_end_with_parent", system.end_with_parent)
     patches.put(supervisors, "notify", system.notify)
     patches.put(supervisors, "run_api", lambda *args: PLAYED[0].run_api(*args))
-    patches.put(supervisors, "prepare", lambda _: None)  # it was, before it was copied
+    patches.put(begin, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
-    patches.put(supervisors, "threading", threads)
+    patches.put(processes, "threading", threads)
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))

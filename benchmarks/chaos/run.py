@@ -24,6 +24,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service import app as apps
 from scheduler.service.decide import supervisor as supervisors
+from scheduler.service.decide.begin import begin
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.store.store import Store
@@ -208,7 +209,7 @@ class Simulation:
         def live() -> None:
             code = 1
             try:
-                supervisors.begin(self.settings, self.spec, self.names, choice="keep")
+                begin(self.settings, self.spec, self.names, choice="keep")
                 supervisors.Supervisor(
                     self.settings,
                     listening,  # type: ignore[arg-type]

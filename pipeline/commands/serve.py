@@ -145,7 +145,8 @@ def serve(
         from pipeline.worlds.policy_options import given, over
         from scheduler.assembly import CoreSpec, Stated
         from scheduler.service import logs
-        from scheduler.service.decide.supervisor import Supervisor, begin, listen
+        from scheduler.service.decide.begin import begin, listen
+        from scheduler.service.decide.supervisor import Supervisor
         from scheduler.service.log.restart import FileDiffers
         from scheduler.service.settings import SettingsError, read_settings
 

@@ -23,7 +23,7 @@ import uvicorn
 from uvicorn.protocols.http import httptools_impl
 
 from scheduler.service.api.connections import BEHIND, Connections
-from scheduler.service.decide.supervisor import server_config
+from scheduler.service.decide.processes import server_config
 from tests.scheduler.service.api.conftest import Service
 from tests.waiting import PATIENCE_S, until
 

@@ -19,7 +19,7 @@ from scheduler.service.api.changes import runs_as
 from scheduler.service.api.connections import Connections
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.writer import Room, Writer
-from scheduler.service.decide.supervisor import server_config, this_process
+from scheduler.service.decide.processes import server_config, this_process
 from scheduler.service.log.retention import DAY_S, prune
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, jobs, questions

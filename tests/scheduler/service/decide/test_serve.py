@@ -36,9 +36,12 @@ from scheduler.backends.local.host import HostError
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service import logs
 from scheduler.service.backends import open_backend
+from scheduler.service.decide import begin as begins
 from scheduler.service.decide import supervisor
+from scheduler.service.decide.begin import begin, listen
 from scheduler.service.decide.decider import Decider
-from scheduler.service.decide.supervisor import Supervisor, begin, listen, run_decider
+from scheduler.service.decide.processes import run_decider
+from scheduler.service.decide.supervisor import Supervisor
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.cluster_changes import ClusterChanges, Wanted
@@ -175,7 +178,7 @@ class TestBeginning:
             if cluster.gpus > 4:
                 raise HostError("this host has 4 GPUs")
 
-        monkeypatch.setattr(supervisor, "host_of", host_of)
+        monkeypatch.setattr(begins, "host_of", host_of)
         local = given(tmp_path, backend="local")
         small, large = (CoreSpec.of(ClusterSpec({"vc": n}, 4), "fifo") for n in (1, 2))
         begin(local, small)
@@ -675,10 +678,10 @@ def test_services_that_begin_at_once_give_their_state_folder_one_name(
 
     def slowly(path: Path, content: str, **more: Any) -> None:
         """Another service begins, and is done, before this one has written the name."""
-        monkeypatch.setattr(supervisor, "write_whole", write_whole)
-        first.append(supervisor._site(tmp_path))
+        monkeypatch.setattr(begins, "write_whole", write_whole)
+        first.append(begins._site(tmp_path))
         write_whole(path, content, **more)
 
-    monkeypatch.setattr(supervisor, "write_whole", slowly)
-    assert [supervisor._site(tmp_path)] == first
+    monkeypatch.setattr(begins, "write_whole", slowly)
+    assert [begins._site(tmp_path)] == first
     assert [path.name for path in tmp_path.iterdir()] == ["site"]

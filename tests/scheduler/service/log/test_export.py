@@ -16,7 +16,7 @@ from features.schema import TRACE_SCHEMA, State
 from pipeline.app import app
 from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
 from scheduler.core.settings import ProfilingPartition
-from scheduler.service.decide import supervisor
+from scheduler.service.decide import processes
 from scheduler.service.log.export import finished, keep_exporting
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings
@@ -162,7 +162,7 @@ def test_a_row_that_is_no_history_costs_nobody_else_theirs(desk: Desk, tmp_path:
 def test_maintenance_that_ends_by_itself_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(supervisor, "keep_pruning", lambda *_: None)
+    monkeypatch.setattr(processes, "keep_pruning", lambda *_: None)
     settings = Settings(state_dir=tmp_path, database=f"sqlite:///{tmp_path}/db")
     with pytest.raises(RuntimeError, match="ended by itself"):
-        supervisor.run_maintenance(settings, lambda: False)
+        processes.run_maintenance(settings, lambda: False)

@@ -16,8 +16,8 @@ from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.backends import open_backend
+from scheduler.service.decide.begin import begin
 from scheduler.service.decide.decider import Decider
-from scheduler.service.decide.supervisor import begin
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish

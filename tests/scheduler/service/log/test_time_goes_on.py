@@ -15,7 +15,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.service.analyst import process
 from scheduler.service.app import create_app
 from scheduler.service.decide import start_time
-from scheduler.service.decide.supervisor import begin
+from scheduler.service.decide.begin import begin
 from scheduler.service.follow import follower
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store

@@ -13,7 +13,7 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import ClusterSpec
-from scheduler.service.decide.supervisor import NOTICED, begin
+from scheduler.service.decide.begin import NOTICED, begin
 from scheduler.service.log import notices
 from scheduler.service.log.notices import (
     LAG,

@@ -1,0 +1,143 @@
+"""What `pellucid serve` does before its processes begin: the database, its log, the address."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from features.files import sync, write_whole
+from features.folders import OpenFolder, private_folder
+from scheduler.assembly import ALL_STATED, CoreSpec, Stated
+from scheduler.service.api.auth import service_user
+from scheduler.service.api.tokens import guard
+from scheduler.service.backends import host_of
+from scheduler.service.decide.start_time import check_time
+from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
+from scheduler.service.log.notices import mark
+from scheduler.service.log.present import Present
+from scheduler.service.log.restart import Choice, settle
+from scheduler.service.log.store.schema import prepare
+from scheduler.service.log.store.store import Store
+from scheduler.service.settings import Settings, SettingsError
+
+NOTICED = "notices.seq"  # in the state folder: of which events messages were sent
+
+
+def begin(
+    settings: Settings,
+    spec: CoreSpec,
+    names: tuple[str, ...] = (),
+    choice: Choice | None = None,
+    stated: Stated = ALL_STATED,
+) -> Present:
+    """Bring the database up to date and begin its log, or bring log and cluster file together.
+
+    Args:
+        spec, names: as the cluster file, or Slurm, has them.
+        choice: which holds where they differ.
+        stated: what of them somebody wrote; a default never differs.
+
+    Returns the nodes and settings that hold. Raises StoreError, LogHeaderError, SettingsError,
+    HostError; FileDiffers when there is a choice to make.
+    """
+    _keep_others_out(settings)
+    store = Store(settings.database)
+    try:
+        prepare(store)
+        check_time(store, settings.accept_clock)
+        if settings.backend == "local" and not settings.fake_gpus:
+            with store.reading() as connection:
+                first = store.first_in(connection)  # the log's nodes are the host's, once it began
+            begun = spec if first is None else LogHeader.from_body(first.body).spec
+            host_of(settings, begun.cluster)
+        guard(settings, store)
+        spec = spec if settings.profiling else replace(spec, profiling=None)
+        header = LogHeader(
+            spec,
+            start=time.time(),
+            pace=settings.pace if settings.backend == "simulated" else 1.0,
+            backend=backend_name(settings),
+            site=_site(settings.state_dir),
+            version=code_version(),
+            names=names,
+        )
+        established = establish(store, header)
+        if settings.mail_program:  # before any job could start
+            mark(store, settings.state_dir / NOTICED)
+        if established.backend == FOLLOWED:  # Slurm's nodes are as they are
+            return Present.begun(established)
+        return settle(
+            store,
+            spec,
+            names,
+            choice=choice,
+            stated=stated,
+            fake_gpus=settings.fake_gpus,
+            actor=service_user(),
+            at=lambda header: header.clock(time.time()),
+        )
+    finally:
+        store.close()
+
+
+def _keep_others_out(settings: Settings) -> None:
+    """Raise SettingsError where others could put files in the way of the service's own."""
+    folders = {"state_dir": settings.state_dir}
+    url = make_url(settings.database)
+    if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
+        folders["database"] = Path(url.database).parent
+    for name, folder in folders.items():
+        try:
+            private_folder(folder)
+        except OpenFolder as error:
+            raise SettingsError(f"{name}: {error}") from None
+        except OSError as error:
+            raise SettingsError(f"{name}: {folder}: {error.strerror or error}") from None
+
+
+def backend_name(settings: Settings) -> str:
+    """The backend's name in the log; one that only follows is another, and its log no log of
+    decisions that took effect."""
+    return FOLLOWED if settings.follows else settings.backend
+
+
+def _site(state_dir: Path) -> str:
+    """Names the state folder for good: a log belongs to one, since that is where its jobs are.
+    Of services that begin at the same time one names it."""
+    path = state_dir / "site"
+    if not path.is_file():
+        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        proposed = state_dir / f".site.{secrets.token_hex(8)}"
+        write_whole(proposed, secrets.token_hex(8) + "\n", durable=True)
+        with suppress(FileExistsError):
+            os.link(proposed, path)
+        proposed.unlink()
+        sync(state_dir)
+    return path.read_text().strip()
+
+
+def listen(settings: Settings) -> socket.socket | None:
+    """The socket of the API; None where there is none. SettingsError when the address cannot be
+    had."""
+    if not settings.api_workers:
+        return None
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise SettingsError(
+            f"cannot listen on {settings.host}:{settings.port}: {error.strerror}. "
+            "Is another service there? Choose another --port"
+        ) from None
+    listening.listen(128)
+    return listening

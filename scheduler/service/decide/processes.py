@@ -1,0 +1,165 @@
+"""What each process of the service runs, until it is stopped."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+import secrets
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scheduler.service.backends import open_backend
+from scheduler.service.decide.begin import NOTICED
+from scheduler.service.decide.decider import Decider
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.export import keep_exporting
+from scheduler.service.log.header import LogHeader
+from scheduler.service.log.notices import keep_notifying
+from scheduler.service.log.retention import keep_pruning
+from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.store import Store
+from scheduler.service.metrics import Counts
+from scheduler.service.settings import Settings
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
+
+    from scheduler.service.api.connections import Connections
+
+SWITCH_S = 0.0005  # longest turn of a thread of an API process at its interpreter
+STOP_S = 10.0  # a process that does not end by then is killed
+
+Stopping = Callable[[], bool]
+
+
+def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> None:
+    """The process that decides, or stands by.
+
+    `holder` names it in the lease: one that is started again under the same name need not wait for
+    the lease to expire.
+    """
+    store = Store(settings.database)
+    store.go_on()
+    header = LogHeader.from_body(store.read(limit=1)[0].body)
+    bundle_store = BundleStore(settings.state_dir / "bundles")
+    decider = Decider(
+        store,
+        lambda: open_backend(settings, header, store.clock),
+        bundle_store,
+        holder=holder or this_process(),
+        champion=settings.bundle,
+        snapshots=StateCheckpoints(settings.state_dir / "snapshots", bundle_store.find),
+        lease_s=settings.lease_s,
+        bundle_poll_s=settings.bundle_poll_s,
+    )
+    # the simulated backend waits by its own clock
+    decider.run(stopping, settings.poll_s * header.pace)
+
+
+def this_process() -> str:
+    """Names this process among all that use the database; containers may share host and pid."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
+
+
+def run_api(
+    settings: Settings, stopping: Stopping, listening: socket.socket, counts: Counts | None = None
+) -> None:
+    """One process of the API and its pages; `counts` are those of all."""
+    import uvicorn
+
+    from scheduler.service.api.connections import Connections, raise_file_limit
+    from scheduler.service.app import create_app
+
+    # the thread that writes must not keep the loop from the processor for 5 ms at a time
+    sys.setswitchinterval(SWITCH_S)
+    counts = counts or Counts()
+    connections = Connections(raise_file_limit(), closed=counts.connections_closed)
+    config = server_config(create_app(settings, counts=counts), connections)
+
+    class Server(uvicorn.Server):
+        async def on_tick(self, counter: int) -> bool:
+            """Ten times a second, on the loop that answers requests."""
+            self.should_exit = self.should_exit or (counter % 2 == 0 and stopping())
+            return await super().on_tick(counter)
+
+    server = Server(config)
+    gc.collect()
+    gc.freeze()  # the app is for good: full collections need not look through it
+    server.run(sockets=[listening])
+
+
+def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
+    """How the API is served."""
+    import uvicorn
+
+    from scheduler.service.api.connections import Seldom, guarded
+
+    logging.getLogger("uvicorn.error").filters = [Seldom()]
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http=guarded(connections),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=3,
+        server_header=False,
+        proxy_headers=False,  # X-Forwarded-For could name another's connection: see `peer_user`
+    )
+
+
+def run_analyst(settings: Settings, stopping: Stopping) -> None:
+    """The process that looks ahead."""
+    from scheduler.service.analyst import process
+
+    process.run_analyst(settings, stopping)
+
+
+def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
+    """The process that only follows Slurm, in its modes `advise` and `order`."""
+    from scheduler.service.follow.follower import run_follower
+
+    run_follower(settings, stopping, holder)
+
+
+def run_maintenance(settings: Settings, stopping: Stopping) -> None:
+    """The process that exports what has finished, forgets what is old and minds the database."""
+    over = threading.Event()
+    tasks = [
+        partial(
+            keep_pruning, settings.database, settings.keep_days, settings.archive_days, over.wait
+        ),
+        partial(keep_checkpointed, settings.database, over.wait),
+    ]
+    if settings.export_every:
+        path = settings.state_dir / "export" / "finished.parquet"
+        every = settings.export_every
+        tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    if settings.mail_program:
+        cursor = settings.state_dir / NOTICED
+        tasks.append(
+            partial(keep_notifying, settings.database, settings.mail_program, cursor, over.wait)
+        )
+    threads = [threading.Thread(target=task, daemon=True) for task in tasks]
+    for thread in threads:
+        thread.start()
+    while not stopping() and all(thread.is_alive() for thread in threads):
+        time.sleep(0.2)
+    ended = [
+        str(task.func.__name__)
+        for task, thread in zip(tasks, threads, strict=True)
+        if not thread.is_alive()
+    ]
+    over.set()
+    for thread in threads:
+        thread.join(STOP_S / 2)
+    if ended and not stopping():
+        raise RuntimeError(f"{ended[0]} ended by itself")
