@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -203,8 +203,9 @@ def read_site(
         without_gpus=counted and options.cpu_jobs is not False,
         progress=progress,
     )
-    (table, ran, waited), bare, kept_bare = _ran(scratch / "dataset")
-    counts = _counts(summary, table.num_rows, kept_bare)
+    ended = _ended(scratch / "dataset")
+    table, bare = ended.with_gpus, ended.bare
+    counts = _counts(summary, table.num_rows, ended.kept_bare)
     if not table.num_rows:
         without = len(bare) + summary.quarantined.get("no_gpu", 0)
         cpus = f"; its {count(without, 'job')} without GPUs are only played beside such"
@@ -213,12 +214,7 @@ def read_site(
     hide: Hide = _Hidden() if options.anonymise else str
     if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)
-    notes = _read_notes(summary)
-    if waited:
-        notes.append(
-            f"{waited:,} jobs could not have started when they were submitted (dependencies, "
-            "begin times): their waiting is counted from when they were eligible."
-        )
+    notes = _read_notes(summary, ended.delayed)
     table, window = window_of(table, options.last_days, options.most)
     counts["earlier"] = counts["ended"] - table.num_rows + int(pc.sum(table["carried"]).as_py())
     extra = read_extra(dump, table["source_line"].to_numpy())
@@ -262,7 +258,7 @@ def read_site(
         shape.source,
         counts,
         {why: n for why, n in summary.quarantined.items() if why != "no_gpu"},
-        ran,
+        ended.months,
         window,
         [*notes, *shape.notes, *_kinds_note(kinds), *twin.notes],
         _missing(table, extra, summary),
@@ -281,33 +277,42 @@ _NEEDED = (
 )  # fmt: skip
 
 
-def _ran(
-    dataset: Path,
-) -> tuple[tuple[pa.Table, list[Month], int], pa.Table, int]:
-    """Jobs with GPUs, a start and an end, in the order in which they could have started.
+class _Ended(NamedTuple):
+    """Jobs of a dump with a start and an end, in the order in which they could have started.
 
-    Returns them, what they were by month, and how many had to wait for something else first; the
-    same jobs without GPUs; how many of those there are, whether they ended or not.
+    Attributes:
+        months: of those with GPUs.
+        delayed: how many of those had to wait for something else first.
+        kept_bare: rows without GPUs, whether they ended or not.
     """
-    tables, ran, waited = list[pa.Table](), list[Month](), 0
-    others, without = [], 0
+
+    with_gpus: pa.Table
+    months: list[Month]
+    delayed: int
+    bare: pa.Table
+    kept_bare: int
+
+
+def _ended(dataset: Path) -> _Ended:
+    tables, months, delayed = list[pa.Table](), list[Month](), 0
+    others, kept_bare = [], 0
     for month in read_months(dataset):
         held = month.filter(
             pc.and_(month["start_time"].is_valid(), month["end_time"].is_valid())
         ).select(_NEEDED)
         bare = pc.equal(held["gpus"], 0)
-        without += pc.sum(pc.equal(month["gpus"], 0)).as_py() or 0
+        kept_bare += pc.sum(pc.equal(month["gpus"], 0)).as_py() or 0
         if pc.any(bare).as_py():
             others.append(from_eligible(held.filter(bare))[0])
         held = held.filter(pc.invert(bare))
         if not held.num_rows:
             continue
         held, moved = from_eligible(held)
-        waited += moved
+        delayed += moved
         tables.append(held)
         submit, start, end = (seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
         first = datetime.fromtimestamp(float(submit[0]), UTC)
-        ran.append(
+        months.append(
             {
                 "month": f"{first:%Y-%m}",
                 "jobs": held.num_rows,
@@ -316,8 +321,8 @@ def _ran(
             }
         )
     like = (tables or others or [_empty()])[0].slice(0, 0)
-    found = (_in_order(tables) if tables else like), ran, waited
-    return found, _in_order(others) if others else like, without
+    with_gpus, bare = (_in_order(found) if found else like for found in (tables, others))
+    return _Ended(with_gpus, months, delayed, bare, kept_bare)
 
 
 def _empty() -> pa.Table:
@@ -345,7 +350,7 @@ def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
     }
 
 
-def _read_notes(summary: IngestSummary) -> list[str]:
+def _read_notes(summary: IngestSummary, delayed: int) -> list[str]:
     notes = []
     if summary.warnings.get("zone_assumed"):
         notes.append("Clock times are taken as UTC. Give --timezone if the site's clock differs.")
@@ -354,6 +359,11 @@ def _read_notes(summary: IngestSummary) -> list[str]:
     unknown = sum(n for code, n in summary.warnings.items() if code.startswith("unknown_state"))
     if unknown:
         notes.append(f"{unknown:,} jobs have a state this version does not know.")
+    if delayed:
+        notes.append(
+            f"{delayed:,} jobs could not have started when they were submitted (dependencies, "
+            "begin times): their waiting is counted from when they were eligible."
+        )
     return notes
 
 
