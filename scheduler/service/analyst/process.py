@@ -420,7 +420,11 @@ class Analyst:
     def _write(self, made: Mapping[str, StartForecast], *, first: bool = False) -> None:
         """Put forecasts into their table, and the first of each job into the log."""
         bases = ("submission", "latest") if first else ("latest",)
-        self.latest |= {j: one for j, one in made.items() if (one.start_p50 or 0.0) > one.made_at}
+        for job_id, one in made.items():
+            if one.start_p50 is None:
+                self.latest.pop(job_id, None)
+            elif one.start_p50 > one.made_at:
+                self.latest[job_id] = one
         every = list(made.items())
         for i in range(0, len(every), ROWS):
             self._renew()

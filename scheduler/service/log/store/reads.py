@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from sqlalchemy import (
     FromClause,
     RowMapping,
     and_,
+    case,
     exists,
     false,
     func,
@@ -343,16 +345,14 @@ class VisibleQueries(VisibleRows):
 
     def overtaken(self, job_id: str) -> dict[str, int]:
         """Jobs submitted later to the virtual cluster of a job of the viewer's that were given
-        GPUs while it waited: how many, by why they could. Of profiling runs those are counted in
-        which the job ended. Who was decided about after its own start did not go first: it began
-        a little later than it was decided to."""
+        GPUs while it waited: how many, by why they could, in the order as it was then. Of profiling
+        runs those are counted in which the job ended. Who was decided about after its own start did
+        not go first: it began a little later than it was decided to."""
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
         fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
         alike = jobs.c.priority == job["priority"]
-        before = or_(
-            jobs.c.priority > job["priority"], and_(alike, jobs.c.key < literal(job["key"], Float))
-        )
+        before = or_(jobs.c.priority > job["priority"], and_(alike, jobs.c.key < self._key(job)))
         ahead = func.coalesce(before, false()).label("ahead")
         how = decisions.c.action, decisions.c.reason, ahead, fewer
 
@@ -385,6 +385,20 @@ class VisibleQueries(VisibleRows):
             why = overtaking(Action(row["action"]), Reason(row["reason"]), **how_far)
             by[why] = by.get(why, 0) + row["n"]
         return by
+
+    def _key(self, job: RowMapping) -> ColumnElement[float]:
+        """The key of a waiting job at the time of a decision: it changes as the job is predicted
+        again."""
+        bodies = [line.body for line in self.decisions(job["job_id"])]
+        known = [(body["event"], body.get("priority")) for body in bodies]
+        keys = [(event, key) for event, key in known if key is not None] or [(0, job["key"])]
+        last = keys[-1][1]
+        changes = [
+            (decisions.c.event < event, literal(key, Float))
+            for (_, key), (event, other) in pairwise(keys)
+            if key != other
+        ]
+        return case(*changes, else_=literal(last, Float)) if changes else literal(last, Float)
 
     def held(self, job: JobRow, spells: Sequence[tuple[float, float]], now: float) -> list[Held]:
         """Jobs that had GPUs of the virtual cluster of a job of the viewer's in the spells of its

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.explain.whatif.forecasts import Futures, WhyNot
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
 from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import Estimate
 from scheduler.service.analyst import process
@@ -351,6 +352,18 @@ def test_what_cannot_be_answered_is_said(foreseen: Service) -> None:
     assert "has its GPUs" in foreseen.ask("why", job_id="first")["unavailable"]
     told = foreseen.ask("whatif", job_id="second", changes={"gpus": 99})
     assert told == {"unavailable": "virtual cluster vc has 4 GPUs, not 99"}
+
+
+def test_a_start_that_is_no_longer_foreseen_has_moved_by_nothing(foreseen: Service) -> None:
+    analyst = foreseen.analyst
+    analyst.turn()
+    soon = analyst.promised["second"]
+    assert soon.start_p50 is not None
+    later = replace(soon, start_p50=soon.start_p50 + 90_000.0, start_p90=None)
+    analyst._write({"second": later})
+    assert "later than foreseen" in foreseen.ask("why", job_id="second")["changed"]
+    analyst._write({"second": StartForecast(soon.made_at, why_not="not yet")})
+    assert foreseen.ask("why", job_id="second")["changed"] == ""
 
 
 def test_one_foresees_and_another_takes_over_without_saying_it_twice(foreseen: Service) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Kind
@@ -23,7 +24,7 @@ from scheduler.service.api.writer import Writer
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.store.reads import Reads
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import jobs
+from scheduler.service.log.store.tables import decisions, jobs
 from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
 from tests.scheduler.service.desk import Desk, lasting
@@ -128,6 +129,27 @@ def test_a_job_moved_before_another_came_before_it_in_line(service: Service) -> 
     service.turn(4, wait_s=5.0)
     told = olga.get(f"{JOBS}/{first}/explain").json()["overtaken"]
     assert told["why"] == {"came before it in line by then": 1}  # not: asked for fewer GPUs
+
+
+def test_who_went_first_is_said_by_the_order_of_then(service: Service) -> None:
+    """The job's own place has become better since: it is predicted again."""
+    service.submit("olga", 1000, gpus=8)
+    service.turn(2)
+    first, second = service.submit("alice", gpus=8), service.submit("alice", gpus=4)
+    service.turn(2)
+    with service.store.engine.begin() as connection:
+        for job, key, event in ((first, 9.0, 0), (first, 1.0, 10**6), (second, 5.0, 500)):
+            body = {"action": "wait", "reason": "GpusBusy", "priority": key, "job_id": job,
+                    "time": 1.0, "vc": "vision", "seq": 10**6 + event}  # fmt: skip
+            if job == second:
+                body |= {"action": "start", "reason": "ExclusiveGpus"}
+            row = {k: body[k] for k in ("job_id", "vc", "action", "reason")}
+            row |= {"seq": 10**6 + event, "event": event, "at": 2e9, "body": json.dumps(body)}
+            connection.execute(insert(decisions).values(row))
+        for job, key in ((first, 1.0), (second, 5.0)):
+            connection.execute(update(jobs).where(jobs.c.job_id == job).values(key=key))
+    view = Reads(service.store.engine).seen_by(Viewer("olga", Role.OPERATOR))
+    assert view.overtaken(first) == {"came before it in line by then": 1}
 
 
 def test_whom_the_same_pass_starts_after_a_job_did_not_go_first(service: Service) -> None:
