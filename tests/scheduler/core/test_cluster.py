@@ -41,22 +41,6 @@ def test_a_run_knows_its_gpus_and_its_place_in_line() -> None:
     assert cluster.pools["vc"].free == 6
 
 
-def test_partners_share_the_same_gpus_and_the_last_to_leave_frees_them() -> None:
-    cluster = cluster_of()
-    one, two = a_job("one", gpus=2), a_job("two", gpus=2)
-    run = start(cluster, one)
-    packed = cluster.pack(two.job, run, 5.0)
-    assert (run.partner, packed.partner) == (packed, run)
-    assert (packed.nodes, packed.gpus, packed.start_time) == (run.nodes, run.gpus, 5.0)
-    cluster.release("one")
-    assert packed.partner is None
-    assert cluster.pools["vc"].free == 6
-    cluster.validate()
-    cluster.release("two")
-    assert cluster.pools["vc"].free == 8
-    cluster.validate()
-
-
 def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
     cluster = cluster_of(nodes=2, profiling=1)
     run = start(cluster, a_job(gpus=2))
@@ -68,31 +52,6 @@ def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
     profiled = start(cluster, a_job(gpus=2), profiling=True)
     with pytest.raises(ValueError, match="cannot take another partner"):
         cluster.pack(a_job(gpus=2).job, profiled, 0.0)
-    cluster.validate()
-
-
-def test_a_survivor_may_share_again_unless_it_is_kept_shut() -> None:
-    for open_ in (True, False):
-        cluster = cluster_of()
-        run = start(cluster, a_job("older", gpus=1))
-        survivor = cluster.pack(a_job("younger", gpus=1).job, run, 0.0)
-        cluster.release("older", survivor_open=open_)
-        assert list(cluster.alone["vc", 1].values()) == ([survivor] if open_ else [])
-
-
-def test_nodes_are_lent_to_the_profiling_partition_and_come_back() -> None:
-    cluster = cluster_of(nodes={"a": 2, "b": 1})
-    cluster.lend(1)
-    assert cluster.pools["a"].gpus == 8
-    assert cluster.profiling.gpus == 8
-    run = start(cluster, a_job("x", vc="b"), profiling=True)
-    assert run.nodes == (1,)
-    with pytest.raises(ValueError, match="not idle"):
-        cluster.give_back(1)
-    cluster.release("x")
-    cluster.give_back(1)
-    assert cluster.pools["a"].gpus == 16
-    assert cluster.profiling.gpus == 0
     cluster.validate()
 
 

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from features.codec import decode
 from scheduler.backends.events import Kind
-from scheduler.backends.submission import Submission
-from scheduler.core.decisions import Reason
 from scheduler.explain.effect import command_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.acting import Acting
@@ -20,7 +16,6 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.schemas import ChangeRequest
 from scheduler.service.api.writer import Writer
 from scheduler.service.log.audit import audit
-from scheduler.service.log.fold import encoded
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Role, Viewer
 from tests.scheduler.service.api.conftest import Service
@@ -261,36 +256,3 @@ def test_where_slurm_decides_its_own_command_is_named(service: Service, waiting:
         with pytest.raises(Problem, match="Slurm decides here") as refused:
             act()
         assert (refused.value.status, how in refused.value.detail) == (409, True)
-
-
-def test_what_was_simulated_is_what_the_service_decides(service: Service, waiting: str) -> None:
-    """A core that is told the same at the same times decides the same."""
-    header = service.decider.state.header
-    assert header is not None
-    core, told = header.core(), []
-    service.by("alice").put(f"{JOBS}/{waiting}/hold")
-    service.turn(2, 5.0)
-    service.by("alice").patch(f"{JOBS}/{waiting}", json={"gpus": 4, "vc": "vision"})
-    service.turn(2, 5.0)
-    service.by("alice").delete(f"{JOBS}/{waiting}/hold")
-    service.turn(2, 5.0)
-    seen = 0
-    for event in service.events():
-        if event.kind is not Kind.DECIDED:
-            continue
-        now = event.body["now"]
-        for one in [e for e in service.events() if seen < e.seq <= event.body["upto"]]:
-            if one.kind is Kind.SUBMITTED:
-                core.submitted(Submission.from_body(one.body).job(), now)
-            elif one.kind is Kind.HELD:
-                core.waiting.hold(one.job_id, now, Reason.HELD_BY_OWNER)
-            elif one.kind is Kind.RELEASED:
-                core.waiting.release(one.job_id, now)
-            elif one.kind is Kind.CHANGED:
-                core.waiting.change(replace(core.jobs[one.job_id].job, **one.body), now)
-        seen = event.body["upto"]
-        told += encoded(core.decide(now))
-    with service.store.engine.connect() as connection:
-        logged = connection.exec_driver_sql("SELECT body FROM decisions ORDER BY seq").scalars()
-        assert told == list(logged)
-    assert {"HeldByOwner", "Released"} <= {json.loads(text)["reason"] for text in told}

@@ -271,22 +271,6 @@ def desk(tmp_path: Path) -> Desk:
     return Desk(store, tmp_path)
 
 
-def test_a_node_is_drained_with_author_reason_and_time(desk: Desk) -> None:
-    desk.ask(Kind.NODE_SET, node=1, open=False, reason="fan broken")
-    desk.turn()
-    row = desk.node(1)
-    assert (row.open, row.reason, row.actor) == (False, "fan broken", "op")
-    since = row.since
-    assert since == pytest.approx(desk.world.now(), abs=1.0)
-    desk.ask(Kind.NODE_REMOVED, node=1, reason="sold")
-    desk.submit("runs", gpus=4)
-    desk.turn()
-    with desk.store.engine.connect() as connection:
-        left = connection.exec_driver_sql("SELECT node, name FROM nodes").all()
-    assert left == [(0, "node000")]
-    assert audit(desk.store, desk.bundle_store.find).clean
-
-
 def test_a_busy_node_leaves_after_its_job_and_a_new_one_has_a_number_of_its_own(
     desk: Desk,
 ) -> None:
