@@ -1,11 +1,7 @@
-"""The second flavour: MariaDB on a socket, slurmdbd on it, and slurmrestd with JWT.
-
-Order matters: slurmctld wants its slurmdbd to be there, slurmrestd its slurmctld.
-"""
+"""The second flavour: MariaDB on a socket, and slurmdbd on it, before slurmctld."""
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +11,6 @@ from benchmarks.slurm.config import SLURM_USER, Ports
 from benchmarks.slurm.processes import Processes, SlurmError, as_user, listening
 
 DATABASE_USER = "mysql"
-REST_USER = "nobody"  # slurmrestd refuses to run as root or as SlurmUser
 _SMALL = (
     "--innodb-buffer-pool-size=64M",
     "--innodb-log-file-size=16M",
@@ -73,22 +68,17 @@ def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
 
 
 def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
-    """slurmdbd, and the key slurmctld signs tokens with."""
-    state = folder / "state"
-    key, conf = state / "jwt.key", folder / "slurmdbd.conf"
-    key.touch(mode=0o600)
-    key.write_bytes(secrets.token_bytes(32))
+    """slurmdbd, which finds its database by a socket."""
+    state, conf = folder / "state", folder / "slurmdbd.conf"
     conf.touch(mode=0o600)
     conf.write_text(
         f"AuthType=auth/munge\nAuthInfo=socket={folder}/munge/socket\n"
-        f"AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key={key}\n"
         f"DbdHost=localhost\nDbdAddr=127.0.0.1\nDbdPort={ports.database}\n"
         f"SlurmUser={SLURM_USER}\nLogFile={state}/slurmdbd.log\nPidFile={state}/slurmdbd.pid\n"
         "StorageType=accounting_storage/mysql\nStorageHost=localhost\n"
         f"StorageUser={SLURM_USER}\nStorageLoc=slurm_acct_db\n"
     )
-    for path in (key, conf):
-        shutil.chown(path, SLURM_USER)
+    shutil.chown(conf, SLURM_USER)
     # The database client finds the socket by this; slurmdbd.conf has no word for it.
     environment = {
         "SLURM_CONF": str(folder / "slurm.conf"),
@@ -97,14 +87,6 @@ def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Read
     processes.start("slurmdbd", ["slurmdbd", "-D"], user=SLURM_USER, environment=environment)
     # Asking by sacctmgr would cost ten seconds when it is too early: it tries again that late.
     ready("slurmdbd", lambda: listening(ports.database))
-
-
-def start_rest(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
-    """slurmrestd, which lets in whoever shows a token."""
-    environment = {"SLURM_CONF": str(folder / "slurm.conf"), "SLURM_JWT": "daemon"}
-    command = ["slurmrestd", "-a", "rest_auth/jwt", f"127.0.0.1:{ports.rest}"]
-    processes.start("slurmrestd", command, user=REST_USER, environment=environment)
-    ready("slurmrestd", lambda: listening(ports.rest))
 
 
 def remember(folder: Path, cluster: str, rows: Iterable[Mapping[str, str | int]]) -> None:

@@ -28,7 +28,7 @@ from scheduler.backends.slurm.versions import job_as_first, release_of
 
 PREFIX = "pellucid-slurm-"  # of the folder's name; the process id follows
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")
-NEEDED_ACCOUNTING = ("slurmdbd", "slurmrestd", "mariadbd", "mariadb-install-db")
+NEEDED_ACCOUNTING = ("slurmdbd", "mariadbd", "mariadb-install-db")
 
 
 class SlurmCluster:
@@ -60,8 +60,8 @@ class SlurmCluster:
         self.name = self.folder.name.replace("-", "").replace("_", "0").lower()
         self.environment = {"SLURM_CONF": str(self.folder / "slurm.conf")}
         self._processes = Processes(self.folder, self.name)
-        controller, database, rest, *nodes = free_ports(3 + self.shape.nodes)
-        self.ports = Ports(controller, tuple(nodes), database, rest)
+        controller, database, *nodes = free_ports(2 + self.shape.nodes)
+        self.ports = Ports(controller, tuple(nodes), database)
         try:
             self._bring_up()
         except BaseException:
@@ -91,8 +91,6 @@ class SlurmCluster:
         for node in self.nodes:
             self.start_node(node)
         self.wait_idle()
-        if self.shape.accounting:
-            accounting.start_rest(self.folder, self._processes, self.ports, self._until_up)
 
     def _start_munge(self) -> None:
         folder = self.folder / "munge"
@@ -229,16 +227,6 @@ class SlurmCluster:
     def kill_node(self, node: str) -> None:
         """SIGKILL the slurmd of a node: Slurm says it is down after SlurmdTimeout (10 s)."""
         self._processes.end(node, signal.SIGKILL)
-
-    def token(self, user: str, lifespan_s: int = 600) -> str:
-        """A JWT of a user, for slurmrestd (needs `accounting`)."""
-        told = self.run("scontrol", "token", f"username={user}", f"lifespan={lifespan_s}").stdout
-        return told.strip().partition("SLURM_JWT=")[2]
-
-    @property
-    def rest_url(self) -> str:
-        """Address of slurmrestd (needs `accounting`)."""
-        return f"http://127.0.0.1:{self.ports.rest}"
 
     def mark(self, node: str, state: str, reason: str = "test") -> None:
         """`scontrol update` a node's state: down, drain, resume."""

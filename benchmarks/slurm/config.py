@@ -40,7 +40,7 @@ class Shape:
     Attributes:
         nodes: how many, named n1, n2, ...
         gpus: fake GPUs on each: plain files.
-        accounting: slurmdbd on MariaDB, and slurmrestd with JWT.
+        accounting: slurmdbd on MariaDB.
         own: nodes and partitions otherwise than all alike.
     """
 
@@ -57,7 +57,6 @@ class Ports:
     controller: int
     nodes: tuple[int, ...]
     database: int
-    rest: int
 
 
 @cache
@@ -127,8 +126,6 @@ def _daemons(folder: Path, name: str, shape: Shape, ports: Ports) -> list[str]:
             "AccountingStorageHost=127.0.0.1",
             f"AccountingStoragePort={ports.database}",
             f"AccountingStoragePass={folder}/munge/socket",
-            "AuthAltTypes=auth/jwt",
-            f"AuthAltParameters=jwt_key={folder}/state/jwt.key",
         ]
     return lines
 

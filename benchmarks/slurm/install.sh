@@ -10,8 +10,8 @@
 # stays mounted.
 set -eu
 export DEBIAN_FRONTEND=noninteractive
-packages="slurmctld slurmd slurm-client munge slurmdbd slurmrestd slurm-wlm-jwt-plugin mariadb-server"
-programs="munged slurmctld slurmd sbatch slurmdbd slurmrestd mariadbd mariadb-install-db"
+packages="slurmctld slurmd slurm-client munge slurmdbd mariadb-server"
+programs="munged slurmctld slurmd sbatch slurmdbd mariadbd mariadb-install-db"
 
 no_services() { # of a root folder, while packages are installed
     policy=$1/usr/sbin/policy-rc.d

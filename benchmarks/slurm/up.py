@@ -22,7 +22,7 @@ def main() -> None:
     )
     parser.add_argument("--nodes", type=int, default=4)
     parser.add_argument("--gpus", type=int, default=8, help="on each node (at most 8)")
-    parser.add_argument("--accounting", action="store_true", help="slurmdbd and slurmrestd, too")
+    parser.add_argument("--accounting", action="store_true", help="slurmdbd, too")
     parser.add_argument("command", nargs="*", help="run with SLURM_CONF set; none: wait")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down

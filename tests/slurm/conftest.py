@@ -45,6 +45,6 @@ def cluster() -> Iterator[SlurmCluster]:
 
 @pytest.fixture(scope="session")
 def accounted() -> Iterator[SlurmCluster]:
-    """Two of them, with MariaDB, slurmdbd and slurmrestd."""
+    """Two of them, with MariaDB and slurmdbd."""
     with SlurmCluster(nodes=2, accounting=True) as slurm:
         yield slurm

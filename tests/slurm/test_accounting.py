@@ -1,4 +1,4 @@
-"""With slurmdbd and slurmrestd: what sacct tells is what the trace adapter reads."""
+"""With slurmdbd: what sacct tells is what the trace adapter reads."""
 
 from __future__ import annotations
 
