@@ -20,13 +20,6 @@ def audit(
     state_dir: Annotated[
         Path | None, typer.Option(help="State folder of the service; holds the models in use.")
     ] = None,
-    since_snapshot: Annotated[
-        bool,
-        typer.Option(
-            "--since-snapshot",
-            help="Begin at the newest snapshot in the state folder: quicker, and believes it.",
-        ),
-    ] = False,
     head: Annotated[
         bool,
         typer.Option(
@@ -66,7 +59,6 @@ def audit(
     with user_errors():
         from scheduler.service.log.audit import audit as run
         from scheduler.service.log.bundles import BundleStore
-        from scheduler.service.log.snapshots import StateCheckpoints
         from scheduler.service.log.store.schema import check
         from scheduler.service.log.store.store import Store, must_exist
         from scheduler.service.log.tamper import as_json as as_text
@@ -86,10 +78,7 @@ def audit(
         extends = None if since_head is None else read_head(since_head, secret)
         with bar("events", store.last_seq(), as_json) as step:
             find = BundleStore(settings.state_dir / "bundles").find
-            since = (
-                StateCheckpoints(settings.state_dir / "snapshots", find) if since_snapshot else None
-            )
-            found = run(store, find, step, since=since, head=extends)
+            found = run(store, find, step, head=extends)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "clean": found.clean}, default=str))
     else:

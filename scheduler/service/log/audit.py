@@ -23,15 +23,12 @@ from scheduler.core.settings import UnknownPolicy
 from scheduler.service.log.epochs import followed, logged, texts_of
 from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
 from scheduler.service.log.header import FOLLOWED, code_version
-from scheduler.service.log.record import Phase
-from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
 from scheduler.service.log.tamper import Head, Tampered, Verified, damage
 
 # what folding makes of an event that is none of ours
 _NO_EVENT = (AttributeError, LookupError, TypeError, ValueError, NoResultFound)
-_OVER = [phase.value for phase in Phase if phase.over]
 
 
 class CannotCheck(ValueError):
@@ -107,14 +104,11 @@ def audit(
     bundles: Bundles,
     progress: Callable[[int], None] = lambda _: None,
     *,
-    since: StateCheckpoints | None = None,
     head: Head | None = None,
 ) -> Audit:
     """Check a database, live or not, as of one moment.
 
     Args:
-        since: begin at the newest of these snapshots, which is believed; rows of jobs that were
-            over by then are not checked.
         head: one exported earlier, which the database's chain must extend.
 
     Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
@@ -122,7 +116,7 @@ def audit(
     """
     try:
         with store.reading() as connection:
-            auditor = _Auditor(connection, store, bundles, progress, since)
+            auditor = _Auditor(connection, store, bundles, progress)
             found = auditor.run()
             began = auditor.state.header
             followed = began is not None and began.backend == FOLLOWED
@@ -144,15 +138,10 @@ class _Auditor:
         store: Store,
         bundles: Bundles,
         progress: Callable[[int], None],
-        since: StateCheckpoints | None = None,
     ):
         self.connection, self.store, self.bundles = connection, store, bundles
         self.progress = progress
-        upto = store.last_seq_in(connection)
-        known = since.newest(connection, store, upto) if since is not None else None
-        self.state = known or State(bundles, keep=True)
-        self.state.ledger.keep = True
-        self.began = self.state.seen  # events up to here are believed
+        self.state = State(bundles, keep=True)
         self.found = Audit(code_version())
         self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
         self.at = 0  # the event checked
@@ -178,7 +167,7 @@ class _Auditor:
 
     def _walk(self) -> None:
         found, upto = self.found, self.store.last_seq_in(self.connection)
-        for event in self.store.each_in(self.connection, self.began, upto=upto):
+        for event in self.store.each_in(self.connection, upto=upto):
             self.at = event.seq
             found.events += 1
             if found.events % 1000 == 0:
@@ -261,10 +250,8 @@ class _Auditor:
         expected = {job_id: r.row() for job_id, r in state.ledger.records.items()}
         expected |= {row["job_id"]: row for row in state.unseen_rows()}
         self.found.jobs = len(expected)
-        query = select(jobs)
-        if self.began:  # jobs that were over by then are not in the snapshot
-            query = query.where((jobs.c.updated_seq > self.began) | jobs.c.phase.not_in(_OVER))
-        there = {row["job_id"]: dict(row) for row in self.connection.execute(query).mappings()}
+        rows = self.connection.execute(select(jobs)).mappings()
+        there = {row["job_id"]: dict(row) for row in rows}
         for job_id, row in there.items():
             if job_id in expected and row["spec"] != expected[job_id]["spec"]:
                 row["spec"] = _as_read(row["spec"])
