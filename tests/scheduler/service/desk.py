@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from benchmarks.chaos.changes import UpgradedDecider
 from features.clock import Clock
 from features.job import Profile
 from scheduler.assembly import CoreSpec
+from scheduler.backends.base import Launch
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.backends.submission import Submission
@@ -45,14 +46,16 @@ class Desk:
 
     Args:
         outcomes: what is true of each job; a minute's work for those not named.
+        start: what the clock shows, seconds.
     """
 
     def __init__(
         self,
         store: Store,
         folder: Path,
-        outcomes: Mapping[str, JobOutcome] | None = None,
+        outcomes: Mapping[str, JobOutcome] | Callable[[Launch], JobOutcome] | None = None,
         *,
+        start: float = START,
         policy: str = "fifo",
         cluster: ClusterSpec = CLUSTER,
         partition: ProfilingPartition | None = None,
@@ -66,15 +69,17 @@ class Desk:
             folder / "snapshots", self.bundle_store.find, every=snapshot_every or EVERY
         )
         self.champion = champion
-        self.wall = START
+        self.wall = start
         store.clock = Clock.by(lambda: self.wall)
-        known = outcomes or {}
-        self.world = World(lambda one: known.get(one.job_id, lasting(60.0)), start=START)
+        if not callable(outcomes):
+            known = outcomes or {}
+            outcomes = lambda one: known.get(one.job_id, lasting(60.0))  # noqa: E731
+        self.world = World(outcomes, start=start)
         establish(
             store,
             LogHeader(
                 CoreSpec.of(cluster, policy, profiling=partition),
-                START,
+                start,
                 backend="simulated",
                 version="test",
             ),

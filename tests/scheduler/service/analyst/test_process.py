@@ -11,11 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
-from features.clock import Clock
-from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind, canonical
-from scheduler.backends.simulated import SimulatedBackend, World
-from scheduler.backends.submission import Submission
+from scheduler.backends.simulated import by_command
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
@@ -23,20 +20,18 @@ from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import Estimate
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
-from scheduler.service.decide.decider import Decider
 from scheduler.service.log import fold
-from scheduler.service.log.bundles import BundleStore
-from scheduler.service.log.header import LogHeader, establish
-from scheduler.service.log.record import Phase, first_row
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import forecasts, jobs, questions
+from scheduler.service.log.store.tables import forecasts, questions
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
+from tests.scheduler.service.desk import Desk
 
 
-class Service:
-    """A service on nodes of four GPUs, its time passed by hand."""
+class Service(Desk):
+    """A service on nodes of four GPUs, and its analyst; its time is passed by hand."""
 
     def __init__(
         self,
@@ -47,20 +42,12 @@ class Service:
         nodes: int = 1,
         partition: ProfilingPartition | None = None,
     ):
-        self.store, self.asked = store, count()
-        spec = CoreSpec.of(ClusterSpec({"vc": nodes}, 4), policy, profiling=partition)
-        establish(store, LogHeader(spec, start=0.0, backend="simulated"))
-        self.world = World(start=0.0)
-        self.clock = 0.0
-        store.clock = Clock.by(lambda: self.clock)
-        self.bundle_store = BundleStore(folder / "bundles")
-        self.decider = Decider(
-            store,
-            lambda: SimulatedBackend(self.world),
-            self.bundle_store,
-            holder="decider",
-        )
-        assert self.decider.take_over()
+        cluster = ClusterSpec({"vc": nodes}, 4)
+        super().__init__(
+            store, folder, by_command, start=0.0, policy=policy, cluster=cluster,
+            partition=partition,
+        )  # fmt: skip
+        self.asked = count()
         self.analyst = self.an_analyst("one")
         assert self.analyst.take_over()
 
@@ -74,27 +61,14 @@ class Service:
             budget_s=30.0,
         )
 
-    def submit(self, job_id: str, seconds: int, gpus: int = 4, owner: str = "ann") -> None:
-        command = ("sleep", str(seconds))
-        submission = Submission(
-            job_id=job_id,
-            command=command,
-            owner=owner,
-            vc="vc",
-            gpus=gpus,
-            submitted_at=self.world.now(),
-        )
-        event = Event(Kind.SUBMITTED, self.world.now(), job_id, owner, body=submission.body())
-        self.store.append(
-            [event],
-            lambda connection, made: connection.execute(insert(jobs).values(first_row(made[0]))),  # type: ignore[arg-type,return-value]
-        )
+    def add(self, job_id: str, seconds: int, gpus: int = 4, owner: str = "ann") -> None:
+        self.submit(job_id, gpus=gpus, owner=owner, command=("sleep", str(seconds)))
 
     def decide(self, *, seconds: float = 0.0) -> None:
         """Let time pass, and the decider take its passes."""
-        self.clock = self.world.now() + seconds
-        while self.world.now() < self.clock:
-            self.decider.turn(self.clock - self.world.now())
+        self.wall = self.world.now() + seconds
+        while self.world.now() < self.wall:
+            self.decider.turn(self.wall - self.world.now())
         self.decider.turn(0.0)
         self.decider.turn(0.0)
 
@@ -103,7 +77,7 @@ class Service:
         with self.store.writing() as connection:
             connection.execute(
                 insert(questions).values(
-                    id=asked, asked_at=self.clock, kind=kind, body=canonical(body)
+                    id=asked, asked_at=self.wall, kind=kind, body=canonical(body)
                 )
             )
         return asked
@@ -132,8 +106,8 @@ def service(store: Store, tmp_path: Path) -> Service:
 @pytest.fixture
 def foreseen(service: Service) -> Service:
     """One job runs, another waits for its GPUs, and both are foreseen."""
-    service.submit("first", 600)
-    service.submit("second", 600)
+    service.add("first", 600)
+    service.add("second", 600)
     service.decide()
     service.analyst.turn()
     return service
@@ -156,7 +130,7 @@ def test_what_is_submitted_is_foreseen_and_kept_in_the_log(foreseen: Service) ->
 def test_a_submission_that_no_pass_has_looked_at_yet_is_foreseen_after_it(
     service: Service,
 ) -> None:
-    service.submit("first", 600)
+    service.add("first", 600)
     service.analyst.turn()
     assert service.forecast("first", "submission") is None
     service.decide()
@@ -177,7 +151,7 @@ def test_the_latest_forecast_follows_and_the_first_one_stays(foreseen: Service) 
 def test_nothing_is_foreseen_beside_a_reason_that_came_after(foreseen: Service) -> None:
     promised = foreseen.forecast("second", "submission")
     assert foreseen.forecast("second", "latest").start_p50 is not None
-    held = Event(Kind.HELD, foreseen.clock, "second", "ann", body={"operator": False})
+    held = Event(Kind.HELD, foreseen.wall, "second", "ann", body={"operator": False})
     foreseen.store.append([held])
     foreseen.decide()
     ann = VisibleQueries(foreseen.store.engine, Viewer("ann", Role.SUBMITTER))
@@ -194,8 +168,8 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(foreseen: Service) 
 def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
+    service.add("first", 600)
+    service.add("second", 600)
     service.decide(seconds=5.0)
     reply, told, used, really = service.analyst.reply, [], [0.0], process.time.process_time
     monkeypatch.setattr(process.time, "process_time", lambda: used[0] + really())
@@ -213,7 +187,7 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     assert service.analyst.latest["second"].samples == 12
     assert len(told) > 12  # between two futures each
     told.clear()
-    service.submit("third", 600)
+    service.add("third", 600)
     service.decide(seconds=1.0)
     service.analyst.turn()
     assert len(told) > process.AT_ONCE + 12  # nor does it rest for what answers took
@@ -222,13 +196,13 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
 def test_a_forecast_that_takes_long_is_content_with_few_futures(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.submit("first", 600)
-    service.submit("second", 600)
+    service.add("first", 600)
+    service.add("second", 600)
     service.decide(seconds=5.0)
     follow = Futures.follow
 
     def slowly(*args: Any, **more: Any) -> Future:
-        service.clock += 4.0
+        service.wall += 4.0
         return follow(*args, **more)
 
     monkeypatch.setattr(Futures, "follow", slowly)
@@ -239,16 +213,16 @@ def test_a_forecast_that_takes_long_is_content_with_few_futures(
 def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.submit("first", 600, gpus=3, owner="bob")
+    service.add("first", 600, gpus=3, owner="bob")
     service.decide()
-    service.submit("second", 600, gpus=2)
+    service.add("second", 600, gpus=2)
     service.decide(seconds=5.0)
     assert service.ask("why", job_id="second", helps=True)["suggestions"]
     assert service.analyst.helps_s == process.HELPS_S
     reply = service.analyst.reply
 
     def slowly(kind: str, body: dict[str, Any]) -> dict[str, Any]:
-        service.clock += 60.0  # others have the cores
+        service.wall += 60.0  # others have the cores
         return reply(kind, body)
 
     monkeypatch.setattr(service.analyst, "reply", slowly)
@@ -259,10 +233,10 @@ def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
 
 
 def test_questions_are_answered(service: Service) -> None:
-    service.submit("first", 600, gpus=3, owner="bob")
+    service.add("first", 600, gpus=3, owner="bob")
     service.decide()
-    service.submit("second", 600, gpus=2)
-    service.submit("third", 600, gpus=4)
+    service.add("second", 600, gpus=2)
+    service.add("third", 600, gpus=4)
     service.decide(seconds=5.0)
     service.analyst.turn()
     told = service.ask("whatif", job_id="second", changes={"gpus": 1})
@@ -283,7 +257,7 @@ def test_a_question_about_a_change_begins_with_the_start_that_everybody_is_told(
     service: Service,
 ) -> None:
     for i in range(4):
-        service.submit(f"job{i}", 600)
+        service.add(f"job{i}", 600)
     service.decide()
     service.analyst.turn()
     row = service.forecast("job3", "latest")
@@ -302,7 +276,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
 ) -> None:
     monkeypatch.setattr(process, "MOST", 2)
     for i in range(6):
-        service.submit(f"job{i}", 600, gpus=4)
+        service.add(f"job{i}", 600, gpus=4)
     service.decide()
     service.analyst.turn()
     made = [service.forecast(f"job{i}", "latest") for i in range(6)]
@@ -323,7 +297,7 @@ def test_a_job_that_is_profiled_has_a_crude_forecast_where_there_is_no_time(
 ) -> None:
     lent = ProfilingPartition(nodes={"vc": 1}, largest_share=1, limit_s=60.0, max_gpus=4)
     service = Service(store, tmp_path, policy="lucid", nodes=2, partition=lent)
-    service.submit("first", 600)
+    service.add("first", 600)
     service.decide()
     assert service.decider.state.ledger.records["first"].phase is Phase.PROFILING
     service.analyst.samples = 0
@@ -335,13 +309,13 @@ def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -
     """What is asked an hour after the last event leaves the fold where that event left it."""
     service = Service(store, tmp_path, policy="qssf")
     for number in range(3):
-        service.submit(f"j{number}", 9000, gpus=4)
+        service.add(f"j{number}", 9000, gpus=4)
     service.decide(seconds=5.0)
     service.analyst.turn()
-    service.clock += 3600.0
+    service.wall += 3600.0
     assert "suggestions" in service.ask("suggest", job_id="j1")
     assert "now" in service.ask("whatif", job_id="j1", changes={"gpus": 1})
-    service.submit("later", 9000)
+    service.add("later", 9000)
     service.decide(seconds=5.0)
     service.analyst.turn()  # it follows the decisions, or raises Diverged
     assert service.analyst.state.seen == service.decider.state.seen
@@ -369,7 +343,7 @@ def test_a_start_that_is_no_longer_foreseen_has_moved_by_nothing(foreseen: Servi
 def test_one_foresees_and_another_takes_over_without_saying_it_twice(foreseen: Service) -> None:
     other = foreseen.an_analyst("two")
     assert not other.take_over()
-    foreseen.clock += 100.0
+    foreseen.wall += 100.0
     assert other.take_over()
     other.turn()
     assert len(foreseen.store.read(kinds=[Kind.FORECAST])) == 2
@@ -380,7 +354,7 @@ def test_one_foresees_and_another_takes_over_without_saying_it_twice(foreseen: S
 
 def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
     for i in range(12):
-        service.submit(f"j{i}", 100)
+        service.add(f"j{i}", 100)
         service.decide(seconds=30.0)
         service.analyst.turn()
     service.decide(seconds=1500.0)
@@ -388,7 +362,7 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
     learned = service.analyst.waits.learned
     assert learned > 5
     again = service.an_analyst("two")
-    service.clock += 100.0
+    service.wall += 100.0
     assert again.take_over()
     assert again.waits.learned == learned
     mine, others = (one.foresee(one.state.core.jobs) for one in (service.analyst, again))
@@ -400,7 +374,7 @@ def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
 ) -> None:
     user = PageQueries(service.store, Viewer("ann", Role.SUBMITTER))
     for job_id in ("runs", "held", "other", "waits"):  # each is foreseen between bounds
-        service.submit(job_id, 100)
+        service.add(job_id, 100)
         service.decide(seconds=10.0)
         service.analyst.turn()
     now = service.world.now()
@@ -417,7 +391,7 @@ def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
 
 
 def test_it_foresees_on_after_the_log_was_rebased(foreseen: Service) -> None:
-    foreseen.store.append([Event(Kind.EPOCH, foreseen.clock, body={"why": "a test"})])
+    foreseen.store.append([Event(Kind.EPOCH, foreseen.wall, body={"why": "a test"})])
     foreseen.analyst.turn()
     assert set(foreseen.analyst.state.core.jobs) == {"first", "second"}
     told = foreseen.ask("forecast", job_id="second")
@@ -427,9 +401,9 @@ def test_it_foresees_on_after_the_log_was_rebased(foreseen: Service) -> None:
 
 @pytest.mark.parametrize("names", [False, True])
 def test_what_would_help_is_the_same_whoever_asks(service: Service, names: bool) -> None:
-    service.submit("first", 600, gpus=2)
-    service.submit("others", 600, owner="bob")
-    service.submit("second", 600)
+    service.add("first", 600, gpus=2)
+    service.add("others", 600, owner="bob")
+    service.add("second", 600)
     service.decide()
     told = service.ask("suggest", job_id="second", names=names)
     helps = [(one["words"], one["starts_now"], one["moved"]) for one in told["suggestions"]]
@@ -442,7 +416,7 @@ def test_what_would_help_is_the_same_whoever_asks(service: Service, names: bool)
 def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> None:
     body = {"node": 0, "open": False, "reason": "fan broken"}
     service.store.append([Event(Kind.NODE_SET, 0.0, actor="olga", body=body)])
-    service.submit("waits", 600)
+    service.add("waits", 600)
     service.decide()
     told = service.ask("why", job_id="waits", names=True)
     said = "It would start if not for node node000, drained by olga: fan broken (tried)."
@@ -459,16 +433,16 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It and the decider begin at once: what to make of the old log is the decider's to say."""
-    service.submit("first", 600)
+    service.add("first", 600)
     service.decide()
     monkeypatch.setattr(fold, "digest_of", lambda texts: "as other code decides")
-    service.clock += 100.0
+    service.wall += 100.0
     late, free = service.an_analyst("late"), list[bool]()
 
     def nap(_: float) -> None:
         free.append(service.store.may_take(LEASE, "another"))
         if len(free) == 1:
-            service.store.append([Event(Kind.EPOCH, service.clock, body={"why": "a test"})])
+            service.store.append([Event(Kind.EPOCH, service.wall, body={"why": "a test"})])
 
     monkeypatch.setattr(service.store.clock, "sleep", nap)
     late.run(lambda: len(free) >= 2, 0.0)
@@ -478,11 +452,11 @@ def test_after_an_upgrade_it_waits_for_the_epoch(
 
 def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:
     """One tenant's flood of questions left five of five of another's unanswered."""
-    service.submit("first", 600)
+    service.add("first", 600)
     service.decide()
     rows = [
         {
-            "id": f"{actor}-{number}", "asked_at": service.clock - age, "kind": "forecast",
+            "id": f"{actor}-{number}", "asked_at": service.wall - age, "kind": "forecast",
             "body": canonical({"job_id": "first", "names": True}), "actor": actor,
         }
         for actor, age, many in (("mallory", 3.0, 40), ("ann", 1.0, 3))
@@ -504,7 +478,7 @@ def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_k
     followed, open_at = Futures.follow, []
 
     def follow(self: Futures, *args: Any, **more: Any) -> Future:
-        foreseen.clock += 3.0  # each future takes its time
+        foreseen.wall += 3.0  # each future takes its time
         with foreseen.store.reading() as connection:
             asked = connection.execute(select(questions.c.answered_at)).all()
         open_at.append([row.answered_at is None for row in asked])
@@ -523,9 +497,9 @@ def test_an_answer_beside_a_forecast_that_runs_is_of_now(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was of the moment at which the forecast began: it named runs that had ended."""
-    service.submit("first", 600)
-    service.submit("second", 600)
-    service.submit("third", 600)
+    service.add("first", 600)
+    service.add("second", 600)
+    service.add("third", 600)
     service.decide()
     service.analyst.turn()
     followed, answers = Futures.follow, list[dict[str, Any]]()
@@ -536,10 +510,10 @@ def test_an_answer_beside_a_forecast_that_runs_is_of_now(
             answers.extend(map(json.loads, connection.scalars(select(questions.c.answer))))
         if self.seed == seed and not answers:  # the first of the forecast
             service.decide(seconds=601.0)
-            service.submit("new", 600)
+            service.add("new", 600)
             with service.store.writing() as connection:
                 for number, job in enumerate(("third", "new")):
-                    row = {"id": job, "asked_at": service.clock + number, "kind": "why"}
+                    row = {"id": job, "asked_at": service.wall + number, "kind": "why"}
                     body = canonical({"job_id": job, "names": True})
                     connection.execute(insert(questions).values(**row, body=body))
         return future
@@ -556,7 +530,7 @@ def test_an_answer_beside_a_forecast_that_runs_is_of_now(
 
 def test_who_is_late_to_renew_the_lease_is_still_asked(service: Service) -> None:
     """On a busy machine 140 of 195 answers were that nobody answers."""
-    service.clock += 30.0  # three times as long as the lease
+    service.wall += 30.0  # three times as long as the lease
     assert not service.store.held(LEASE)
     assert service.store.held(LEASE, 60.0)
     service.store.let_go(service.analyst.lease)  # type: ignore[arg-type]
@@ -567,13 +541,13 @@ def test_the_lease_is_kept_while_a_long_log_is_read(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for i in range(6):
-        service.submit(f"job{i}", 600)
+        service.add(f"job{i}", 600)
         service.decide(seconds=1.0)
     service.analyst.store.let_go(service.analyst.lease)  # type: ignore[arg-type]
     applied = fold.State.apply
 
     def slow(self: fold.State, event: Event) -> Any:
-        service.clock += 4.0
+        service.wall += 4.0
         assert service.store.held(LEASE)
         return applied(self, event)
 
