@@ -205,9 +205,8 @@ def _sharded(
     if as_json:
         typer.echo(json.dumps(figures))
         return
-    typer.echo(
-        f"{fitted['rows']:,} jobs in {fitted['shards']} shards, {fitted['cpu_s']:.0f} CPU-seconds."
-    )
+    cpu_s = fitted["features_cpu_s"] + fitted["cpu_s"]
+    typer.echo(f"{fitted['rows']:,} jobs in {fitted['shards']} shards, {cpu_s:.0f} CPU-seconds.")
     if "test" in fitted:
         metrics_table(f"Duration, {fitted['test_jobs']:,} unseen jobs", {"ga2m": fitted["test"]})
     typer.echo(f"Bundle {bundle.digest[:12]} is in {out}.")

@@ -384,6 +384,8 @@ def test_trained_apart_it_is_nearly_the_same_model(months: Path, tmp_path: Path)
         months, tmp_path, times(months), simulated_pairs(0), fit, where="local:2"
     )
     assert told["weight"] == single.metadata["weight"]
+    assert min(told["cpu_s"], told["features_cpu_s"]) > 0
+    assert not any("cpu" in name for name in bundle.metadata["duration"]), "it is the same anywhere"
     ahead = whole.where((whole.time >= cut) & np.isfinite(whole.y))
     off = bundle.duration.score_batch(ahead.X) - single.model.score_batch(ahead.X)
     assert float(np.abs(off).mean()) < 0.03
