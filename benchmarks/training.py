@@ -1,148 +1,115 @@
-"""Training at scale: one fit against shards, on rows made by a stated rule.
+"""Training at scale: one process against several, on a trace of the project's own generator.
 
-    python -m benchmarks.training --json [--rows 1000000] [--dask 2]
+    python -m benchmarks.training --json [--jobs 1000000] [--where local:2,dask:2]
 
-Every fit runs in a process of its own, so that its peak memory is its own. The rows are drawn, not
-replayed: 20 features, a target with main effects, three interactions and noise.
+Each way reads the trace, makes the rows and fits the duration model as `pellucid train` does, in a
+process of its own, so that its peak memory is its own. Errors are those of the last seven days.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
-import pyarrow.parquet as pq
+import pyarrow as pa
 
 from benchmarks.calibration import Calibration
-from features.rows import DAY_S, Rows
-from features.spec import FeatureSpec
+from features.rows import training_rows
+from features.schema import TIME
+from models.training.duration import fit_duration
+from models.training.metrics import duration_metrics
+from models.training.simulated import simulated_pairs
+from pipeline.commands.train import FAMILIES
+from pipeline.sharded import Fit, train_sharded
+from pipeline.stages.common import test_from
+from pipeline.traces import read_dataset
+from pipeline.traces.dataset import read_months
+from pipeline.traces.synthetic.generate import default_config, write
 
-FEATURES, INTERACTIONS = 20, 10
-SAMPLED = 0.1  # share of the rows in the fit on a sample
-SPECS = tuple(
-    FeatureSpec(f"x{i:02d}", "nominal" if i >= 17 else "continuous", "bench")
-    for i in range(FEATURES)
-)
+SINGLE = "single"
+TEST_DAYS = 7.0
 BUDGET = Path(__file__).with_name("training_budget.json")
 
 
-def drawn(n: int, seed: int) -> Rows:
-    """Rows by a stated rule; a twentieth of the numbers is missing."""
-    rng = np.random.default_rng(seed)
-    numbers = rng.normal(size=(n, 17))
-    labels = [rng.zipf(1.6, n).clip(max=200) for _ in range(3)]
-    score = 5.0 + np.sin(2 * numbers[:, 0]) + 0.7 * np.abs(numbers[:, 1]) + 0.5 * numbers[:, 2]
-    score += 0.6 * numbers[:, 3] * numbers[:, 4] + 0.5 * (numbers[:, 5] > 0) * numbers[:, 6]
-    score += 0.4 * np.tanh(numbers[:, 7] * numbers[:, 8]) + 0.8 * np.sin(labels[0] % 17)
-    score += 0.3 * (labels[1] % 3) + rng.normal(0, 1.0, n)
-    numbers[rng.random(numbers.shape) < 0.05] = np.nan
-    columns: dict[str, Any] = {f"x{i:02d}": numbers[:, i] for i in range(17)}
-    columns |= {f"x{17 + i}": np.char.add("k", labels[i].astype(str)).astype(object)
-                for i in range(3)}  # fmt: skip
-    time = np.sort(rng.uniform(0, 60 * DAY_S, n))
-    y = np.expm1(np.clip(score, 0.0, 14.0))
-    return Rows(
-        features=SPECS,
-        X=pd.DataFrame(columns),
-        y=y,
-        job_id=np.arange(n).astype(str).astype(object),
-        moment=np.full(n, "submit", dtype=object),
-        time=time,
-        submit_time=time,
-        start_time=time,
-        end_time=time + y,
-        gpus=np.ones(n, dtype=np.int64),
-        block=(time // DAY_S).astype(np.int64),
-    )
-
-
-def child(how: str, folder: Path, dask: int) -> dict[str, float]:
-    """One fit in this process: error on the rows held out, CPU seconds, peak memory."""
-    from dataclasses import replace
-
-    from models.training.duration import PRESETS, fit_duration
-    from models.training.sharded import fit_sharded
-
-    preset = replace(PRESETS["fast"], interactions=INTERACTIONS)
-    files = sorted(folder.glob("shard-*.parquet"))
-    if how in ("single", "sampled"):
-        import pyarrow as pa
-
-        table = pa.concat_tables([pq.read_table(file) for file in files])
-        if how == "sampled":
-            kept = np.random.default_rng(0).random(len(table)) < SAMPLED
-            table = table.filter(pa.array(kept))
-        rows = Rows.from_table(table)
-        model = fit_duration(rows.X, rows.y, rows.time, rows.features, seed=0, preset=preset).model
-        cpu = 0.0
-    elif how == "sharded":
-        model, told = fit_sharded(files, seed=0, preset=preset)
-        cpu = 0.0
+def child(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]:
+    """One way in this process: errors, seconds, CPU seconds of rows and fits, own peak memory."""
+    started, cpu = time.perf_counter(), time.process_time()
+    if how == SINGLE:
+        table = read_dataset(trace)
+        cut = test_from(table.column("submit_time"), TEST_DAYS)
+        rows = training_rows(table, families=FAMILIES)
+        seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))
+        fitted = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=0, preset=preset)
+        cpu_s = time.process_time() - cpu
+        errors = duration_metrics(fitted.model.score_batch(test.X), test.y, test.gpus)
     else:
-        from pipeline.cluster import mapped
-
-        with mapped(f"dask:{dask}") as map_shards:
-            model, told = fit_sharded(files, seed=0, preset=preset, map_shards=map_shards)
-            cpu = told["cpu_s"]  # of the workers, as they told it
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    test = Rows.from_table(pq.read_table(folder / "test.parquet"))
-    missed = model.score_batch(test.X) - np.log1p(test.y)
+        errors, cpu_s = _sharded(how, trace, scratch, preset)
     return {
-        "rmse": float(np.sqrt(np.mean(missed**2))),
-        "cpu_s": cpu or usage.ru_utime + usage.ru_stime,
-        "peak_rss_mib": usage.ru_maxrss / 1024,
+        "spearman": errors["spearman"],
+        "mae_log10": errors["mae_log10"],
+        "wall_s": time.perf_counter() - started,
+        "cpu_s": cpu_s,
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }
+
+
+def _sharded(where: str, trace: Path, scratch: Path, preset: str) -> tuple[dict[str, float], float]:
+    chunks = [c for month in read_months(trace) for c in month.column("submit_time").chunks]
+    submitted = pa.chunked_array(chunks, TIME)
+    fit = Fit(cut=test_from(submitted, TEST_DAYS), families=FAMILIES, preset=preset, seed=0)
+    seconds = submitted.cast("int64").to_numpy() / 1000
+    _, figures = train_sharded(trace, scratch, seconds, simulated_pairs(0), fit, where=where)
+    return figures["test"], figures["cpu_s"] + figures["features_cpu_s"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--shards", type=int, default=4)
-    parser.add_argument("--dask", type=int, default=2, help="workers of the Dask run; 0: none")
+    parser.add_argument("--jobs", type=int, default=1_000_000, help="of the trace")
+    parser.add_argument("--where", default="local:2,dask:2", help="as of pellucid train, by commas")
+    parser.add_argument("--preset", default="full")
+    parser.add_argument("--seed", type=int, default=7, help="of the trace")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--check", action="store_true", help="exit 1 when over budget")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     wanted = parser.parse_args()
     if wanted.child:
-        print(json.dumps(child(wanted.child, wanted.folder, wanted.dask)))
+        with TemporaryDirectory(dir=wanted.folder) as scratch:
+            one = child(wanted.child, wanted.folder / "trace", Path(scratch), wanted.preset)
+        print(json.dumps(one))
         return
     calibration = Calibration()
-    kinds = ["single", "sampled", "sharded", *(["dask"] if wanted.dask else [])]
+    ways = [SINGLE, *wanted.where.split(",")]
+    found: dict[str, Any] = {}
     with TemporaryDirectory() as scratch:
-        per_shard = wanted.rows // wanted.shards
-        for i in range(wanted.shards):
-            table = drawn(per_shard, i).table()
-            pq.write_table(table, f"{scratch}/shard-{i:03d}.parquet", row_group_size=50_000)
-        pq.write_table(drawn(50_000, 10_000).table(), f"{scratch}/test.parquet")
-        found = {}
-        for how in kinds:
-            print(f"fitting: {how}", file=sys.stderr)
+        config = default_config("large", wanted.seed)
+        days = config.days * wanted.jobs // config.jobs  # as busy
+        write(replace(config, jobs=wanted.jobs, days=days), Path(scratch, "trace"))
+        for how in ways:
+            load = os.getloadavg()[0]
+            print(f"training: {how}, load {load:.1f}", file=sys.stderr)
             command = [sys.executable, "-m", "benchmarks.training", "--child", how]
-            command += ["--folder", scratch, "--dask", str(wanted.dask)]
-            done = subprocess.run(command, capture_output=True, text=True, check=True)
-            found[how] = json.loads(done.stdout.splitlines()[-1])
-    result = {
-        "rows": per_shard * wanted.shards,
-        "features": FEATURES,
-        "interactions": INTERACTIONS,
-        "noise_rmse": 1.0,
-        **found,
-        "ratios": {
-            f"{how}_rmse_over_single": found[how]["rmse"] / found["single"]["rmse"]
-            for how in kinds[1:]
-        },
-    }
-    figures = {f"single_{name}": value for name, value in found["single"].items()}
-    result["budget"] = calibration.judge({**figures, **result["ratios"]}, BUDGET)
+            command += ["--folder", scratch, "--preset", wanted.preset]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            found[how] = json.loads(done.stdout.splitlines()[-1]) | {"load_before": load}
+            print(found[how], file=sys.stderr)
+    single = found[SINGLE]
+    figures = {f"{how}_{name}": value for how in ways for name, value in found[how].items()}
+    for how in ways[1:]:
+        figures[f"{how}_wall_over_single"] = found[how]["wall_s"] / single["wall_s"]
+        figures[f"{how}_spearman_lost"] = single["spearman"] - found[how]["spearman"]
+    result = {"jobs": wanted.jobs, "preset": wanted.preset, **found}
+    result["budget"] = calibration.judge(figures, BUDGET)
     over = result["budget"]["exceeded"]
     print(json.dumps(result, indent=None if wanted.json else 2))
     if wanted.check and over:

@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.training import drawn
 from features.rows import Rows
 from models.training.duration import PRESETS, fit_duration
 from models.training.errors import TrainingError
 from models.training.sharded import fit_shard, fit_sharded, merge, plan, sampled
+from tests.models.drawn import drawn
 
 PRESET = replace(PRESETS["fast"], interactions=3, outer_bags=2, max_rounds=150)
 

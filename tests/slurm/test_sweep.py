@@ -20,12 +20,12 @@ from joblib.externals.loky import get_reusable_executor
 from typer.testing import CliRunner
 
 from benchmarks.slurm import SlurmCluster
-from benchmarks.training import drawn
 from models.training.duration import PRESETS
 from models.training.sharded import fit_sharded
 from pipeline.app import app
 from pipeline.cluster import Keep, mapped, question_of
 from pipeline.traces.synthetic.generate import default_config, write
+from tests.models.drawn import drawn
 from tests.waiting import until
 
 
