@@ -22,7 +22,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -84,14 +84,9 @@ class Bundle:
         metadata: Mapping[str, Any] | None = None,
         created_by: str = "pellucid",
     ) -> None:
-        self._duration = duration
-        self._packing = packing
-        self._pair_speed = pair_speed
-        optional: dict[str, _Part | None] = {
-            "arrivals": arrivals,
-            "gpu_types": gpu_types,
-        }
-        self._optional: dict[str, _Part] = {k: v for k, v in optional.items() if v is not None}
+        models = {"duration": duration, "packing": packing, "pair_speed": pair_speed,
+                  "arrivals": arrivals, "gpu_types": gpu_types}  # fmt: skip
+        self._models: dict[str, Any] = {k: v for k, v in models.items() if v is not None}
         self.metadata: Document = _plain(dict(metadata or {}))
         self.created_by = created_by
         self._digest: str | None = None
@@ -99,37 +94,38 @@ class Bundle:
     @property
     def duration(self) -> AdditiveModel:
         """The duration model; BundleError when the bundle has none."""
-        return _present(self._duration, "duration")
+        return self._model("duration", AdditiveModel)
 
     @property
     def packing(self) -> PackingModel:
         """The packing model; BundleError when the bundle has none."""
-        return _present(self._packing, "packing")
+        return self._model("packing", PackingModel)
 
     @property
     def pair_speed(self) -> PairSpeedModel:
         """The pair-speed model; BundleError when the bundle has none."""
-        return _present(self._pair_speed, "pair_speed")
+        return self._model("pair_speed", PairSpeedModel)
 
     @property
     def arrivals(self) -> ArrivalModel:
         """The arrivals forecast; BundleError when the bundle has none."""
-        return _present(cast("ArrivalModel | None", self._optional.get("arrivals")), "arrivals")
+        return self._model("arrivals", ArrivalModel)
 
     @property
     def gpu_types(self) -> GpuTypeSpeed:
         """Speeds on other types of GPU; BundleError when the bundle has none."""
-        return _present(cast("GpuTypeSpeed | None", self._optional.get("gpu_types")), "gpu_types")
+        return self._model("gpu_types", GpuTypeSpeed)
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the models present."""
-        models = {
-            "duration": self._duration,
-            "packing": self._packing,
-            "pair_speed": self._pair_speed,
-        }
-        return (*(name for name, model in models.items() if model is not None), *self._optional)
+        return tuple(self._models)
+
+    def _model(self, name: str, _: type[T]) -> T:
+        if name not in self._models:
+            raise BundleError(f"the bundle has no {name} model")
+        model: T = self._models[name]
+        return model
 
     @property
     def sharing(self) -> str:
@@ -195,16 +191,17 @@ class Bundle:
             raise BundleError(f"bundle {folder}: it does not follow the format") from None
 
     def _encode(self) -> tuple[Document, bytes]:
-        arrays = _Arrays()
+        arrays, models = _Arrays(), self._models
+        duration, packing, pair = map(models.get, ("duration", "packing", "pair_speed"))
         document: Document = {
             "format": FORMAT,
             "version": VERSION,
             "created_by": self.created_by,
-            "duration": None if self._duration is None else _additive(self._duration, arrays),
-            "packing": None if self._packing is None else _tree(self._packing.tree),
-            "pair_speed": None if self._pair_speed is None else _tree(self._pair_speed.tree),
+            "duration": None if duration is None else _additive(duration, arrays),
+            "packing": None if packing is None else _tree(packing.tree),
+            "pair_speed": None if pair is None else _tree(pair.tree),
             "metadata": self.metadata,
-            **{name: _optional(part, arrays) for name, part in self._optional.items()},
+            **{name: _optional(models[name], arrays) for name in _READERS if name in models},
         }
         data = arrays.file()
         sha = hashlib.sha256(data).hexdigest()
@@ -272,12 +269,6 @@ def _parse(path: Path) -> Document:
 
 def _refuse(constant: str) -> float:
     raise ValueError(constant)
-
-
-def _present(model: T | None, name: str) -> T:
-    if model is None:
-        raise BundleError(f"the bundle has no {name} model")
-    return model
 
 
 # -- models as JSON and numbers --------------------------------------------------------------
