@@ -155,7 +155,7 @@ class TestCommand:
         kept = {"predicted once": tuning.CANDIDATES["predicted once"]}
         monkeypatch.setattr(tuning, "CANDIDATES", kept)
         monkeypatch.setattr(tuning, "PACKING", {})
-        monkeypatch.setattr(tuning, "LEAST_JOBS", 2)
+        monkeypatch.setattr(tuning, "LEAST", 16 * 2)
 
     def test_an_ingested_trace(self, small_trace: Path) -> None:
         words = ["tune", "--trace", str(small_trace), "--last-days", "2"]

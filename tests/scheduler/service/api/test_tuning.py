@@ -87,7 +87,7 @@ def test_a_setting_is_previewed_adopted_with_its_evidence_and_taken_back(
 def test_the_past_is_the_services_own(
     service: Service, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "LEAST_JOBS", 1)
+    monkeypatch.setattr(tuning, "LEAST", 16)
     for number in range(20):
         service.submit("alice", 50.0 + number, gpus=1 + number % 2)
         service.turn(2, wait_s=5.0)
