@@ -215,7 +215,8 @@ def kaplan_meier(
     order = np.argsort(y, kind="stable")
     y, over, w = y[order], over[order], weights[order]
     left = np.cumsum(w[::-1])[::-1]
-    survival = np.cumprod(np.where(over, 1.0 - w / left, 1.0))
+    gone = np.divide(w, left, out=np.zeros_like(left), where=left > 0)  # 0 beyond all weight
+    survival = np.cumprod(np.where(over, 1.0 - gone, 1.0))
     last = max(0, int(np.count_nonzero(left >= FEW * left[0])) - 1)
     found = []
     for level in levels:

@@ -192,6 +192,13 @@ def test_kaplan_meier_against_quantiles_and_lower_bounds() -> None:
     assert p50 == pytest.approx(0.0, abs=0.1)
 
 
+@pytest.mark.filterwarnings("error")
+def test_what_weighs_nothing_any_more_counts_for_nothing() -> None:
+    logs, over = [1.0, 2.0, 3.0], [True, True, True]
+    (p50,) = kaplan_meier(logs, over, np.array([1.0, 1.0, 0.0]), (0.5,))
+    assert p50 == 1.0
+
+
 @given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1), st.floats(0.01, 10.0))
 def test_quantiles_rise_with_the_level_whatever_was_seen(
     seen: list[tuple[float, bool]], weight: float
