@@ -15,7 +15,7 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
-from scheduler.core.profiling import ProfilingStage, WaitingStage
+from scheduler.core.profiling import ProfilingStage
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import pellucid
@@ -228,19 +228,6 @@ class TestOptingOut:
             core.submitted(a_job("b", 4), 2.0)
             core.jobs["b"].profile = LIGHT
             assert taken(core, 2.0) == [("b", Action.WAIT)]
-
-    @pytest.mark.parametrize("stage", [ProfilingStage, WaitingStage])
-    def test_of_profiling(self, stage: type[ProfilingStage]) -> None:
-        policy = Lucid() if stage is ProfilingStage else Pellucid()
-        core = a_core(policy, profiling=stage())
-        core.cluster.lend(1)
-        core.submitted(a_job("a", 4), 0.0)
-        core.submitted(a_job("b", 4, profile=False), 0.0)
-        core.submitted(a_job("c", 4, profile=False), 0.0)
-        decisions = core.decide(0.0)
-        reasons = {d.job_id: d.reason for d in decisions if d.action is Action.ENQUEUE}
-        assert reasons["b"] is reasons["c"] is Reason.PROFILING_OPTED_OUT
-        assert not any(d.action is Action.PROFILE and d.job_id in "bc" for d in decisions)
 
 
 @pytest.mark.parametrize(("asked", "runs"), [(None, True), ("v100", True), ("A100", False)])
