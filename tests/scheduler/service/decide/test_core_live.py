@@ -99,18 +99,6 @@ def test_one_that_waits_for_its_profile_can_leave() -> None:
     assert ("c", Action.PROFILE) in taken(core, 2.0)
 
 
-def test_the_holder_of_a_reservation_can_leave() -> None:
-    core = a_core(pellucid(max_wait_s=10.0), nodes=1)
-    submit(core, 0.0, a_job("a", 2))
-    submit(core, 1.0, a_job("late", 4))
-    core.wake(20.0)
-    assert ("late", Action.RESERVE) in taken(core, 20.0)
-    submit(core, 21.0, a_job("b", 2))
-    assert "b" not in core.cluster.runs
-    core.withdrawn("late", 22.0)
-    assert ("b", Action.START) in taken(core, 22.0)
-
-
 class TestPriority:
     @pytest.mark.parametrize("policy", POLICIES)
     def test_higher_goes_first(self, policy: type[Policy]) -> None:
