@@ -93,8 +93,12 @@ class Pairing:
             ("gain_s", gain),
         )
 
+    def time_passed(self) -> None:
+        """A turn begins: what is left of runs is less than in the last one."""
+        self._left.clear()
+
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:
-        """A turn begins: time has passed since the last one.
+        """Partners are looked for from now on in this turn.
 
         Args:
             hold: what GPUs are kept for.
@@ -103,7 +107,6 @@ class Pairing:
         if not remembers:
             self._refusals.clear()
         self._remembers = remembers
-        self._left.clear()
         self._until.clear()
         self._looked_up.clear()
         self._hold = hold

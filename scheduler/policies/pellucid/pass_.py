@@ -94,6 +94,7 @@ class Pass:
 
     def run(self) -> None:
         policy, turn = self.policy, self.turn
+        policy.pairing.time_passed()
         self.promote()
         self.memo.line.follow(turn.queue, self._kind)
         self.reserve()

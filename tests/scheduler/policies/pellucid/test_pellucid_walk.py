@@ -364,3 +364,16 @@ TestWalk.settings = settings(
     stateful_step_count=25,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
+
+
+def test_what_is_left_of_runs_is_of_now_where_one_past_its_bound_is_placed() -> None:
+    """It was what the turn before had found."""
+    chosen: dict[str, Any] = {
+        "max_wait_s": 5.0, "overload": 1.0, "fairness": {}, "borrowing": None,
+        "pack_first_above": None, "partner_searches": 0, "busy_above": 0.0,
+    }  # fmt: skip
+    walk = Walk()
+    walk.begin(chosen=Options(chosen, partition=False, typed=True))
+    walk.stop("j0", ends=False)
+    walk.pass_time(seconds=6.0)
+    walk.teardown()
