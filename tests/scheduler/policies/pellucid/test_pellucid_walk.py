@@ -216,6 +216,8 @@ class Walk(RuleBasedStateMachine):
         job_id = data.draw(st.sampled_from(list(self.core.jobs)))
         held = self.core.waiting.is_held(job_id)
         self.tell("waiting.release" if held else "waiting.hold", job_id, self.now)
+        for line in self.line.values():
+            line.discard(job_id)  # released, it joins again
 
     @rule(node=st.integers(0, len(NODES)))
     def drain(self, node: int) -> None:
