@@ -135,21 +135,25 @@ def test_who_went_first_is_said_by_the_order_of_then(service: Service) -> None:
     """The job's own place has become better since: it is predicted again."""
     service.submit("olga", 1000, gpus=8)
     service.turn(2)
-    first, second = service.submit("alice", gpus=8), service.submit("alice", gpus=4)
+    first, second, third = (service.submit("alice", gpus=gpus) for gpus in (8, 4, 4))
     service.turn(2)
+    began = {second: 500, third: 2 * 10**6}  # before, and after
     with service.store.engine.begin() as connection:
-        for job, key, event in ((first, 9.0, 0), (first, 1.0, 10**6), (second, 5.0, 500)):
+        own = [(first, 9e20, 400), (first, 1.0, 10**6)]
+        for job, key, event in (*own, *((job, 5.0, event) for job, event in began.items())):
             body = {"action": "wait", "reason": "GpusBusy", "priority": key, "job_id": job,
                     "time": 1.0, "vc": "vision", "seq": 10**6 + event}  # fmt: skip
-            if job == second:
+            if job in began:
                 body |= {"action": "start", "reason": "ExclusiveGpus"}
             row = {k: body[k] for k in ("job_id", "vc", "action", "reason")}
             row |= {"seq": 10**6 + event, "event": event, "at": 2e9, "body": json.dumps(body)}
             connection.execute(insert(decisions).values(row))
-        for job, key in ((first, 1.0), (second, 5.0)):
+        for job, key in ((first, 1.0), (second, 5.0), (third, 5.0)):
             connection.execute(update(jobs).where(jobs.c.job_id == job).values(key=key))
     view = Reads(service.store.engine).seen_by(Viewer("olga", Role.OPERATOR))
-    assert view.overtaken(first) == {"came before it in line by then": 1}
+    assert view.overtaken(first) == {
+        "came before it in line by then": 1, "asked for fewer GPUs": 1
+    }  # fmt: skip
 
 
 def test_whom_the_same_pass_starts_after_a_job_did_not_go_first(service: Service) -> None:
