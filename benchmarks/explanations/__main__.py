@@ -56,7 +56,7 @@ from benchmarks.explanations import deep, questions
 from benchmarks.explanations.figures import (
     NAMES,
     REPLICATES,
-    SERVICES,
+    draws,
     figures,
     of_forecasts,
     one,
@@ -93,12 +93,9 @@ def main() -> None:
         return
     calibration = Calibration()
     with ProcessPoolExecutor(a.workers, mp_context=get_context("spawn")) as pool:
-        begun = [pool.submit(one, name, a.data, a.seed, waits) for name in a.only]
-        begun += [
-            pool.submit(one, name, a.data, a.seed + number, waits, judged=False)
-            for number in range(1, 1 + REPLICATES * (not a.quick))
-            for name in a.only
-            if name not in SERVICES
+        begun = [
+            pool.submit(one, name, a.data, seed, waits, judged=seed == a.seed)
+            for name, seed in draws(a.only, a.seed, 0 if a.quick else REPLICATES)
         ]
         told = figures([run.result() for run in begun])
     bounds = verdict(told, calibration)

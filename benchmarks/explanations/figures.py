@@ -41,6 +41,13 @@ def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Fo
     return audit(world, data, seed, waits, judged=judged)
 
 
+def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
+    """Worlds and seeds: each of `seed`, and the simulated ones of so many `more`."""
+    simulated = [name for name in names if name not in SERVICES]
+    replicates = [(name, seed + number) for number in range(1, 1 + more) for name in simulated]
+    return [*((name, seed) for name in names), *replicates]
+
+
 def of_forecasts(
     names: Sequence[str], data: Path, seeds: Sequence[int], waits: int
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from benchmarks.calibration import Calibration
 from benchmarks.explanations import deep, live
 from benchmarks.explanations.__main__ import main
 from benchmarks.explanations.audit import Audited, Found, audit
-from benchmarks.explanations.figures import BUDGET, ends, figures, verdict
+from benchmarks.explanations.figures import BUDGET, draws, ends, figures, verdict
 from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
 from benchmarks.explanations.log import Log, Moment
@@ -365,6 +365,13 @@ def test_the_judge_knows_what_a_job_says_of_itself_until_more_is_recorded() -> N
 def test_ends_are_counted_by_the_odds_that_were_written() -> None:
     found = Found("w", ends=[(0.5, 10.0, 10.0), (0.5, 10.0, 10.1), (0.9, 5.0, None)])
     assert ends([found]) == {"0.5": {"runs": 2, "kept": 0.5}, "0.9": {"runs": 1, "kept": 0.0}}
+
+
+def test_further_draws_are_of_other_seeds_and_no_service_is_asked_twice() -> None:
+    found = draws(["live-service", "a", "b"], 5, 2)
+    assert found == [(n, 5) for n in ("live-service", "a", "b")] + [
+        (name, seed) for seed in (6, 7) for name in "ab"
+    ]
 
 
 def _with_ends(world: str, kept: float) -> Found:
