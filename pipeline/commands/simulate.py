@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -130,6 +131,8 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
     if policy != POLICY:
         raise UserError(f"--tune-every: only {POLICY} is tuned, not {policy}")
+    if not isfinite(days):
+        raise UserError(f"--tune-every {days}: give a number of days")
     Tuning(scenario, days * DAY_S, scenario.spec(policy).settings.plain())
 
 

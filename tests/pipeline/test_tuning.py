@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from benchmarks.worlds.small import deep
 from pipeline import tuning
 from pipeline.app import app
+from pipeline.commands import simulate
 from pipeline.errors import UserError
 from pipeline.traces.synthetic.generate import default_config, write
 from pipeline.tuning import (
@@ -229,3 +230,11 @@ def test_a_simulated_policy_is_tuned_by_what_has_ended_by_then(
             if a.start_time is not None and a.start_time < first]  # fmt: skip
     assert all(same)
     assert [a.end_time for a in tuned.jobs] != [b.end_time for b in before.jobs]
+
+
+@pytest.mark.parametrize(
+    ("policy", "days", "why"), [("fifo", 7.0, "only pellucid"), ("pellucid", float("nan"), "days")]
+)
+def test_what_cannot_be_tuned_meanwhile_is_refused(policy: str, days: float, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        simulate._tune(of_workload(busy(), None), policy, days)
