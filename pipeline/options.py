@@ -136,6 +136,14 @@ class World:
     readable_error: Annotated[
         float, typer.Option(help="How wrong they are: deviation of ln(stated / true).")
     ] = 0.1
+    readable_commands: Annotated[
+        bool,
+        typer.Option(
+            "--readable-commands/--no-readable-commands",
+            help="Their commands say how many epochs, too: known at submission, once a run of the "
+            "same script has completed.",
+        ),
+    ] = False
     bundle: Annotated[
         Path | None, typer.Option(help="Exported models to use instead of learning online.")
     ] = None

@@ -193,8 +193,9 @@ def _kept(asked: Asked, world: World, number: int) -> Keep | None:
         files = [Path(asked.workload.partition(":")[2])]
     how = asked.workload, world.track, world.durations, world.compress, world.quirks, world.since
     readable = (world.readable, world.readable_error) if world.readable else ()
-    run = asked.out, asked.first_seed, *(asked.options or []), asked.loop, number, *readable
-    return Keep(asked.keep, question_of((*how, *run), files))
+    commands = (True,) if world.readable and world.readable_commands else ()
+    run = asked.out, asked.first_seed, *(asked.options or []), asked.loop, number
+    return Keep(asked.keep, question_of((*how, *run, *readable, *commands), files))
 
 
 def _print_where(asked: Asked, results: Sequence[runs.Comparison]) -> None:

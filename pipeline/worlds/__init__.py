@@ -11,7 +11,7 @@ from pipeline.worlds.playing import Playing
 from pipeline.worlds.policy_options import over
 from pipeline.worlds.scenario import Scenario
 from pipeline.worlds.venus import TrackError
-from scheduler.simulation.stating import stating
+from scheduler.simulation.stating import stating, with_commands
 
 TRACKS = ("published", "honest", "honest-closed", "honest-open", "philly")
 MOST_COMPRESSED = 1e-3  # and most stretched, 1000: beyond it no trace is what it was
@@ -43,8 +43,10 @@ def open_scenario(
     else:
         world = _of_track(trace, track, playing, quirks=quirks)
     if playing.readable:
-        jobs, error = world.workload.jobs, playing.readable_error
-        world.states = stating(jobs, playing.readable, error, playing.seed)
+        jobs, work, seed = world.workload.jobs, world.workload.work, playing.seed
+        world.states = stating(jobs, work, playing.readable, playing.readable_error, seed)
+        if playing.readable_commands:
+            world.workload.jobs = list(with_commands(jobs, work, world.states, seed))
     world.settings = over(world.settings, settings or {})
     return world
 

@@ -21,6 +21,7 @@ class Playing:
         compress: multiplies submit times.
         readable: share of the users whose jobs say, once profiled, how long they will have run.
         readable_error: standard deviation of ln(stated / true) of what is left to them.
+        readable_commands: their commands say how much they are to do, too.
         loop: see `pipeline.worlds.closed_loop`; None: as the track has it, else open.
     """
 
@@ -32,6 +33,7 @@ class Playing:
     loop: str | None = None
     readable: float = 0.0
     readable_error: float = 0.1
+    readable_commands: bool = False
 
 
 AS_IT_IS = Playing()

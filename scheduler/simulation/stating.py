@@ -1,16 +1,29 @@
-"""Jobs that say themselves, while they run, how long they will have run: nature's side of it."""
+"""Jobs that say themselves, while they run, how far they are, and whose commands say how much they
+are to do: nature's side of it.
+
+What they say is about the whole of it. A job that fails or is cancelled was stopped on the way: as
+nobody knows where, at a share drawn by lot.
+"""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from math import exp
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import exp, log
 
+from features.amounts import Work as Command
 from features.job import Job
 from features.progress import Progress, Z
+from features.schema import State
+from scheduler.simulation.work import Work
 
 FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles
+LEAST_DONE = 0.05  # share of what it was to do, of a job that was stopped
+# scripts differ in seconds an epoch on one GPU (median, deviation of the logarithm), and in how it
+# falls with GPUs (exponent, deviation): from hardly at all to linearly
+EPOCH_S, EPOCH_DEVIATION = 120.0, 1.0
+BY_GPUS, BY_GPUS_DEVIATION = -0.7, 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +33,19 @@ class Stating:
     Attributes:
         error: standard deviation of ln(stated / true) of what is left to them.
         off: ln(stated / true) of each of them.
+        whole_s: how long they would run if nothing stopped them, where that is longer.
     """
 
     error: float
     off: Mapping[str, float]
+    whole_s: Mapping[str, float] = field(default_factory=dict)
 
     def progress(self, job_id: str, total_s: float, ran_s: float) -> Progress | None:
         """What a job says that will run `total_s` and has run `ran_s`; None: nothing."""
         off = self.off.get(job_id)
         if off is None or not 0 < ran_s < total_s:
             return None
-        left_s = (total_s - ran_s) * exp(off)
+        left_s = (self.whole_s.get(job_id, total_s) - ran_s) * exp(off)
         low_s, high_s = (ran_s + left_s * exp(sign * Z * self.error) for sign in (-1, 1))
         done = ran_s / (ran_s + left_s)
         return Progress(
@@ -46,15 +61,44 @@ class Stating:
         )
 
 
-def stating(jobs: Iterable[Job], share: float, error: float, seed: int) -> Stating:
+def stating(
+    jobs: Iterable[Job], work: Mapping[str, Work], share: float, error: float, seed: int
+) -> Stating:
     """A share of the users, drawn by lot, whose jobs all say how far they are; of the jobs
     themselves where users are unknown."""
     draw, off = random.Random(f"stating {seed}"), {}
     chance: dict[str, float] = {}
+    whole_s: dict[str, float] = {}
     for job in jobs:
-        lot, wrong = draw.random(), draw.gauss(0.0, error)
+        lot, wrong, done = draw.random(), draw.gauss(0.0, error), draw.uniform(LEAST_DONE, 1.0)
         if job.user:
             lot = chance.setdefault(job.user, lot)
-        if lot < share:
-            off[job.job_id] = wrong
-    return Stating(error, off)
+        if lot >= share:
+            continue
+        off[job.job_id] = wrong
+        if work[job.job_id].state is not State.COMPLETED:
+            whole_s[job.job_id] = work[job.job_id].duration_s / done
+    return Stating(error, off, whole_s)
+
+
+def with_commands(
+    jobs: Iterable[Job], work: Mapping[str, Work], states: Stating, seed: int
+) -> Iterator[Job]:
+    """The jobs, of which those that say how far they are have a command that says how many epochs.
+
+    A script is what a user trains (by model; one script, where the trace does not say). Its seconds
+    an epoch are its own; a run's differ from them as what jobs say is wrong.
+    """
+    for job in jobs:
+        if job.job_id not in states.off:
+            yield job
+            continue
+        trains = work[job.job_id].configuration
+        script = f"{job.user} {trains.model if trains else ''}"
+        of_script, of_run = (random.Random(f"{seed} {key}") for key in (script, job.job_id))
+        epoch = log(EPOCH_S) + of_script.gauss(0.0, EPOCH_DEVIATION)
+        epoch += of_script.gauss(BY_GPUS, BY_GPUS_DEVIATION) * log(job.gpus)
+        epoch += of_run.gauss(0.0, states.error)
+        whole_s = states.whole_s.get(job.job_id, work[job.job_id].duration_s)
+        asks = Command("epoch", whole_s / exp(epoch), None, script, "", "")
+        yield replace(job, work=asks)

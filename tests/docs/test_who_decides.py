@@ -83,7 +83,7 @@ def world(changed: str) -> Scenario:
     found.settings = {"lucid": {"quiet_jobs": 2.0}}  # as its artifact has it
     found.estimators = lambda _: Otherwise() if changed == "duration" else HistoriesEstimator()
     if changed == "own progress":
-        found.states = stating(found.workload.jobs, 1.0, 0.1, 0)
+        found.states = stating(found.workload.jobs, found.workload.work, 1.0, 0.1, 0)
     return found
 
 

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from math import log
 from pathlib import Path
-from statistics import stdev
+from statistics import median, stdev
 
 import pytest
 
 from features.job import Job
+from features.schema import State
 from pipeline.worlds import open_scenario
 from pipeline.worlds.venus import TrackError
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
+from scheduler.core.durations import Stated
 from scheduler.core.estimates import HistoriesEstimator
 from scheduler.core.profiling import WaitingStage
 from scheduler.simulation.engine import Engine
-from scheduler.simulation.stating import Stating, stating
-from scheduler.simulation.work import PairTable
+from scheduler.simulation.stating import Stating, stating, with_commands
+from scheduler.simulation.work import PairTable, Work
 from scheduler.testing.builders import a_job, pellucid
 
 HOUR = 3600.0
@@ -27,15 +30,16 @@ NOBODY = Stating(0.1, {})
 
 def test_all_jobs_of_a_user_say_it_or_none_and_each_is_wrong_in_its_own_way() -> None:
     jobs = [Job(f"j{i}", float(i), 1, user=f"u{i % 100}", vc="vc") for i in range(10_000)]
-    found = stating(jobs, 0.6, 0.1, 7)
+    work = {job.job_id: Work(HOUR) for job in jobs}
+    found = stating(jobs, work, 0.6, 0.1, 7)
     users = {job.user for job in jobs if job.job_id in found.off}
     assert 45 <= len(users) <= 75
     assert len(found.off) == 100 * len(users)
     assert stdev(found.off.values()) == pytest.approx(0.1, rel=0.05)
-    assert stating(jobs, 0.6, 0.1, 7) == found != stating(jobs, 0.6, 0.1, 8)
+    assert stating(jobs, work, 0.6, 0.1, 7) == found != stating(jobs, work, 0.6, 0.1, 8)
     nameless = [Job(job.job_id, job.submit_time, 1, vc="vc") for job in jobs]
-    assert len(stating(nameless, 0.6, 0.1, 7).off) == pytest.approx(6_000, rel=0.05)
-    assert not stating(jobs, 0.0, 0.1, 7).off
+    assert len(stating(nameless, work, 0.6, 0.1, 7).off) == pytest.approx(6_000, rel=0.05)
+    assert not stating(jobs, work, 0.0, 0.1, 7).off
 
 
 def test_what_is_said_is_surer_the_more_is_done_and_holds_the_truth() -> None:
@@ -76,6 +80,45 @@ def test_from_its_profiling_run_on_a_job_is_predicted_by_what_it_says() -> None:
     starts = [[d.job_id for d in run if d.action is Action.START] for run in (said, unsaid)]
     assert starts[0] != starts[1]
     assert played(Stating(0.1, {}), WaitingStage()) == unsaid
+
+
+def test_what_was_stopped_says_how_far_it_is_of_the_whole() -> None:
+    jobs = [Job(f"j{i}", float(i), 1, user="u", vc="vc") for i in range(1_000)]
+    work = {
+        job.job_id: Work(HOUR, State.FAILED if i % 2 else State.COMPLETED)
+        for i, job in enumerate(jobs)
+    }
+    found = stating(jobs, work, 1.0, 0.1, 7)
+    assert set(found.whole_s) == {f"j{i}" for i in range(1, 1_000, 2)}
+    assert all(HOUR <= whole_s <= 20 * HOUR for whole_s in found.whole_s.values())
+    half = Stating(0.1, {"a": 0.0}, {"a": 4 * HOUR}).progress("a", HOUR, HOUR / 2)
+    assert half is not None
+    assert half.total_s == pytest.approx(4 * HOUR)
+
+
+def test_commands_and_completed_runs_of_the_script_say_how_long_a_job_lasts() -> None:
+    """For scripts of any speed and slope; before one has completed nothing is known."""
+    draw = random.Random(3)
+    jobs = [Job(f"j{i}", float(i), draw.choice([1, 2, 4]), user=f"u{i % 3}") for i in range(60)]
+    work = {job.job_id: Work(draw.uniform(600, 40 * HOUR)) for job in jobs}
+    asking = list(with_commands(jobs, work, stating(jobs, work, 1.0, 0.05, 0), 0))
+    paces = {
+        job.user: work[job.job_id].duration_s / job.work.amount
+        for job in asking
+        if job.work and job.gpus == 1
+    }
+    assert len({round(pace) for pace in paces.values()}) == 3
+    estimator, off = HistoriesEstimator(), []
+    for i, job in enumerate(asking):
+        estimator.submitted(job, job.submit_time)
+        seconds = estimator.estimate(job, job.submit_time).seconds
+        assert isinstance(seconds, Stated) == (i >= 3)
+        off.append(abs(log(seconds / work[job.job_id].duration_s)))
+        estimator.started(job.job_id, job.submit_time)
+        estimator.ended(job.job_id, State.COMPLETED, work[job.job_id].duration_s, job.submit_time)
+    assert median(off[30:]) < 0.15
+    nobody = stating(jobs, work, 0.0, 0.05, 0)
+    assert list(with_commands(jobs, work, nobody, 0)) == jobs
 
 
 @pytest.mark.parametrize(("option", "value"), [("readable", 1.5), ("readable_error", 0.0)])
