@@ -26,7 +26,7 @@ import pyarrow as pa
 from benchmarks.calibration import Calibration
 from features.rows import training_rows
 from features.schema import TIME
-from models.training.duration import fit_duration
+from models.training.duration import fit_at
 from models.training.metrics import duration_metrics
 from models.training.simulated import simulated_pairs
 from pipeline.commands.train import FAMILIES
@@ -48,8 +48,8 @@ def child(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]
         table = read_dataset(trace)
         cut = test_from(table.column("submit_time"), TEST_DAYS)
         rows = training_rows(table, families=FAMILIES)
-        seen, test = rows.ended_before(cut), rows.where((rows.time >= cut) & np.isfinite(rows.y))
-        fitted = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=0, preset=preset)
+        test = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+        fitted = fit_at(rows, cut, seed=0, preset=preset)
         cpu_s = time.process_time() - cpu
         errors = duration_metrics(fitted.model.score_batch(test.X), test.y, test.gpus)
     else:

@@ -75,6 +75,20 @@ class Rows:
         """The rows a model fitted at `cut` may learn from: of jobs that had ended by then."""
         return self.where((self.end_time < cut) & np.isfinite(self.y))
 
+    def known_by(self, cut: float) -> Rows:
+        """The rows of jobs that had started by `cut`, as they were then: of those that still ran,
+        y and end_time are NaN.
+
+        One whose end nobody recorded would run for ever: what ran longer than all that had ended is
+        left out.
+        """
+        ended = (self.end_time < cut) & np.isfinite(self.y)
+        longest = self.y[ended].max(initial=0.0)
+        running = ~(self.end_time < cut) & (cut - self.start_time <= longest)
+        running &= (self.start_time < cut) & (np.isfinite(self.y) | np.isnan(self.end_time))
+        y, end_time = (np.where(ended, of, np.nan) for of in (self.y, self.end_time))
+        return replace(self, y=y, end_time=end_time).where(ended | running)
+
     def table(self) -> pa.Table:
         """As one Arrow table: features by name, the rest with a leading underscore."""
         columns: dict[str, Any] = {}

@@ -63,7 +63,7 @@ class Stretch:
         trace, folder: the dataset, and where shards go.
         since, until: when the jobs were submitted.
         warm_from: those submitted from then on are replayed before.
-        shard_rows: ended jobs of a shard.
+        shard_rows: jobs of a shard.
         fit: what for.
     """
 
@@ -123,7 +123,7 @@ class Written(NamedTuple):
     """Rows of a stretch in files.
 
     Attributes:
-        shards: of jobs that had ended before the cut.
+        shards: of jobs that had started before the cut, as of then.
         test: those submitted since whose duration is known, to measure errors on. None but the
             last stretch has any.
     """
@@ -149,11 +149,11 @@ def write_stretch(one: Stretch) -> Written:
     for rows in streamed_rows(_parts(one), families=one.fit.families):
         own = rows.where(rows.submit_time >= one.since)
         since.append(own.where((own.time >= one.fit.cut) & np.isfinite(own.y)).table())
-        ended = own.ended_before(one.fit.cut).table()
-        while ended.num_rows:
+        known = own.known_by(one.fit.cut).table()
+        while known.num_rows:
             free = one.shard_rows - sum(table.num_rows for table in held)
-            held.append(ended.slice(0, free))
-            ended = ended.slice(free)
+            held.append(known.slice(0, free))
+            known = known.slice(free)
             if held[-1].num_rows == free:
                 write()
     last = sum(table.num_rows for table in held)
@@ -213,6 +213,7 @@ def train_sharded(
             over = Keep(keep, asked, label=lambda file: file.name).around(over)
         model, figures = fit_sharded(
             files,
+            cut=fit.cut,
             seed=fit.seed,
             preset=fit.preset,
             map_shards=over,

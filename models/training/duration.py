@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from features.history import RESIDUAL
+from features.rows import Rows
 from features.spec import FeatureSpec
 from features.survival import SPREAD, SUM
 from models.bundle import AdditiveModel
@@ -172,6 +173,23 @@ def fit_duration(
         ],
     }
     return FittedDuration(model, ebm, metadata, clock.process_time() - started)
+
+
+def fit_at(
+    rows: Rows, cut: float, *, seed: int, preset: str | DurationPreset = "fast"
+) -> FittedDuration:
+    """`fit_duration` on what was known at `cut` (seconds since the epoch): the jobs that had ended
+    by then, and those that ran."""
+    known = rows.known_by(cut)
+    return fit_duration(
+        known.X,
+        known.y,
+        known.time,
+        known.features,
+        seed=seed,
+        preset=preset,
+        elapsed_s=np.maximum(cut - known.start_time, 0.0),
+    )
 
 
 def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame:

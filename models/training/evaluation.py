@@ -13,7 +13,7 @@ from scipy.stats import t as student
 from features.rows import DAY_S, Rows
 from models.bundle import AdditiveModel
 from models.training.baselines import ewma_scores, fit_lightgbm
-from models.training.duration import DurationPreset, fit_duration
+from models.training.duration import DurationPreset, fit_at
 from models.training.errors import TrainingError
 from models.training.metrics import TAILS_S, Floats, duration_metrics
 
@@ -55,7 +55,7 @@ def evaluate_duration(
         test_from: first time scored, seconds since the epoch.
         refit_every_s: seconds between refits.
         user: user of each row, for the moving average; left out without it.
-        preset, seed: see `fit_duration`.
+        preset, seed: see `fit_at`.
         lightgbm: also fit LightGBM, for the median and for the mean.
         shown: is given how many of how many refits are done.
 
@@ -75,8 +75,8 @@ def evaluate_duration(
         window = (tested.time >= cut) & (tested.time < cut + refit_every_s)
         if not window.any():
             continue
-        seen, ahead = rows.ended_before(cut), tested.where(window)
-        for name, predict in _fit_all(seen, preset, seed, lightgbm).items():
+        ahead = tested.where(window)
+        for name, predict in _fit_all(rows, cut, preset, seed, lightgbm).items():
             scores[name][window] = predict(ahead)
         refits += 1
     if user is not None:
@@ -134,9 +134,10 @@ def slices(
 
 
 def _fit_all(
-    seen: Rows, preset: str | DurationPreset, seed: int, lightgbm: bool
+    rows: Rows, cut: float, preset: str | DurationPreset, seed: int, lightgbm: bool
 ) -> dict[str, Callable[[Rows], Floats]]:
-    fitted = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
+    fitted = fit_at(rows, cut, seed=seed, preset=preset)
+    seen = rows.ended_before(cut)
     median = float(np.median(np.log1p(seen.y)))
     predict: dict[str, Callable[[Rows], Floats]] = {
         "ga2m": lambda ahead: fitted.model.score_batch(ahead.X),

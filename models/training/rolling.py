@@ -17,7 +17,7 @@ from scipy.special import logit
 
 from features.rows import DAY_S, Rows
 from models.training.baselines import fit_lightgbm
-from models.training.duration import EVIDENCE, LIKE, DurationPreset, fit_duration
+from models.training.duration import EVIDENCE, LIKE, DurationPreset, fit_at
 from models.training.metrics import LN10, TAILS_S, auc, duration_metrics
 
 Floats = NDArray[np.float64]
@@ -106,29 +106,10 @@ def typical(X: pd.DataFrame) -> Floats:
     return np.asarray(X[list(LIKE)].to_numpy(np.float64).sum(axis=1))
 
 
-def known_by(rows: Rows, cut: float) -> tuple[Rows, Floats, Floats]:
-    """Rows submitted before `cut`, their durations (NaN of running jobs) and elapsed seconds."""
-    seen = rows.where((rows.time < cut) & (np.isfinite(rows.y) | np.isnan(rows.end_time)))
-    ended = seen.end_time < cut
-    duration = np.where(ended, seen.y, np.nan)
-    elapsed = np.where(ended, seen.y, cut - seen.start_time)
-    return seen, duration, np.maximum(elapsed, 0.0)
-
-
 def _own(
     out: Forecasts, rows: Rows, ahead: Mask, cut: float, preset: str | DurationPreset, seed: int
 ) -> None:
-    seen, duration, elapsed = known_by(rows, cut)
-    began = seen.start_time < cut
-    fitted = fit_duration(
-        seen.X[began],
-        duration[began],
-        seen.time[began],
-        seen.features,
-        seed=seed,
-        preset=preset,
-        elapsed_s=elapsed[began],
-    )
+    fitted = fit_at(rows, cut, seed=seed, preset=preset)
     out.cpu_s.append(fitted.cpu_s)
     out.put("scores", "ga2m", ahead, fitted.model.score_batch(rows.X[ahead]))
 
@@ -151,11 +132,11 @@ def _forest(out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int) -> N
 def _tail_forest(
     out: Forecasts, rows: Rows, ahead: Mask, cut: float, seed: int, odds: Floats | None
 ) -> None:
-    seen, duration, _ = known_by(rows, cut)
+    seen = rows.known_by(cut)
     chances = []
     for limit in TAILS_S.values():
         known = seen.start_time + limit < cut
-        longer = (~(duration[known] <= limit)).astype(np.float64)
+        longer = (~(seen.y[known] <= limit)).astype(np.float64)
         model = fit_lightgbm(
             seen.X[known], longer, seen.features, seed=seed, objective="binary", log=False
         )

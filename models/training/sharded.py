@@ -26,7 +26,13 @@ from features.rows import Rows
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
 from models.training.blocks import block_bags
-from models.training.duration import DurationPreset, checked_frame, settings_of, with_histories
+from models.training.duration import (
+    DurationPreset,
+    checked_frame,
+    imputed_s,
+    settings_of,
+    with_histories,
+)
 from models.training.errors import TrainingError
 from models.training.export import additive_model, purified
 from models.training.monotone import monotonise
@@ -48,6 +54,7 @@ class Plan:
         pairs: interactions, as positions of features.
         preset: how hard to fit.
         seed: of the fits.
+        cut: when, seconds since the epoch; jobs that still run then count as in `fit_duration`.
         sample_rows: rows the plan was made from.
     """
 
@@ -56,6 +63,7 @@ class Plan:
     pairs: tuple[Pair, ...]
     preset: DurationPreset
     seed: int
+    cut: float
     sample_rows: int
 
 
@@ -101,6 +109,7 @@ def sampled(files: Sequence[Path], *, seed: int, rows: int = SAMPLE_ROWS) -> Row
 def plan(
     sample: Rows,
     *,
+    cut: float,
     seed: int,
     preset: str | DurationPreset = "fast",
     interactions: int | None = None,
@@ -117,7 +126,7 @@ def plan(
         brief = DurationPreset(**{**asdict(chosen), "outer_bags": 2, "max_rounds": 100})
         ebm = _boosted(frame, np.log1p(sample.y), sample.time, specs, bins, wanted, brief, seed)
         pairs = tuple(tuple(key) for key in ebm.term_features_ if len(key) == 2)
-    return Plan(specs, bins, pairs, chosen, seed, len(frame))
+    return Plan(specs, bins, pairs, chosen, seed, cut, len(frame))
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
@@ -126,14 +135,15 @@ def fit_shard(file: Path, shared: Plan) -> Shard:
     rows = _read(file)
     if rows.features != shared.specs:
         raise TrainingError(f"{file}: its features differ from the plan's")
-    known = np.isfinite(rows.y)
-    if not known.any():
+    running = np.isnan(rows.y)
+    if running.all():
         raise TrainingError(f"{file}: no ended job to learn from")
-    rows = rows if known.all() else rows.where(known)
     frame = checked_frame(rows.X, shared.specs)
+    lasts = rows.y.copy()
+    lasts[running] = imputed_s(frame[running], shared.cut - rows.start_time[running])
     ebm = _boosted(
         frame,
-        np.log1p(rows.y),
+        np.log1p(lasts),
         rows.time,
         shared.specs,
         shared.bins,
@@ -192,6 +202,7 @@ def merge(shards: Sequence[Shard], shared: Plan) -> AdditiveModel:
 def fit_sharded(
     files: Sequence[Path],
     *,
+    cut: float,
     seed: int,
     preset: str | DurationPreset = "fast",
     interactions: int | None = None,
@@ -203,18 +214,18 @@ def fit_sharded(
     does.
 
     Args:
-        files: Parquet of `Rows.table`, one per shard.
+        files: Parquet of `Rows.table`, one per shard; of jobs that still run, `y` is NaN.
         map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
             gives for several processes or a Dask cluster.
         progress: called with the number of shards done.
-        seed, preset, interactions: see `plan`. sample_rows: it is made from about so many.
+        cut, seed, preset, interactions: see `plan`. sample_rows: it is made from about so many.
 
     Returns:
         The model, and what it was made from: plain JSON.
     """
     started = clock.process_time()
     sample = sampled(files, seed=seed, rows=sample_rows)
-    shared = plan(sample, seed=seed, preset=preset, interactions=interactions)
+    shared = plan(sample, cut=cut, seed=seed, preset=preset, interactions=interactions)
     planned = clock.process_time() - started
     shards = []
     for done, shard in enumerate(map_shards(_Fit(shared), files), start=1):
@@ -259,6 +270,10 @@ def _boosted(
 ) -> Any:
     settings = asdict(chosen)
     settings["interactions"] = interactions
+    for spec, found in zip(specs, bins, strict=True):
+        if spec.kind == "nominal" and found:  # a category that the sample lacks is refused
+            column = frame[spec.name]
+            frame = frame.assign(**{spec.name: column.where(column.isin(found), None)})
     leaf = max(2, min(chosen.min_samples_leaf, len(frame) // 40))
     ebm = ExplainableBoostingRegressor(
         feature_names=[spec.name for spec in specs],

@@ -20,7 +20,7 @@ from features.files import write_json, write_whole
 from features.plain import Json
 from features.rows import training_rows
 from models.bundle import Bundle
-from models.training.duration import LIKE, MIN_ROWS, fit_duration, knows_histories
+from models.training.duration import LIKE, MIN_ROWS, fit_at, knows_histories
 from models.training.metrics import duration_metrics
 from pipeline.cluster import mapped
 from pipeline.stages.common import (
@@ -133,9 +133,7 @@ def point(
     found: dict[str, float] = {"ended": len(seen)}
     bundle: Path | None = None
     if len(seen) >= MIN_ROWS:
-        model = fit_duration(
-            seen.X, seen.y, seen.time, seen.features, seed=params.train.seed, preset="fast"
-        ).model
+        model = fit_at(rows, cut, seed=params.train.seed, preset="fast").model
         found |= duration_metrics(model.score_batch(test.X), test.y, test.gpus)
         bundle = Bundle(
             duration=model, packing=exported.packing, pair_speed=exported.pair_speed

@@ -14,7 +14,7 @@ from features.rows import Rows
 from models.bundle import AdditiveModel, Bundle
 from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
-from models.training.duration import fit_duration
+from models.training.duration import fit_at
 from models.training.edits import Edits, apply_edits, check_names, read_edits
 from models.training.errors import TrainingError
 from models.training.evaluation import tail_auc
@@ -70,8 +70,7 @@ def fit(
     tail AUC on the days after `cut` worse than `models.training.edits` tolerates; the errors there
     without and with them are kept in the bundle (`models.training.edits.measured`).
     """
-    seen = rows.ended_before(cut)
-    duration = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=seed, preset=preset)
+    duration = fit_at(rows, cut, seed=seed, preset=preset)
     model, corrected = duration.model, {}
     if edits is not None and edits.edits:
         ahead = rows.where((rows.time >= cut) & np.isfinite(rows.y))

@@ -117,6 +117,24 @@ def test_open_and_withdrawn_jobs_have_no_target() -> None:
     assert rows.ended_before(T0 + 161).job_id.tolist() == ["j3"]
 
 
+def test_what_was_known_by_then_holds_running_jobs_without_their_end() -> None:
+    rows = training_rows(
+        a_trace(
+            {"submit_time": 0, "start_time": 5, "duration_s": 50.0, "end_time": 55},
+            {"submit_time": 1, "start_time": 20, "duration_s": 90.0, "end_time": 110},
+            {"submit_time": 2, "start_time": 30, "state": "running"},
+            {"submit_time": 3, "start_time": 9, "state": "running"},  # its end was lost
+            {"submit_time": 4, "start_time": 61, "duration_s": 5.0, "end_time": 66},
+            {"submit_time": 5, "end_time": 9, "state": "cancelled"},
+        )
+    )
+    known = rows.known_by(T0 + 60)
+    assert known.job_id.tolist() == ["j0", "j1", "j2"]
+    np.testing.assert_array_equal(known.y, [50, np.nan, np.nan])
+    np.testing.assert_array_equal(known.end_time - T0, [55, np.nan, np.nan])
+    assert len(rows.known_by(T0)) == 0
+
+
 def test_times_out_of_order_are_moved_and_counted() -> None:
     rows = training_rows(
         a_trace(

@@ -11,11 +11,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from features.rows import Rows
-from models.training.duration import PRESETS, fit_duration
+from models.training.duration import PRESETS, fit_at, fit_duration
 from models.training.errors import TrainingError
 from models.training.sharded import fit_shard, fit_sharded, merge, plan, sampled
 from tests.models.drawn import drawn
 
+CUT = 1e12  # all had ended
 PRESET = replace(PRESETS["fast"], interactions=3, outer_bags=2, max_rounds=150)
 
 
@@ -37,7 +38,7 @@ def error(model: object, rows: Rows) -> float:
 def test_shards_do_nearly_as_well_as_one_fit(shards: list[Path]) -> None:
     test = drawn(4_000, 99)
     done: list[int] = []
-    merged, told = fit_sharded(shards, seed=0, preset=PRESET, progress=done.append)
+    merged, told = fit_sharded(shards, cut=CUT, seed=0, preset=PRESET, progress=done.append)
     tables = [Rows.from_table(pq.read_table(file)) for file in shards]
     everything = [np.concatenate([getattr(t, name) for t in tables]) for name in ("y", "time")]
     frames = pd.concat([t.X for t in tables], ignore_index=True)
@@ -45,12 +46,12 @@ def test_shards_do_nearly_as_well_as_one_fit(shards: list[Path]) -> None:
     assert told["rows"] == 12_000
     assert done == [1, 2, 3]
     assert error(merged, test) < 1.06 * error(single.model, test)
-    alone, _ = fit_sharded(shards[:1], seed=0, preset=PRESET)
+    alone, _ = fit_sharded(shards[:1], cut=CUT, seed=0, preset=PRESET)
     assert error(merged, test) < error(alone, test)
 
 
 def test_the_merge_of_one_model_with_itself_is_that_model(shards: list[Path]) -> None:
-    shared = plan(sampled(shards[:1], seed=0), seed=0, preset=PRESET)
+    shared = plan(sampled(shards[:1], seed=0), cut=CUT, seed=0, preset=PRESET)
     one = fit_shard(shards[0], shared)
     rows = drawn(500, 7)
     once = merge([one], shared).score_batch(rows.X)
@@ -58,7 +59,7 @@ def test_the_merge_of_one_model_with_itself_is_that_model(shards: list[Path]) ->
 
 
 def test_the_order_of_the_shards_does_not_matter(shards: list[Path]) -> None:
-    shared = plan(sampled(shards, seed=0), seed=0, preset=PRESET)
+    shared = plan(sampled(shards, seed=0), cut=CUT, seed=0, preset=PRESET)
     parts = [fit_shard(file, shared) for file in shards]
     rows = drawn(500, 7)
     np.testing.assert_allclose(
@@ -68,8 +69,29 @@ def test_the_order_of_the_shards_does_not_matter(shards: list[Path]) -> None:
     )
 
 
+def test_jobs_that_still_run_count_in_a_shard_as_in_one_fit(tmp_path: Path) -> None:
+    rows = drawn(3_000, 5)
+    began = (rows.time - rows.time.min()) / 1_000
+    rows = replace(rows, start_time=began, end_time=began + rows.y)
+    cut = float(np.quantile(rows.end_time, 0.7))
+    known = rows.known_by(cut)
+    assert 20 < np.isnan(known.y).sum() < len(known) / 2
+    file = tmp_path / "shard.parquet"
+    pq.write_table(known.table(), file)
+    preset = replace(PRESET, interactions=0)
+    apart, found = fit_sharded([file], cut=cut, seed=0, preset=preset)
+    single = fit_at(rows, cut, seed=0, preset=preset)
+    assert found["rows"] == single.metadata["rows"] == len(known)
+    off = apart.score_batch(rows.X) - single.model.score_batch(rows.X)
+    ended = known.where(np.isfinite(known.y))
+    pq.write_table(ended.table(), file)
+    without, _ = fit_sharded([file], cut=cut, seed=0, preset=preset)
+    missed = without.score_batch(rows.X) - single.model.score_batch(rows.X)
+    assert abs(off.mean()) < 0.1 * abs(missed.mean())
+
+
 def test_a_sample_smaller_than_the_shards_is_enough_to_plan(shards: list[Path]) -> None:
-    shared = plan(sampled(shards, seed=0, rows=900), seed=0, preset=PRESET)
+    shared = plan(sampled(shards, seed=0, rows=900), cut=CUT, seed=0, preset=PRESET)
     assert shared.sample_rows == 900
     assert len(shared.pairs) == 3
 
@@ -89,4 +111,4 @@ def test_bad_shards_are_refused_by_name(shards: list[Path], tmp_path: Path) -> N
     none = tmp_path / "none.parquet"
     pq.write_table(replace(rows, y=np.full(200, np.nan)).table(), none)
     with pytest.raises(TrainingError, match="no ended job"):
-        fit_shard(none, plan(sampled(shards[:1], seed=0), seed=0, preset=PRESET))
+        fit_shard(none, plan(sampled(shards[:1], seed=0), cut=CUT, seed=0, preset=PRESET))

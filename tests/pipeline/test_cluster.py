@@ -25,7 +25,7 @@ from distributed import Client, Security
 from numpy.typing import NDArray
 
 from features.rows import Rows, training_rows
-from models.training.duration import fit_duration
+from models.training.duration import fit_at
 from models.training.rolling import typical
 from models.training.simulated import simulated_pairs
 from pipeline.cluster import Keep, local_cluster, mapped, place, question_of, slurm_cluster
@@ -329,7 +329,9 @@ def test_shards_hold_the_rows_of_the_whole(months: Path, tmp_path: Path, workers
     assert len(work) == workers
     shards = [Rows.from_table(pq.read_table(f)) for one in written for f in one.shards]
     assert len(shards) == workers
-    seen = whole.ended_before(cut)
+    seen = whole.known_by(cut)
+    assert 0 < np.isnan(seen.y).sum() < len(seen) / 10
+    np.testing.assert_array_equal(np.concatenate([rows.y for rows in shards]), seen.y)
     pd.testing.assert_frame_equal(pd.concat([rows.X for rows in shards], ignore_index=True), seen.X)
     assert np.concatenate([rows.job_id for rows in shards]).tolist() == seen.job_id.tolist()
     assert max(map(len, shards)) <= 1.1 * len(seen) / workers
@@ -377,8 +379,7 @@ def test_trained_apart_it_is_nearly_the_same_model(months: Path, tmp_path: Path)
     """Blended with the histories as that of one process, wherever it is fitted."""
     whole = training_rows(read_dataset(months), families=FAMILIES)
     cut = float(np.quantile(whole.time, 0.8))
-    seen = whole.ended_before(cut)
-    single = fit_duration(seen.X, seen.y, seen.time, seen.features, seed=0, preset="fast")
+    single = fit_at(whole, cut, seed=0, preset="fast")
     fit = Fit(cut=cut, families=FAMILIES, preset="fast", seed=0)
     bundle, told = train_sharded(
         months, tmp_path, times(months), simulated_pairs(0), fit, where="local:2"
