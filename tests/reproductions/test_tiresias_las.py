@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.systems.tiresias import PUBLISHED, SCHEDULES, average_jct_s
+from reproductions.figures.tiresias import PUBLISHED, SCHEDULES, average_jct_s
 from reproductions.allocation.nature import GangGroundTruth
 from reproductions.tiresias_las import TiresiasLas, TiresiasLasSettings
 from reproductions.tiresias_queues import LeastAttained

@@ -8,7 +8,7 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from benchmarks.systems.optimus import epoch_errors, observations, step_error
+from reproductions.figures.optimus import epoch_errors, observations, step_error
 from reproductions.optimus.convergence import TooFewPoints, fit
 from reproductions.optimus.outlook import Source, outlook
 from reproductions.optimus.speed import (

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import OptimizeResult
 
-from benchmarks.systems.smd import a_knapsack
+from reproductions.figures.smd import a_knapsack
 from reproductions.smd import outer
 from reproductions.smd.outer import (
     Knapsack,

@@ -11,7 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_least, exact
+from reproductions.figures.figure import CpuClock, Figure, at_least, exact
 from reproductions.smd.outer import Knapsack, approximate, select, select_exactly
 
 RESOURCES = 4

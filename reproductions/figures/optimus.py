@@ -9,7 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_most
+from reproductions.figures.figure import CpuClock, Figure, at_most
 from reproductions.optimus.convergence import fit, fit_envelope, smooth
 from reproductions.optimus.speed import (
     AllReduceSpeed,

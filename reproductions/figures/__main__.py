@@ -1,6 +1,6 @@
 """Every system of the sources against its own published or recorded figures.
 
-    python -m benchmarks.systems [--only FAMILY ...] [--json | --markdown] [--out FILE]
+    python -m reproductions.figures [--only FAMILY ...] [--json | --markdown] [--out FILE]
 
 Prints one row per figure: what the source reports, what is measured here, and whether they agree.
 `docs/policies.md` has the main ones. Exit status 1 when a figure does not hold, 2 when the data is
@@ -17,15 +17,15 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import benchmarks.systems
-from benchmarks.systems.figure import CpuClock, Figure
+import reproductions.figures
+from reproductions.figures.figure import CpuClock, Figure
 
 NOT_A_FAMILY = {"__main__", "figure"}
 
 
 def families() -> list[str]:
     """Modules of this package that have figures, by name."""
-    found = (module.name for module in pkgutil.iter_modules(benchmarks.systems.__path__))
+    found = (module.name for module in pkgutil.iter_modules(reproductions.figures.__path__))
     return sorted(name for name in found if name not in NOT_A_FAMILY)
 
 
@@ -34,7 +34,7 @@ def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         clock = CpuClock()
-        for figure in importlib.import_module(f"benchmarks.systems.{name}").figures(data):
+        for figure in importlib.import_module(f"reproductions.figures.{name}").figures(data):
             print(f"  {sentence(figure)}", file=sys.stderr, flush=True)
             yield name, figure
         print(f"{name}: {clock.lap():.1f} CPU s", file=sys.stderr, flush=True)
@@ -70,7 +70,7 @@ def markdown(rows: list[tuple[str, Figure]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.systems",
+        prog="python -m reproductions.figures",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

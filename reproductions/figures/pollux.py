@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.systems.figure import (
+from reproductions.figures.figure import (
     CpuClock,
     Figure,
     at_least,

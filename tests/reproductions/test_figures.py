@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.systems.__main__ import families, sentence
-from benchmarks.systems.figure import (
+from reproductions.figures.__main__ import families, sentence
+from reproductions.figures.figure import (
     Figure,
     at_least,
     at_most,
@@ -44,7 +44,7 @@ def test_a_figure_holds_or_not(figure: Figure, holds: bool) -> None:
 
 def test_the_program_names_families_and_refuses_what_is_not_there(tmp_path: Path) -> None:
     assert "gavel" in families()
-    program = [sys.executable, "-m", "benchmarks.systems"]
+    program = [sys.executable, "-m", "reproductions.figures"]
     for wrong, says in (
         (["--only", "nobody"], "invalid choice"),
         (["--data", str(tmp_path / "none")], "no such folder"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.systems.figure import CpuClock, Figure, exact
+from reproductions.figures.figure import CpuClock, Figure, exact
 from reproductions.tiresias_las import TiresiasLas, TiresiasLasSettings
 from reproductions.workloads.tiresias import (
     TRACE,

@@ -1,6 +1,6 @@
 """Gavel: published optima, runs of the published simulator, and the cost of its programs.
 
-`python -m benchmarks.systems --only gavel` takes three CPU minutes, a third of a minute of which
+`python -m reproductions.figures --only gavel` takes three CPU minutes, a third of a minute of which
 goes into the space-sharing program of 512 jobs written down whole.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.systems.figure import CpuClock, Figure, at_most, ordered, within
+from reproductions.figures.figure import CpuClock, Figure, at_most, ordered, within
 from reproductions.allocation.policy import AllocationPolicy
 from reproductions.allocation.throughputs import ThroughputTable
 from reproductions.gavel.goals import (
