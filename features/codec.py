@@ -10,6 +10,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+Json = dict[str, Any]  # an object of a document that is handed on: whoever reads it knows its keys
 
 
 def encode(value: Any) -> Any:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-Json = dict[str, Any]  # an object of a document that is handed on: whoever reads it knows its keys
-
 
 def plain(text: str) -> str:
     """Text with its control characters (C0, C1, those that turn text around) written out.

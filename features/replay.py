@@ -105,7 +105,7 @@ def replay(
     """
     kinds, indices, times = _timeline(lifetimes)
     for kind, index, now in zip(kinds, indices, times, strict=True):
-        yield from _tell(source, moments, kind, index, now, lifetimes[index])
+        yield from _apply(source, moments, kind, index, now, lifetimes[index])
 
 
 def replay_parts(
@@ -157,11 +157,11 @@ def _happened(
     source: RowSource, moments: Collection[Moment], events: Iterable[_Event]
 ) -> Iterator[tuple[Taken, Lifetime]]:
     for now, kind, place, life in events:
-        for taken in _tell(source, moments, kind, place, now, life):
+        for taken in _apply(source, moments, kind, place, now, life):
             yield taken, life
 
 
-def _tell(
+def _apply(
     source: RowSource,
     moments: Collection[Moment],
     kind: int,

@@ -166,8 +166,9 @@ class _Submission:
     """A job not yet ended, with what was true when it was submitted."""
 
     job: Job
-    keys: tuple[KeyHistory, ...]  # in the order of KEYS
-    since_submit: tuple[float, ...]  # likewise
+    # of the user, of the user with as many GPUs, of the template and of the VC, as in KEYS
+    keys: tuple[KeyHistory, KeyHistory, KeyHistory, KeyHistory]
+    since_submit: tuple[float, ...]  # of each of them, the last submission before this one
     burst: float  # NaN without a user
     calendar: tuple[Value, ...]
     queue: VcQueue
@@ -189,7 +190,6 @@ def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
     return changed
 
 
-_USER_KEY, _TEMPLATE_KEY = 0, 2  # positions in KEYS
 _ERROR = survival.SPECS.index(survival.ERROR)
 _NOTHING = KeyHistory()  # stands for a key never seen; never written to
 _Block = Callable[[_Submission, float, list[Value]], None]
@@ -219,9 +219,10 @@ def _key(index: int, job: _Submission, now: float, out: list[Value]) -> None:
 def _running(job: _Submission, now: float, out: list[Value]) -> None:
     job_id = job.job.job_id
     own = job.phase is _Phase.QUEUED
-    for key in job.keys[:-1]:
+    *of_user, of_vc = job.keys
+    for key in of_user:
         out += key.present(job_id, now, own)
-    out += job.keys[-1].present(job_id, now, own)[_VC_SKIPS:]
+    out += of_vc.present(job_id, now, own)[_VC_SKIPS:]
 
 
 def _survival(job: _Submission, _now: float, out: list[Value]) -> None:
@@ -561,7 +562,7 @@ class FeatureState:
     def _hazards(self, submission: _Submission) -> tuple[Hazard, ...]:
         """The groups of a submitted job, made where it is the first; in order of LEVELS."""
         job = submission.job
-        user, template = submission.keys[_USER_KEY], submission.keys[_TEMPLATE_KEY]
+        user, _, template, _ = submission.keys
         _, of_vc_gpus, of_user, of_template = MEMORY
         if user.hazard is None:
             user.hazard = Hazard(of_user) if job.user else ABSENT

@@ -292,10 +292,10 @@ class Lives:
 
     def regroup(self, job_id: str, groups: Sequence[Hazard]) -> None:
         """A waiting job counts in other groups from now on."""
-        stated = self._silence(job_id) if job_id in self._groups else None
+        stated = self._forget_stated(job_id) if job_id in self._groups else None
         self._groups[job_id] = tuple(group for group in groups if group is not ABSENT)
         if stated is not None:
-            self._say(job_id, stated)
+            self._record_stated(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
         """A job reported how long it will have run. It counts for as long as it has not ended.
@@ -303,14 +303,14 @@ class Lives:
         Args:
             weight: how far that is believed, 0 to 1.
         """
-        self._say(job_id, (bisect_left(EDGES_S, total_s), weight))
+        self._record_stated(job_id, (bisect_left(EDGES_S, total_s), weight))
 
-    def _say(self, job_id: str, stated: tuple[int, float]) -> None:
+    def _record_stated(self, job_id: str, stated: tuple[int, float]) -> None:
         self._stated[job_id] = stated
         for group in self._groups[job_id][1:]:  # of all jobs, one says nothing
             group.sayers[job_id] = None
 
-    def _silence(self, job_id: str) -> tuple[int, float] | None:
+    def _forget_stated(self, job_id: str) -> tuple[int, float] | None:
         """Forget what a job reported."""
         for group in self._groups[job_id] if job_id in self._stated else ():
             group.sayers.pop(job_id, None)
@@ -390,7 +390,7 @@ class Lives:
 
     def end(self, job_id: str, duration_s: float | None) -> None:
         """It ended; None says that nothing is to be learned from how."""
-        self._silence(job_id)
+        self._forget_stated(job_id)
         groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
         self._run.pop(job_id, None)
         if duration_s is None:

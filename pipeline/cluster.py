@@ -32,9 +32,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
+from features.codec import Json
 from features.files import replacing
 from features.folders import OpenFolder, private_folder, temporary_folder
-from features.plain import Json
 from pipeline.errors import UserError
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import Any
 
 from features.amounts import of_settings
 from features.clock import TIME_HELP, read_seconds
-from features.plain import Json
+from features.codec import Json
 from pipeline.errors import UserError
 from scheduler.core.request import FIELDS
 from scheduler.core.settings import NOT_YAML

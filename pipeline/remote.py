@@ -19,7 +19,7 @@ from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 from pipeline.printed import between
 
 if TYPE_CHECKING:
-    from features.plain import Json
+    from features.codec import Json
     from scheduler.explain.effect import Effect, Foreseen, WhatIfAnswer
     from scheduler.service.api.shapes import RunsThere
     from scheduler.service.client import Client
@@ -104,11 +104,11 @@ def print_json(value: object) -> None:
 
 def forecast_words(forecast: Foreseen | None, now: float) -> str:
     """A forecast in a sentence, times counted from `now`."""
-    from scheduler.explain.words import Estimate
+    from scheduler.explain.words import ForecastKind
 
     if forecast is None:
         return "estimate unavailable: none was made yet"
-    if forecast.estimate == Estimate.IMPOSSIBLE:
+    if forecast.estimate == ForecastKind.IMPOSSIBLE:
         return forecast.why_not
     if forecast.start_p50 is None:
         return f"estimate unavailable: {forecast.why_not or 'the service gives no reason'}"

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from features.plain import Json
+from features.codec import Json
 from features.rows import Rows, streamed_rows
 from models.bundle import Bundle
 from models.training.metrics import duration_metrics

@@ -291,7 +291,7 @@ class _Life:
             service.explain(OPERATOR, job_id),
             lines(told, now, "--full"),
             service.page(f"/jobs/{job_id}"),
-            service.page(f"/jobs/{job_id}/way"),
+            service.page(f"/jobs/{job_id}/blockers"),
             moment,
             core,
             begun=service.plain(OPERATOR, begun) if begun else None,

@@ -13,7 +13,7 @@ from scheduler.core.decisions import Action, Decision
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.waits import Waits
-from scheduler.explain.words import Estimate
+from scheduler.explain.words import ForecastKind
 
 RECENT = 100  # starts of a virtual cluster whose waits are averaged
 
@@ -46,7 +46,7 @@ class Promises:
             p50, p90 = (
                 None if at is None else at - made.made_at for at in (made.start_p50, made.start_p90)
             )
-            true, is_crude = now - made.made_at, made.estimate == Estimate.CRUDE
+            true, is_crude = now - made.made_at, made.estimate == ForecastKind.CRUDE
             self._scored.append(Foretold(batch, p50, p90, average, roughly, true, is_crude))
         self.waits.look(core, self.memory, now)
 

@@ -119,7 +119,7 @@ class _Asking:
             self._printed(job_id),
             lines(told, answered_at, "--full"),
             self._page(f"/jobs/{job_id}"),
-            self._page(f"/jobs/{job_id}/way"),
+            self._page(f"/jobs/{job_id}/blockers"),
             moment,
             core,
             operator.explain(job_id),

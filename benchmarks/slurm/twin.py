@@ -36,6 +36,7 @@ from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.priority import Multifactor, Terms
 from scheduler.policies.slurm.site import Ask, Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.service.follow.histories import Histories
 from scheduler.service.follow.promises import Promises
 from scheduler.simulation.engine import Engine
@@ -202,7 +203,8 @@ class _Noting(Engine):
         self.began |= {one.job_id: now for one in decisions if one.action is Action.START}
 
     def _decided(self, now: float) -> None:
-        policy = self.core.policy.twin
+        policy = twin_in(self.core.policy)
+        assert policy is not None
         due = self._heap[0][0] if self._heap else NEVER
         while len(self.reasons) < len(self.moments) and self.moments[len(self.reasons)] < due:
             self.reasons.append({j: one.reason for j, one in policy.reasons.items()})
@@ -219,7 +221,8 @@ def whole_run(recording: Recording) -> _Noting:
     together = sorted({job.partition for job in asked.values() if "," in job.partition})
     shape = Shape.followed(first.nodes, together=together)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
-    policy = core.policy.twin
+    policy = twin_in(core.policy)
+    assert policy is not None
     policy.see(first.site, shape.names, asks_of(asked.values(), first.site))
     (known, _), moments = lasted(recording), came(recording)
     engine = _Noting(
@@ -269,7 +272,8 @@ def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
         core, shape = snapshot.core, snapshot.shape
         there = {job.id for job in look.jobs}
         later = {j: one for j, one in asked.items() if j not in there and moments[j] > look.at}
-        policy = core.policy.twin
+        policy = twin_in(core.policy)
+        assert policy is not None
         policy.expect(asks_of(later.values(), look.site))
         core.estimator = Believed({})
         beliefs = Beliefs(look.at, {}, {}, [], 0.0, [])
@@ -361,7 +365,7 @@ def forecasts(recording: Recording, within_s: float, samples: int = 24) -> Forec
         together = sorted({job.partition for job in look.jobs if "," in job.partition})
         shape = Shape.followed(look.nodes, together=together)
         histories.vc_of = shape.vc_of
-        histories.tell(look.jobs, look.at)
+        histories.update(look.jobs, look.at)
         promises.look(look.jobs, look.at)
         snapshot = _snapshot(look, asking)
         waiting = [j for j in snapshot.waiting.values() if j.id in recording.truth]

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from pipeline.commands.hold import tasks_named
 from pipeline.commands.ps import NAMED, STATES, chosen
 from pipeline.errors import UserError

@@ -66,16 +66,16 @@ def explain(
     if run is None:
         if address.server is None:
             raise UserError("give --run FOLDER for a simulated job, --server URL for a live one")
-        why.tell(Service(**vars(address), as_json=as_json), job, codes=codes)
+        why.print_why(Service(**vars(address), as_json=as_json), job, codes=codes)
         return
     with user_errors():
         from rich.console import Console
 
-        from pipeline.explain import RunFolder, tell
+        from pipeline.explain import RunFolder, read_story
         from pipeline.explain.text import as_plain, plain_console, section, show
 
         folder = RunFolder(run)
-        story = tell(folder, job)
+        story = read_story(folder, job)
         found = None
         if counterfactual or at is not None:
             from pipeline.explain import counterfactuals

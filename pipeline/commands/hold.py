@@ -16,7 +16,7 @@ from scheduler.service.api.shapes import JobChange
 from scheduler.service.log.record import Phase
 
 if TYPE_CHECKING:
-    from features.plain import Json
+    from features.codec import Json
     from scheduler.service.client import Client
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.commands.hold import tasks_named
 from pipeline.errors import UserError
 from pipeline.options import JOB, spread

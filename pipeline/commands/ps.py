@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from pipeline.errors import UserError
 from pipeline.options import spread
 from pipeline.printed.jobs import OVER, lines

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.cluster import WHERE_HELP, Keep, place, question_of
 from pipeline.console import bar, user_errors
 from pipeline.errors import UserError

@@ -18,7 +18,7 @@ from scheduler.service.log.store.rows import JobRow, VcLoad
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from features.plain import Json
+    from features.codec import Json
     from scheduler.service.client import Client
 
 BAR = 30  # columns

@@ -9,7 +9,7 @@ from typing import Annotated
 import pyarrow as pa
 import typer
 
-from features.plain import Json
+from features.codec import Json
 from features.schema import TIME
 from models.training.metrics import TITLES
 from pipeline.cluster import WHERE_HELP

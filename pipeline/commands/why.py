@@ -38,10 +38,10 @@ def why(
 
       pellucid why 4711_3 --after 4715
     """
-    tell(service, job, after=after, codes=codes, full=full)
+    print_why(service, job, after=after, codes=codes, full=full)
 
 
-def tell(
+def print_why(
     service: Service, job: str, *, after: str | None = None, codes: bool = False, full: bool = False
 ) -> None:
     """Print what the service says of a job."""

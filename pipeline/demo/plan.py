@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from features.plain import Json
+from features.codec import Json
 
 JOB = Path(__file__).with_name("job.py")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from features.plain import Json
+from features.codec import Json
 from models.training.arrivals import Arrivals, evaluate_arrivals
 
 TEST_FROM = datetime(2020, 9, 1, tzinfo=UTC).timestamp()  # the file's clock, taken as it is

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from features.plain import Json
+from features.codec import Json
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import fit_duration

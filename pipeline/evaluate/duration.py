@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from features.codec import Json
 from features.job import Job
 from features.lifetimes import lifetimes
-from features.plain import Json
 from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState

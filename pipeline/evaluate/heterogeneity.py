@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from features.plain import Json
+from features.codec import Json
 from models.training.errors import TrainingError
 from models.training.gputypes import Measured, evaluate_gpu_types, fit_gpu_types
 

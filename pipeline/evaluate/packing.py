@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from features.codec import Json
 from features.job import Job
-from features.plain import Json
 from models.training.packing import (
     WORTH_SHARING,
     evaluate_packing,

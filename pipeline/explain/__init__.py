@@ -1,5 +1,5 @@
 """The stories of the jobs of a recorded run (`scheduler.explain.story`)."""
 
-from pipeline.explain.run import RunError, RunFolder, UnknownJob, tell
+from pipeline.explain.run import RunError, RunFolder, UnknownJob, read_story
 
-__all__ = ["RunError", "RunFolder", "UnknownJob", "tell"]
+__all__ = ["RunError", "RunFolder", "UnknownJob", "read_story"]

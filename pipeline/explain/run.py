@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.core.decisions import (
     CHANGES_GPUS,
     GIVES_GPUS,
@@ -36,11 +36,11 @@ from scheduler.core.estimates import Description
 from scheduler.explain.life import (
     Held,
     JobFacts,
-    aside_of,
     had,
     life,
     runs_of,
     seconds_before,
+    split_free_pass,
     waits_for_gpus,
 )
 from scheduler.explain.story import Story, build_story
@@ -234,14 +234,14 @@ class RunFolder:
         return [match for match, _, _ in matches]
 
 
-def tell(run: RunFolder, job_id: str) -> Story:
+def read_story(run: RunFolder, job_id: str) -> Story:
     """The story of a job of a run. RunError when the run or the job is not there."""
     job = run.job(job_id)
     own, joined = run.decisions(job_id)
     beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
     blockers = {d.blocker for d in own if d.blocker}
     last = run.last() if job.end_time is None else None
-    spells = waits_for_gpus(life(job, own[aside_of(own) :], last))
+    spells = waits_for_gpus(life(job, split_free_pass(own)[1], last))
     return build_story(
         job,
         own,

@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.core.plural import count
 from scheduler.explain.life import Event, Sharing
 from scheduler.explain.remarks import remarks
@@ -110,7 +110,7 @@ def _show_events(story: Story, console: Console, codes: bool) -> None:
         table.add_row(
             moment(d.time),
             clock(event.since_submit_s),
-            act(d.action) + f" {d.reason.value}" * codes + "\n(beside the clock)" * event.aside,
+            act(d.action) + f" {d.reason.value}" * codes + "\n(free profiling)" * event.free_pass,
             text,
         )
     console.print(f"\n[bold]Decisions[/] ({len(story.events)})")
@@ -222,7 +222,7 @@ def _event_json(event: Event) -> Json:
         "priority": d.priority,
         "estimate_s": d.estimate_s,
         "score": d.score and d.score.value,
-        "beside_the_clock": event.aside,
+        "beside_the_clock": event.free_pass,
     }
 
 

@@ -36,13 +36,13 @@ def _start(job: JobRow, now: float) -> str:
 
     "~16:40-18:10" is crude; "never": its virtual cluster is too small.
     """
-    from scheduler.explain.words import Estimate, clock_time
+    from scheduler.explain.words import ForecastKind, clock_time
 
-    if job.estimate == Estimate.IMPOSSIBLE:
+    if job.estimate == ForecastKind.IMPOSSIBLE:
         return "never"
 
     if job.start_p50 is None:
         return ""
-    at = "~" * (job.estimate == Estimate.CRUDE) + clock_time(job.start_p50, now)
+    at = "~" * (job.estimate == ForecastKind.CRUDE) + clock_time(job.start_p50, now)
     late = job.start_p90
     return at if late is None else f"{at}-{clock_time(late, now)}"

@@ -15,7 +15,7 @@ from pipeline.replay.causes import WORDS
 from pipeline.replay.figures import FIT_MEAN, FIT_RANK
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
-from pipeline.report.interactive import Way, colours, columns
+from pipeline.report.interactive import PolicyResult, colours, columns
 from pipeline.report.page import page, release
 from pipeline.tables import floats
 
@@ -31,7 +31,7 @@ LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losin
 def render(site: Site, found: Mapping[str, Any]) -> str:
     """The page. `found` is what `runs.replay` returned of the site."""
     variants = found["variants"]
-    jobs, went = _ways(site, found)
+    jobs, went = _results(site, found)
     return page(
         "replay.html",
         columns=None if found["misfit"] else columns(jobs, went),
@@ -110,7 +110,7 @@ def _day(epoch_s: float) -> str:
     return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%d}"
 
 
-def _ways(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Way]]:
+def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[PolicyResult]]:
     """The jobs judged, and how they went: as recorded and in the first replay of each variant."""
     record = site.judged
     jobs = pa.table(
@@ -124,10 +124,12 @@ def _ways(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Way]]:
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     labels = {variant["label"]: variant["key"] for variant in found["variants"]}
     looks = colours(["recorded", *labels], OWN, _label(found), ["recorded"])
-    went = [Way("recorded", looks[0], wait, wait + ran)]
+    went = [PolicyResult("recorded", looks[0], wait, wait + ran)]
     for (label, key), look in zip(labels.items(), looks[1:], strict=True):
         of = found["by_job"][key]
-        went.append(Way(label, look, np.array(of["wait_s"], float), np.array(of["jct_s"], float)))
+        went.append(
+            PolicyResult(label, look, np.array(of["wait_s"], float), np.array(of["jct_s"], float))
+        )
     return jobs, went
 
 

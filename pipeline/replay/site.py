@@ -204,13 +204,9 @@ def read_site(
         progress=progress,
     )
     ended = _ended(scratch / "dataset")
+    _check_any(dump, ended, summary)
     table, bare = ended.with_gpus, ended.bare
     counts = _counts(summary, table.num_rows, ended.kept_bare)
-    if not table.num_rows:
-        without = len(bare) + summary.quarantined.get("no_gpu", 0)
-        cpus = f"; its {count(without, 'job')} without GPUs are only played beside such"
-        why = "no job with GPUs, a start and an end in it, whose waiting is judged"
-        raise UserError(f"{dump}: {why}{cpus if without else ''}")
     hide: Hide = _Hidden() if options.anonymise else str
     if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)
@@ -224,19 +220,10 @@ def read_site(
     shape = _shape(table, options.cluster, options.nodes, given, hide)
     kinds = by_kind(shape)
     table, extra = _fitting(table, extra, kinds, counts, notes)
-    if not len(table):
-        raise UserError(f"{dump}: no job fits into the cluster as described ({shape.source})")
+    recorded = recorded_of(table, extra)
+    _check_judged(dump, recorded, shape)
     counts["carried"] = int(pc.sum(table["carried"]).as_py())
     counts["replayed"] = table.num_rows - counts["carried"]
-    if not counts["replayed"]:
-        raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
-    recorded = recorded_of(table, extra)
-    waited_for = recorded["cause"].filter(pc.invert(recorded["carried"]))
-    if not pc.any(pc.equal(waited_for, CAPACITY)).as_py():
-        raise UserError(
-            f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
-            "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
-        )
     name = "a site" if options.anonymise else dump.name
     workload = workload_of(_pooled(table, kinds), kinds.spec, name)
     recorded = recorded.add_column(0, "job_id", [[job.job_id for job in workload.jobs]])
@@ -266,6 +253,30 @@ def read_site(
         _nearer(extra, options.printed, options.cluster or options.nodes),
         beside,
     )
+
+
+def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
+    """UserError unless a job with GPUs ended."""
+    if ended.with_gpus.num_rows:
+        return
+    without = len(ended.bare) + summary.quarantined.get("no_gpu", 0)
+    cpus = f"; its {count(without, 'job')} without GPUs are only played beside such"
+    why = "no job with GPUs, a start and an end in it, whose waiting is judged"
+    raise UserError(f"{dump}: {why}{cpus if without else ''}")
+
+
+def _check_judged(dump: Path, recorded: pa.Table, shape: Shape) -> None:
+    """UserError unless a scheduler could have shortened the waiting of one of the jobs."""
+    if not len(recorded):
+        raise UserError(f"{dump}: no job fits into the cluster as described ({shape.source})")
+    submitted = recorded.filter(pc.invert(recorded["carried"]))
+    if not len(submitted):
+        raise UserError(f"{dump}: no job that fits was submitted in the days asked for")
+    if not pc.any(pc.equal(submitted["cause"], CAPACITY)).as_py():
+        raise UserError(
+            f"{dump}: by the column Reason, every job waited for something other than GPUs or its "
+            "turn (limits, holds, other jobs, nodes): no scheduler could shorten that"
+        )
 
 
 # What a replay needs of a trace.

@@ -15,6 +15,7 @@ from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.simulation.work import Workload
 
@@ -63,8 +64,8 @@ class Twin:
         }
 
         def show(policy: Policy) -> None:
-            if policy.twin is not None:
-                policy.twin.see(self.site, self.names, asks)
+            if (twin := twin_in(policy)) is not None:
+                twin.see(self.site, self.names, asks)
 
         return show
 

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import overview, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
@@ -107,7 +107,7 @@ def build(inputs: Inputs) -> Report:
         if c.wrong
     ]
     headline = _headline(comparison, facts)
-    went = policies.ways(comparison) if comparison else None
+    went = policies.results(comparison) if comparison else None
     html = page(
         "report.html",
         columns=columns(*went, anchors(stories)) if went else None,
@@ -241,8 +241,8 @@ def _comparison_view(c: Comparison) -> SimpleNamespace:
 
 
 def _overview(c: Comparison) -> list[Chart]:
-    ways = policies.pooled(c)
-    return [overview.averages(ways), overview.tails(ways)]
+    results = policies.pooled(c)
+    return [overview.averages(results), overview.tails(results)]
 
 
 def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
@@ -270,9 +270,7 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
             if open_ := run.jobs["end_time"].null_count:
                 jobs = count(open_, "job")
                 text.append(f"{run.name}: {jobs} refused or not ended are in no average.")
-        text.append(
-            "GPUs in use are counted from decisions and ends, profiling beside the clock apart."
-        )
+        text.append("GPUs in use are counted from decisions and ends, free profiling apart.")
         text.append("A decision is recorded when its reason or its prediction changes.")
     if m:
         text.append(

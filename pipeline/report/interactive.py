@@ -34,8 +34,8 @@ OURS, REFERENCE, OTHERS, ORACLES = 0, 6, (1, 2, 3, 4, 5), (7, 5, 4)  # colours b
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way in which the same jobs went.
+class PolicyResult:
+    """How the same jobs went under one policy, or as they were recorded.
 
     Attributes:
         name: of the policy.
@@ -77,13 +77,13 @@ def gpu_group(low: int, high: int) -> str:
 
 
 def columns(
-    jobs: pa.Table, ways: Sequence[Way], explained: Mapping[str, str] | None = None
+    jobs: pa.Table, results: Sequence[PolicyResult], explained: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
     """What the figures are drawn from, small enough for a page.
 
     Args:
         jobs: job_id, vc, gpus, submit_time (s since the epoch), one row per job.
-        ways: how they went, in the same order of jobs.
+        results: how they went, in the same order of jobs.
         explained: ids of the page's elements that explain a job, by job id; these jobs are kept.
 
     More jobs than there is room for are thinned evenly by submission, those explained kept; `share`
@@ -91,18 +91,21 @@ def columns(
     """
     explained = explained or {}
     order = np.argsort(jobs["submit_time"].to_numpy(), kind="stable")
-    whole = _columns(jobs, ways, explained, order)
+    whole = _columns(jobs, results, explained, order)
     size = len(json.dumps(whole, separators=(",", ":")))
     if size <= ROOM:
         return whole
     shown = pc.is_in(jobs["job_id"], pa.array(list(explained), pa.string())).to_numpy()
     at = np.linspace(0, len(order) - 1, int(0.97 * len(order) * ROOM / size)).astype(int)
     kept = set(at.tolist()) | set(np.flatnonzero(shown[order]))
-    return _columns(jobs, ways, explained, order[sorted(kept)])
+    return _columns(jobs, results, explained, order[sorted(kept)])
 
 
 def _columns(
-    jobs: pa.Table, ways: Sequence[Way], explained: Mapping[str, str], chosen: NDArray[np.intp]
+    jobs: pa.Table,
+    results: Sequence[PolicyResult],
+    explained: Mapping[str, str],
+    chosen: NDArray[np.intp],
 ) -> dict[str, Any]:
     rows = jobs.take(pa.array(chosen))
     ids, vcs = rows["job_id"].to_pylist(), [*sizes(rows["vc"])]
@@ -122,15 +125,15 @@ def _columns(
             if ((gpus >= low) & (gpus <= high)).any()
         ],
         "at": _whole(rows["submit_time"].to_numpy() - first),
-        "ways": [
+        "results": [
             {
-                "name": way.name,
-                "colour": way.colour,
-                "oracle": way.oracle,
-                "wait": _whole(way.wait_s[chosen]),
-                "jct": _whole(way.jct_s[chosen]),
+                "name": result.name,
+                "colour": result.colour,
+                "oracle": result.oracle,
+                "wait": _whole(result.wait_s[chosen]),
+                "jct": _whole(result.jct_s[chosen]),
             }
-            for way in ways
+            for result in results
         ],
         "explained": {job: explained[job] for job in ids if job in explained},
         "ticks": DURATION_TICKS,

@@ -16,7 +16,7 @@ from pipeline.student import bound
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart
 from scheduler.service.pages.models import Bar, Branch, importance, ranked, trees
-from scheduler.service.pages.shapes import feature_text, heat, say, shape, span
+from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape, span
 
 MAX_SHAPES = 40
 MAX_PAIRS = 10
@@ -87,16 +87,16 @@ def meaning(axis: Axis, term: Term) -> str:
     scores = term.scores
     top, low = (pick(held, key=scores.__getitem__) for pick in (max, min))
     if max(abs(scores[top]), abs(scores[low])) < 0.05:
-        return f"It hardly matters: {say(scores[low])} to {say(scores[top])}."
+        return f"It hardly matters: {factor_text(scores[low])} to {factor_text(scores[top])}."
     ups = np.diff(scores[held])
     ordered = axis.spec.kind != "nominal"
     if ordered and (ups.min(initial=0.0) >= -0.02 or ups.max(initial=0.0) <= 0.02):
         how = "longer" if top > low else "shorter"
-        first, last = say(scores[held[0]]), say(scores[held[-1]])
+        first, last = factor_text(scores[held[0]]), factor_text(scores[held[-1]])
         return f"The higher, the {how} a job is taken to run: from {first} to {last}."
     return (
-        f"Taken to run longest at {span(axis, [top])} ({say(scores[top])}), shortest at "
-        f"{span(axis, [low])} ({say(scores[low])})."
+        f"Taken to run longest at {span(axis, [top])} ({factor_text(scores[top])}), shortest at "
+        f"{span(axis, [low])} ({factor_text(scores[low])})."
     )
 
 

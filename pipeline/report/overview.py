@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pipeline.report.interactive import Way
+from pipeline.report.interactive import PolicyResult
 from pipeline.tables import Floats
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart, ChartAxis, Layout, duration_axis, line, lying
@@ -14,38 +14,38 @@ from scheduler.service.pages.charts import Chart, ChartAxis, Layout, duration_ax
 POINTS = 160
 
 
-def averages(ways: Sequence[Way]) -> Chart:
+def averages(results: Sequence[PolicyResult]) -> Chart:
     """Average JCT as bars."""
-    means = [way.mean_s or float(np.nanmean(way.jct_s)) for way in ways]
-    ranked = sorted(zip(means, ways, strict=True), key=lambda one: one[0])
+    means = [result.mean_s or float(np.nanmean(result.jct_s)) for result in results]
+    ranked = sorted(zip(means, results, strict=True), key=lambda one: one[0])
     items = [
         (w.name, s, f"{duration(s)}{f' ± {duration(w.within_s)}' if w.within_s else ''}")
         for s, w in ranked
     ]
     note = "From submission to end; shorter is better. Grey: knows the future."
-    colours = [f"--s{way.colour}" for _, way in ranked]
+    colours = [f"--s{result.colour}" for _, result in ranked]
     return lying("average-jct", "Average JCT", "Average JCT", items, colours=colours, note=note)
 
 
-def tails(ways: Sequence[Way]) -> Chart:
+def tails(results: Sequence[PolicyResult]) -> Chart:
     """Share of jobs that wait longer than a time, both axes logarithmic."""
     data, rows = [], []
-    for way in sorted(ways, key=lambda one: one.colour == 0):  # ours on top
-        waits = np.sort(way.wait_s[~np.isnan(way.jct_s)])
+    for result in sorted(results, key=lambda one: one.colour == 0):  # ours on top
+        waits = np.sort(result.wait_s[~np.isnan(result.jct_s)])
         if not len(waits):
             continue
         shares = np.geomspace(1.0, 1 / len(waits), POINTS)
         at = _at(waits, 1 - shares)
-        width = 2 if way.colour else 3.6
-        dash = "dash" if way.oracle else ""
+        width = 2 if result.colour else 3.6
+        dash = "dash" if result.oracle else ""
         data.append(
-            line(at.round(1).tolist(), shares.round(5).tolist(), way.name, way.colour,
+            line(at.round(1).tolist(), shares.round(5).tolist(), result.name, result.colour,
                  dash=dash, width=width)
         )  # fmt: skip
         half, tenth, hundredth = (
             duration(float(s)) for s in _at(waits, np.array([0.5, 0.9, 0.99]))
         )
-        rows.append([way.name, half, tenth, hundredth])
+        rows.append([result.name, half, tenth, hundredth])
     share: ChartAxis = {"type": "log", "tickformat": ".1~%"}
     layout: Layout = {"xaxis": duration_axis("waits longer than"), "yaxis": share}
     return Chart(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.report.comparison import Comparison, PolicyRun, half_width
-from pipeline.report.interactive import GPU_GROUPS, Way, colours, gpu_group
+from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_group
 from pipeline.report.usage import usage
 from pipeline.student import within
 from pipeline.tables import Floats, floats, means, of_jobs, sizes
@@ -351,24 +351,26 @@ def colours_of(c: Comparison) -> list[int]:
     )
 
 
-def ways(c: Comparison) -> tuple[pa.Table, list[Way]]:
+def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
     """The jobs of the first draw, and how they went under each policy: for the live figures."""
     jobs = c.runs[0].jobs
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         own = of_jobs(r.ended, jobs["job_id"])
-        found.append(Way(r.name, colour, floats(own["queue_s"]), floats(own["jct_s"]), r.oracle))
+        found.append(
+            PolicyResult(r.name, colour, floats(own["queue_s"]), floats(own["jct_s"]), r.oracle)
+        )
     return jobs, found
 
 
-def pooled(c: Comparison) -> list[Way]:
+def pooled(c: Comparison) -> list[PolicyResult]:
     """How the jobs of all draws went under each policy: for the charts."""
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         jobs = pa.concat_tables(r.ended_each())
         wait, jct = floats(jobs["queue_s"]), floats(jobs["jct_s"])
         sure = half_width(r.each("avg_jct_s"))
-        found.append(Way(r.name, colour, wait, jct, r.oracle, r.mean("avg_jct_s"), sure))
+        found.append(PolicyResult(r.name, colour, wait, jct, r.oracle, r.mean("avg_jct_s"), sure))
     return found
 
 

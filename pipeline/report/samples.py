@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.explain.run import tell
+from pipeline.explain.run import read_story
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, floats
 from scheduler.core.decisions import Action
@@ -31,7 +31,7 @@ def samples(run: PolicyRun) -> list[StoryView]:
         if choice is None or choice[0] in seen:
             continue
         seen.add(choice[0])
-        story = tell(run.folder, choice[0])
+        story = read_story(run.folder, choice[0])
         views.append(view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS))
     return views
 

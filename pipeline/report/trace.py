@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.explain.run import seconds
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, filled, floats, groups, sizes

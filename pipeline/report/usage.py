@@ -3,7 +3,7 @@
 A start or a packing opens a spell on the job's GPUs that lasts until it is preempted or ends; a
 profiling run lasts until the job joins its queue or ends. Two jobs on one GPU use it once: while
 a pair shares, its GPUs are counted for one of them. Times are those of the records
-(milliseconds), so the result is exact, with one exception: a profiling pass beside the clock is
+(milliseconds), so the result is exact, with one exception: a free profiling pass is
 left out, as its time was never charged.
 """
 
@@ -77,7 +77,7 @@ def _spells(run: PolicyRun) -> _Spells:
     submitted = rows.filter(pc.and_(joins, pc.equal(rows["reason"], Reason.SUBMITTED.value)))
     proper = submitted.group_by("job_id").aggregate([("seq", "max")])
     since = floats(of_jobs(proper, rows["job_id"])["seq_max"])
-    rows = rows.filter(pa.array(~(floats(rows["seq"]) < since)))  # before: a pass beside the clock
+    rows = rows.filter(pa.array(~(floats(rows["seq"]) < since)))  # before: a free profiling pass
     jobs = of_jobs(run.jobs, rows["job_id"])
     start, ends = floats(rows["time"]), floats(jobs["end_time"])
     horizon = max(np.nanmax(of, initial=0.0) for of in (start, floats(run.jobs["end_time"])))

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.codec import Json
 from features.files import write_json, write_whole
-from features.plain import Json
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import LIKE, MIN_ROWS, fit_at, knows_histories

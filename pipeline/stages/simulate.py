@@ -7,8 +7,8 @@ import io
 from dataclasses import dataclass
 from pathlib import Path
 
+from features.codec import Json
 from features.files import write_json, write_whole
-from features.plain import Json
 from pipeline import runs
 from pipeline.stages.common import (
     BUNDLE,

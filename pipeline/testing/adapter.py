@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from features.plain import Json
+from features.codec import Json
 from features.schema import TRACE_SCHEMA
 from pipeline.testing.samples import Sample, samples
 from pipeline.traces import ADAPTERS, TraceError, adapter_for, delimited, ingest, read_dataset, text

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.codec import Json
 from features.job import Job
-from features.plain import Json
 from features.schema import SCHEMA_VERSION
 from pipeline.traces.base import Adapter, Batch, Meter, Options, Reject, TraceError, add
 from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json

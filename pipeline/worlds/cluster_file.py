@@ -18,7 +18,7 @@ from pydantic import (
     model_validator,
 )
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
-from features.plain import Json
+from features.codec import Json
 from pipeline.errors import UserError
 from scheduler.core.settings import (
     InvalidSettings,

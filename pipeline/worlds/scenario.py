@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.assembly import CoreSpec, assemble, folded_note, policy_of
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.core import Core

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import numpy as np
 
-from reproductions.figures.figure import CpuClock, Figure, at_most, ordered, within
 from reproductions.allocation.policy import AllocationPolicy
 from reproductions.allocation.throughputs import ThroughputTable
+from reproductions.figures.figure import CpuClock, Figure, at_most, ordered, within
 from reproductions.gavel.goals import (
     finish_time_fairness,
     least_attained_service,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from reproductions.allocation.statistics import Configuration, StepTimes
 from reproductions.figures.figure import (
     CpuClock,
     Figure,
@@ -19,7 +20,6 @@ from reproductions.figures.figure import (
     ordered,
     within,
 )
-from reproductions.allocation.statistics import Configuration, StepTimes
 from reproductions.pollux.throughput import fit
 from reproductions.registry import build
 from reproductions.workloads.pollux import applications, open_workload, recorded

@@ -112,7 +112,7 @@ class LoanSchedule:
     def before(self, queued: QueuedJob) -> list[str]:
         return []
 
-    def among(self, kept: Collection[str]) -> LoanSchedule:
+    def restricted_to(self, kept: Collection[str]) -> LoanSchedule:
         return self
 
     def serve(self, core: Host, now: float) -> None:

@@ -18,8 +18,8 @@ from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
+from features.codec import Json
 from features.job import Job, Profile
-from features.plain import Json
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, Run
@@ -214,13 +214,13 @@ class World:
         outcome = self._truth(launch)
         if outcome.refused:
             self._barred.add(key)
-            self._tell(key, Happened.NOT_STARTED, detail=outcome.refused)
+            self._report(key, Happened.NOT_STARTED, detail=outcome.refused)
             return
         self._check(launch)
         self.begun[key] = None
         attempt = self._running[launch.job_id] = _Attempt(launch, outcome, now)
         self._hold(launch, 1)
-        self._tell(key, Happened.STARTED)
+        self._report(key, Happened.STARTED)
         if launch.partner is not None and (other := self._running.get(launch.partner)) is not None:
             attempt.partner, other.partner = other, attempt
             attempt.alone = other.alone = False
@@ -245,7 +245,7 @@ class World:
             self._write("stop", key)
             self._barred.add(key)
             detail = "stopped before it began"
-            self._tell(key, Happened.NOT_STARTED, state=State.CANCELLED, detail=detail)
+            self._report(key, Happened.NOT_STARTED, state=State.CANCELLED, detail=detail)
 
     def unacked(self) -> list[Report]:
         return list(self._unacked.values())
@@ -263,7 +263,7 @@ class World:
         self._write("node", node)
         for attempt in [a for a in self._running.values() if node in a.launch.nodes]:
             self._remove(attempt)
-            self._tell(attempt.key, Happened.LOST, detail=f"node {node} died")
+            self._report(attempt.key, Happened.LOST, detail=f"node {node} died")
 
     def _check(self, launch: Launch) -> None:
         """Note what should never be asked for."""
@@ -294,14 +294,14 @@ class World:
 
     def _observe(self, attempt: _Attempt) -> None:
         if attempt.alone:  # what two do cannot be separated
-            self._tell(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
+            self._report(attempt.key, Happened.OBSERVED, profile=attempt.outcome.work.profile)
 
     def _pair_observed(self, attempt: _Attempt) -> None:
         """Two have been together for as long as it takes to see how fast each of them goes."""
         for one in (attempt, attempt.partner):
             if one is not None:
                 alone = self._speed.rate(one.outcome.work, one.run, None)
-                self._tell(one.key, Happened.PAIR_OBSERVED, speed=one.rate / alone)
+                self._report(one.key, Happened.PAIR_OBSERVED, speed=one.rate / alone)
 
     def _finish(self, attempt: _Attempt) -> None:
         """The work is done, or the time is up."""
@@ -315,12 +315,12 @@ class World:
             self._end(attempt, State.TIMEOUT, None, f"ran for its {launch.time_limit_s:g} s")
         else:
             self._remove(attempt)
-            self._tell(attempt.key, Happened.PROFILED, ran_s=ran, profile=outcome.work.profile)
+            self._report(attempt.key, Happened.PROFILED, ran_s=ran, profile=outcome.work.profile)
 
     def _end(self, attempt: _Attempt, state: State, exit_code: int | None, detail: str) -> None:
         self._remove(attempt)
         profiling = attempt.launch.purpose is Purpose.PROFILE
-        self._tell(
+        self._report(
             attempt.key,
             Happened.ENDED,
             state=state,
@@ -337,7 +337,7 @@ class World:
             other.partner = None
             self._pace_of(other)
 
-    def _tell(
+    def _report(
         self,
         key: Key,
         what: Happened,

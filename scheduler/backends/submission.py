@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from features.amounts import Work
+from features.codec import Json
 from features.job import Job
-from features.plain import Json
 from scheduler.core.request import OF_JOB, JobRequest
 
 

@@ -12,8 +12,7 @@ class Capabilities:
     Attributes:
         preemptive: may stop a running job.
         oracle: reads the truth (`Turn.oracle`); not a contender.
-        twin: decides as another scheduler does, for nodes and jobs that stay as they are
-            (`Policy.twin`).
+        twin: decides as another scheduler does, for nodes and jobs that stay as they are.
         keeps_priorities: goes by the priorities of the scheduler it stands in front of.
         by_limits: takes jobs to run for as long as their time limits allow.
         profiles: wants a profiling stage in front of the queues.

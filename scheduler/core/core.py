@@ -366,16 +366,16 @@ class Core:
         del self.runs_by_vc[run.vc][run.job.job_id]
         return self.jobs[run.job.job_id]
 
-    def among(self, kept: Collection[str]) -> Core:
+    def restricted_to(self, kept: Collection[str]) -> Core:
         """This core as if no other job waited: to be copied, not to be run, since the two share
         what they are made of. What is asked for in all still counts as it does here."""
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
-        core.waiting, core.nodes = self.waiting.among(kept, core), self.nodes.within(core)
-        core.queues = {vc: queue.among(kept) for vc, queue in self.queues.items()}
-        core.policy = self.policy.among(kept)
+        core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)
+        core.queues = {vc: queue.restricted_to(kept) for vc, queue in self.queues.items()}
+        core.policy = self.policy.restricted_to(kept)
         if self.profiling is not None:
-            core.profiling = self.profiling.among(kept)
+            core.profiling = self.profiling.restricted_to(kept)
         return core
 
     def record(

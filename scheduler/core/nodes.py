@@ -232,7 +232,7 @@ class Nodes:
             core.policy.started(run, start)
 
     def within(self, core: NodesHost) -> Self:
-        """This as part of `core`; see `Core.among`."""
+        """This as part of `core`; see `Core.restricted_to`."""
         nodes = copy(self)
         nodes._core = core
         return nodes

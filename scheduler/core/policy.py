@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, fields
 from math import inf, isnan, nan
-from typing import Any, ClassVar, Protocol
+from typing import ClassVar, Protocol
 
 from features.job import Job, Profile
 from models.bundle import Bundle
@@ -243,16 +243,10 @@ class Policy:
         """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
         return None
 
-    def among(self, kept: Collection[str]) -> Policy:
-        """This policy without what it keeps of waiting jobs that are not among `kept`; see
-        `Core.among`. One that goes by its queues alone is as it was."""
+    def restricted_to(self, kept: Collection[str]) -> Policy:
+        """This policy without what it keeps of waiting jobs outside `kept`; see
+        `Core.restricted_to`. One that goes by its queues alone is as it was."""
         return self
-
-    @property
-    def twin(self) -> Any:
-        """What is asked by those who read the other scheduler's own output, where it decides as
-        that does (`Capabilities.twin`); None: it is no twin."""
-        return None
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         """From when on GPUs are kept for a waiting job; None: nothing is promised."""

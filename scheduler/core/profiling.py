@@ -66,8 +66,8 @@ class Stage(Protocol):
         """Jobs that are to be looked at before this one; none where it does not wait for that."""
         ...
 
-    def among(self, kept: Collection[str]) -> Stage:
-        """This stage without the waiting jobs that are not among `kept`; see `Core.among`."""
+    def restricted_to(self, kept: Collection[str]) -> Stage:
+        """This stage without the waiting jobs outside `kept`; see `Core.restricted_to`."""
         ...
 
     def serve(self, core: Host, now: float) -> None:
@@ -196,7 +196,7 @@ class ProfilingStage:
         line = [entry[-1] for entry in self._queue]
         return [other.job.job_id for other in line[: line.index(queued)]] if queued in line else []
 
-    def among(self, kept: Collection[str]) -> ProfilingStage:
+    def restricted_to(self, kept: Collection[str]) -> ProfilingStage:
         stage = copy(self)
         stage._queue = [entry for entry in self._queue if entry[-1].job.job_id in kept]
         return stage

@@ -157,8 +157,8 @@ class Queue:
         if self.index is not None:
             self.index.reordered()
 
-    def among(self, kept: Collection[str]) -> Queue:
-        """A queue of the same jobs, less those that are not among `kept`."""
+    def restricted_to(self, kept: Collection[str]) -> Queue:
+        """A queue of the same jobs, less those outside `kept`."""
         found = Queue()
         found._jobs = [queued for queued in self._jobs if queued.job.job_id in kept]
         found.fresh = [queued for queued in self.fresh if queued.job.job_id in kept]

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from features.plain import Json
+from features.codec import Json
 
 # Of a number that is not 0: whatever a policy makes of these and a time since the epoch is finite.
 SMALLEST, LARGEST = 1e-6, 1e12

@@ -249,8 +249,8 @@ class Waiting:
         """A job of another core is known here."""
         self._dependencies.add(job)
 
-    def among(self, kept: Collection[str], core: WaitingHost) -> Self:
-        """This as part of `core`, without jobs that are not among `kept`; see `Core.among`."""
+    def restricted_to(self, kept: Collection[str], core: WaitingHost) -> Self:
+        """This as part of `core`, without jobs outside `kept`; see `Core.restricted_to`."""
         waiting = copy(self)
         waiting._core = core
         waiting._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}

@@ -142,7 +142,7 @@ class _Search:
         if len(core.jobs) <= SMALL:
             kept.update(core.jobs)
             kept.difference_update(self.crowd)
-        return CoreCopy(core.among(kept), self.futures.now)
+        return CoreCopy(core.restricted_to(kept), self.futures.now)
 
     def run(self) -> Blockers:
         try:
@@ -175,7 +175,7 @@ class _Search:
         jobs, stay = self.core.jobs, list[str]()
         small = sorted(self.crowd, key=lambda job_id: jobs[job_id].job.gpus)[:SPARED]
         those = {*self.core.cluster.runs, *small, self.job_id}
-        base = CoreCopy(self.core.among(those), self.futures.now) if small else self.base
+        base = CoreCopy(self.core.restricted_to(those), self.futures.now) if small else self.base
         for one in small:
             gone = [*self.best, *(other for other in small if other not in (one, *stay))]
             tried = base.restore(self.believed)

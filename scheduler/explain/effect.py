@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from scheduler.core.request import CHANGEABLE
 from scheduler.explain.slurm import SlurmReason
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from itertools import accumulate
 from math import inf
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.core.decisions import DEPENDS, Action, Decision, Reason
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.words import comparison, sentence_of, step_of
@@ -79,7 +79,7 @@ class Event:
     """A decision as it is shown.
 
     Attributes:
-        aside: taken in a pass beside the clock, whose time the job was not charged for.
+        free_pass: taken in a free profiling pass, whose time the job was not charged for.
         sentence, next_step: in words; `next_step` empty when nothing helps.
         evidence: the numbers behind the sentence, by name.
     """
@@ -89,13 +89,13 @@ class Event:
     sentence: str
     next_step: str
     evidence: Json
-    aside: bool = False
+    free_pass: bool = False
 
     @property
     def void(self) -> bool:
-        """True of a queue that a pass beside the clock never served: it never held."""
+        """True of a queue that a free profiling pass never served: it never held."""
         return (
-            self.aside
+            self.free_pass
             and self.decision.action is Action.WAIT
             and self.decision.reason is not Reason.AWAITING_PROFILE
         )
@@ -167,8 +167,8 @@ _OPENS = {
 }
 
 
-def aside_of(own: Sequence[Decision]) -> int:
-    """How many of the first decisions were taken in a pass beside the clock.
+def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
+    """A job's decisions in the free profiling pass, and those after it.
 
     A track may grant profiling for free: a first pass profiles every job, then the run proper
     begins at the submissions again. What stands before the last plain submission is that pass.
@@ -177,7 +177,7 @@ def aside_of(own: Sequence[Decision]) -> int:
     for i, d in enumerate(own):
         if d.action is Action.ENQUEUE and d.reason is Reason.SUBMITTED:
             last = i
-    return last
+    return list(own[:last]), list(own[last:])
 
 
 def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
@@ -327,19 +327,19 @@ def _first_end(a: float | None, b: float | None) -> float | None:
     return min((t for t in (a, b) if t is not None), default=None)
 
 
-def life_beside(job: JobFacts, aside: Sequence[Decision]) -> list[Span]:
+def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
     """Spans of a free profiling pass up to its profiling run; what follows did not happen."""
-    until = next((d.time for d in aside if d.action is Action.PROFILE), None)
+    until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []
-    before = [d for d in aside if d.time <= until and d.action is not Action.PROFILE]
+    before = [d for d in free_pass if d.time <= until and d.action is not Action.PROFILE]
     return [
         Span(s.phase, s.reason, s.start, until if s.end is None else min(s.end, until))
         for s in life(JobFacts(job.job_id, job.gpus, job.submit_time, 0.0), before)
     ]
 
 
-def event_of(job: JobFacts, d: Decision, aside: bool) -> Event:
+def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
     """A decision with its sentence and numbers."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
@@ -348,7 +348,7 @@ def event_of(job: JobFacts, d: Decision, aside: bool) -> Event:
     if d.nodes:
         evidence["placement"] = placement_of(d)
     evidence |= dict(d.evidence)
-    return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, aside)
+    return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, free_pass)
 
 
 def placement_of(d: Decision) -> str:

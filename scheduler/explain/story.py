@@ -16,11 +16,11 @@ from scheduler.explain.life import (
     Sharing,
     Span,
     Wait,
-    aside_of,
     event_of,
     life,
-    life_beside,
+    life_in_free_pass,
     sharing_of,
+    split_free_pass,
     waits_of,
 )
 from scheduler.explain.terms import Breakdown, breakdowns
@@ -93,15 +93,14 @@ def build_story(
         joined: decisions that put another job on its GPUs, by sequence.
         until: now, where the story goes on; None: the record is complete.
     """
-    split = 0 if until is not None else aside_of(own)
-    aside, main = list(own[:split]), list(own[split:])
+    free_pass, main = split_free_pass(own) if until is None else ([], list(own))
     spans = life(job, main, until)
     lived = spans if recorded.last is None else life(job, main, recorded.last) or spans
     waits = waits_of(lived, main)
     sharing = sharing_of(job, main, joined, recorded.ends)
     scores = breakdowns(main, recorded.bundles)
-    problems = _problems(job, spans, aside, scores, main)
-    events = tuple(event_of(job, d, i < split) for i, d in enumerate(own))
+    problems = _problems(job, spans, free_pass, scores, main)
+    events = tuple(event_of(job, d, i < len(free_pass)) for i, d in enumerate(own))
     wait = wait_words(job, main, lived, waits, recorded, live=until is not None)
     return Story(
         job=job,
@@ -121,7 +120,7 @@ def build_story(
         checked=sum(len(s.seqs) for s in scores),
         worst_gap=max((s.gap for s in scores), default=0.0),
         problems=tuple(problems),
-        limits=tuple(_limits(job, main, aside, scores)),
+        limits=tuple(_limits(job, main, free_pass, scores)),
     )
 
 
@@ -249,7 +248,7 @@ def _foil(
 def _problems(
     job: JobFacts,
     spans: Sequence[Span],
-    aside: Sequence[Decision],
+    free_pass: Sequence[Decision],
     scores: Sequence[Breakdown],
     decisions: Sequence[Decision],
 ) -> list[str]:
@@ -261,9 +260,11 @@ def _problems(
     ]
     if job.queue_s is not None and not job.refused:
         waited = sum(
-            s.seconds for s in [*spans, *life_beside(job, aside)] if s.phase is Phase.WAITING
+            s.seconds
+            for s in [*spans, *life_in_free_pass(job, free_pass)]
+            if s.phase is Phase.WAITING
         )
-        if abs(waited - job.queue_s) > 0.005 * (len(decisions) + len(aside) + 2):
+        if abs(waited - job.queue_s) > 0.005 * (len(decisions) + len(free_pass) + 2):
             problems.append(
                 f"The decisions add up to {duration(waited)} of waiting, the result of "
                 f"{duration(job.queue_s)}: part of its waiting is not explained."
@@ -274,16 +275,16 @@ def _problems(
 def _limits(
     job: JobFacts,
     decisions: Sequence[Decision],
-    aside: Sequence[Decision],
+    free_pass: Sequence[Decision],
     scores: Sequence[Breakdown],
 ) -> list[str]:
     sentences = [
         "A decision is recorded when its reason or its prediction changes, not each time the job "
         "is evaluated."
     ]
-    if aside:
+    if free_pass:
         sentences.append(
-            "This track grants profiling for free: it was profiled in a pass beside the clock, "
+            "This track grants profiling for free: it was profiled in a pass that took no time, "
             "whose decisions are marked so; only the wait for it counts."
         )
     if any(d.reason is Reason.BEHIND_HIGHER_PRIORITY for d in decisions):

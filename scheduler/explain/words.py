@@ -266,7 +266,7 @@ def hold_words(hold: str, by: str) -> str:
     return f"held by {'its owner' if hold == 'owner' else by or 'an operator'}"
 
 
-class Estimate(StrEnum):
+class ForecastKind(StrEnum):
     """What a forecast is, where it is not one from futures."""
 
     CRUDE = "crude"
@@ -281,14 +281,14 @@ def starts(
     estimate: str | None = None,
 ) -> str:
     """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten"."""
-    if start_p50 is None and estimate == Estimate.IMPOSSIBLE:
+    if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
     if start_p50 is None:
         return f"its start is unknown: {why_not or 'no estimate was made yet'}"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
         text += f"; by {clock_time(start_p90, now)}, nine in ten"
-    return f"{text} ({CRUDE})" if estimate == Estimate.CRUDE else text
+    return f"{text} ({CRUDE})" if estimate == ForecastKind.CRUDE else text
 
 
 CRUDE = "crude estimate"

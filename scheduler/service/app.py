@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.local.program import missing
 from scheduler.service.api import (
     acting,

@@ -18,7 +18,8 @@ from types import TracebackType
 from typing import Any, Self, cast
 from urllib.parse import quote
 
-from features.plain import Json, plain_all
+from features.codec import Json
+from features.plain import plain_all
 from scheduler.service.http import Answering, Asking, Http, TransportError
 
 DEFAULT_SERVER = "http://127.0.0.1:8400"

@@ -80,7 +80,7 @@ class Direct:
         self.now = self._clock.now()
         mine = [job for job in jobs if planner.shape.vc_of(job.partition)]
         over, unread = self._over(slurm, {job.id for job in jobs})
-        Histories(planner.memory, lambda names: planner.shape.vc_of(names)).tell(
+        Histories(planner.memory, lambda names: planner.shape.vc_of(names)).update(
             [*over, *_remembered(mine)], self.now
         )
         self._promises = Promises()

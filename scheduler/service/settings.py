@@ -21,7 +21,7 @@ from pydantic_settings import (
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
-from features.plain import Json
+from features.codec import Json
 from features.plugins import load
 from scheduler.core.settings import NOT_YAML, printable
 

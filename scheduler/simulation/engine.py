@@ -118,7 +118,7 @@ class Engine(EventLoop):
         if kind == OBSERVE:
             self._observe(what, now)
         elif kind == STATE:
-            self._say(what, now)
+            self._report_progress(what, now)
         elif what.version == version:
             if kind == END:
                 self._end(what, now)
@@ -143,7 +143,7 @@ class Engine(EventLoop):
         if run.work.profile is not None:
             self.core.observed(run.job_id, run.work.profile, now)
 
-    def _say(self, run: Progress, now: float) -> None:
+    def _report_progress(self, run: Progress, now: float) -> None:
         """A run says how far it is, if it runs alone; and again once it has run twice as long."""
         if self._running.get(run.job_id) is not run:
             return

@@ -22,7 +22,7 @@ def addresses(
     """
     yield from ((re.sub(r"\W+", "-", path.strip("/?")) or "now", path) for path in LIVE)
     yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
-    parts = {"waits": "", "way": "/way", "ask": "/ask", "share": "/share"}
+    parts = {"waits": "", "blockers": "/blockers", "ask": "/ask", "share": "/share"}
     parts |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
     yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())
     like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"

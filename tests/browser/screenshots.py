@@ -64,7 +64,7 @@ def _walk(demo: Running, browser: Browser, out: Path) -> None:
             _keep(page, out / f"page-{name}-{width}.png", WIDTHS[width])
             return page
 
-        shot(ada, f"/jobs/{job}", "job", "#part-way .finish")
+        shot(ada, f"/jobs/{job}", "job", "#part-blockers .finish")
         shot(ada, "/", "now", ".groups")
         shot(ada, "/?vc=vision", "vc", "svg.runs")
         shot(olga, "/nodes", "nodes")

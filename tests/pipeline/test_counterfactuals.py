@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from features.files import write_json
 from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
-from pipeline.explain import RunError, RunFolder, counterfactuals, tell
+from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
 from pipeline.explain.counterfactuals import lines, stand_at
 from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
@@ -50,7 +50,7 @@ def waiting(run: RunFolder, most: int) -> list[Story]:
     rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
     found = []
     for row in sorted(rows, key=lambda r: -(r["queue_s"] or 0.0)):
-        story = tell(run, row["job_id"])
+        story = read_story(run, row["job_id"])
         if story.waits and story.waits[0].reason is not Reason.AWAITING_PROFILE:
             found.append(story)
         if len(found) == most:

@@ -27,7 +27,7 @@ from features.files import write_json, write_table
 from pipeline import runs
 from pipeline.commands.explain import explain
 from pipeline.errors import UserError
-from pipeline.explain import RunFolder, UnknownJob, tell
+from pipeline.explain import RunFolder, UnknownJob, read_story
 from pipeline.explain.run import seconds
 from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
@@ -156,7 +156,7 @@ def test_who_had_gpus_while_it_waited_is_told(small: Path) -> None:
     )
     rows = table.to_pylist()
     mine = max(rows, key=lambda row: row["queue_s"])
-    story = tell(run, mine["job_id"])
+    story = read_story(run, mine["job_id"])
     submitted, started = story.job.submit_time, mine["start_time"]
     expected = {}
     for row in rows:
@@ -178,7 +178,7 @@ def test_who_had_gpus_while_it_was_to_be_profiled_kept_it_from_nothing(small: Pa
     table = run.table("decisions.parquet", ["job_id"], pc.field("reason") == "AwaitingProfile")
     ids = sorted(set(table["job_id"].to_pylist()))
     assert len(ids) > 10
-    for story in (tell(run, job_id) for job_id in ids[:40]):
+    for story in (read_story(run, job_id) for job_id in ids[:40]):
         waited = [s for s in story.spans if s.phase is Phase.WAITING and s.seconds]
         busy_s = sum(s.seconds for s in waited if s.reason is not Reason.AWAITING_PROFILE)
         assert all(0 < one.seconds <= busy_s + 0.01 for one in story.held)
@@ -267,7 +267,7 @@ def test_partners_tell_the_same_pairing(small: Path) -> None:
     packs = [row for row in rows if row["action"] == "pack"]
     assert packs
     for row in packs[:20]:
-        newcomer, host = tell(run, row["job_id"]), tell(run, row["partner"])
+        newcomer, host = read_story(run, row["job_id"]), read_story(run, row["partner"])
         mine = next(s for s in newcomer.sharing if s.newcomer and s.partner == row["partner"])
         theirs = next(s for s in host.sharing if not s.newcomer and s.partner == row["job_id"])
         assert (mine.start, mine.end) == (theirs.start, theirs.end)
@@ -280,7 +280,7 @@ def test_partners_tell_the_same_pairing(small: Path) -> None:
 
 
 @pytest.mark.shared_data
-def test_published_lives_are_covered_beside_the_clock(shared_data: Path, tmp_path: Path) -> None:
+def test_published_lives_are_covered(shared_data: Path, tmp_path: Path) -> None:
     from pipeline.worlds import venus
     from reproductions.published import track as published
 
@@ -296,7 +296,7 @@ def test_published_lives_are_covered_beside_the_clock(shared_data: Path, tmp_pat
     for job in facts_of(outcome.jobs[::7]):
         story = build_story(job, decisions[job.job_id])
         assert story.problems == ()
-        aside += any(e.aside for e in story.events)
+        aside += any(e.free_pass for e in story.events)
     assert aside > 100  # free profiling was told apart
 
 
@@ -371,7 +371,7 @@ def test_any_record_makes_a_story(
         if (
             queue is not None
             and abs(queue - waiting) > 1
-            and not any(e.aside for e in story.events)
+            and not any(e.free_pass for e in story.events)
         ):
             assert any("not explained" in p for p in story.problems)
 
@@ -467,7 +467,7 @@ def test_names_that_were_not_kept_are_numbered() -> None:
     assert any("names" in line for line in story.limits)
 
 
-def test_a_pass_beside_the_clock_is_told_apart() -> None:
+def test_a_free_profiling_pass_is_told_apart() -> None:
     own = [
         a_decision(0, 1000, Action.WAIT, Reason.AWAITING_PROFILE, need=4, free=0, limit=8),
         a_decision(1, 1050, Action.PROFILE, Reason.PROFILING_SLOT, limit=200),
@@ -480,7 +480,7 @@ def test_a_pass_beside_the_clock_is_told_apart() -> None:
     story = build_story(job, own)
     assert story.problems == ()  # 50 s for the slot, 100 s in the queue
     assert story.waited_s == 100.0
-    assert [e.aside for e in story.events] == [True] * 4 + [False] * 2
+    assert [e.free_pass for e in story.events] == [True] * 4 + [False] * 2
     assert "behind job b" not in told(story)  # of a queue that was never served
 
 
@@ -676,7 +676,7 @@ def test_who_borrowed_the_gpus_is_told_and_who_ran_elsewhere_is_not(tmp_path: Pa
         replace(a_job(end_time=3000.0), job_id="away"),
         replace(a_job(end_time=3000.0, vc="other"), job_id="theirs"),
     )
-    story = tell(run, "j")
+    story = read_story(run, "j")
     assert list(held_words(story.held, "research")) == [
         "Meanwhile job here had 4 GPUs for 10 min (predicted 30 s, ran 12 min).",
         "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min (ran 17 min).",
@@ -699,7 +699,7 @@ def test_who_was_resized_had_as_many_gpus_as_it_was_given(tmp_path: Path) -> Non
         replace(a_job(), job_id="grows"),
         replace(a_job(end_time=1000.5), job_id="late"),
     )
-    (grows,) = tell(run, "j").held
+    (grows,) = read_story(run, "j").held
     assert (grows.gpus, grows.seconds, grows.gpu_s) == (6, 300.0, 1300.0)
     (said,) = held_words([grows], "research")
     assert said == "Meanwhile job grows had up to 6 GPUs for 5 min."
@@ -719,7 +719,7 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
         replace(a_job(), job_id="here"),
         replace(a_job(), job_id="last"),
     )
-    story = tell(run, "j")
+    story = read_story(run, "j")
     assert story.waited_s == 3600.0
     assert story.headline.startswith(
         "Job j (4 GPUs, research) has waited 1 h, 4 GPU hours of its 4 GPUs (97 % GPUs "
@@ -732,11 +732,11 @@ def test_a_wait_that_the_end_of_the_run_cut_off_is_told_to_there(tmp_path: Path)
 def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_path: Path) -> None:
     waits = a_decision(0, 1000.0, Action.WAIT, Reason.GPUS_BUSY, need=4, free=0, limit=8)
     ends = replace(a_job(end_time=4600.0, start_time=900.0, submit_time=900.0), job_id="here")
-    story = tell(a_run(tmp_path, [waits], a_job(), ends), "j")
+    story = read_story(a_run(tmp_path, [waits], a_job(), ends), "j")
     assert story.waited_s == 3600.0
-    alone = tell(a_run(tmp_path, [waits], a_job()), "j")
+    alone = read_story(a_run(tmp_path, [waits], a_job()), "j")
     assert "waits because, as it began: needs 4 GPUs" in alone.headline
-    nothing = tell(a_run(tmp_path, [], a_job()), "j")
+    nothing = read_story(a_run(tmp_path, [], a_job()), "j")
     assert "did not have to wait" not in nothing.headline
     came = wait_words(nothing.job, [], [], [], NOTHING_ELSE, live=True)
     assert came == "Job j (4 GPUs, research) was submitted a moment ago."
@@ -745,7 +745,7 @@ def test_a_wait_lasts_to_the_last_end_and_is_a_wait_where_nothing_followed(tmp_p
 def test_nobody_overtakes_a_job_that_was_refused(tmp_path: Path) -> None:
     later = other(0, 1100.0, Action.START, "later")
     jobs = (a_job(refused=True), replace(a_job(submit_time=1050.0), job_id="later"))
-    assert tell(a_run(tmp_path, [later], *jobs), "j").overtaken == {}
+    assert read_story(a_run(tmp_path, [later], *jobs), "j").overtaken == {}
 
 
 def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
@@ -761,7 +761,7 @@ def test_later_jobs_that_start_twice_are_counted_once(tmp_path: Path) -> None:
         a_job(start_time=1600.0, end_time=2100.0),
         replace(a_job(submit_time=1050.0), job_id="later"),
     )
-    assert sum(tell(run, "j").overtaken.values()) == 1
+    assert sum(read_story(run, "j").overtaken.values()) == 1
 
 
 def test_later_jobs_that_ended_while_they_were_profiled_went_first_too(tmp_path: Path) -> None:
@@ -778,7 +778,7 @@ def test_later_jobs_that_ended_while_they_were_profiled_went_first_too(tmp_path:
         replace(later[0], end_time=1150.0, ended_in_profiling=True),
         replace(later[1], ended_in_profiling=False),
     )
-    assert tell(run, "j").overtaken == {"ended within the minutes it was profiled for": 1}
+    assert read_story(run, "j").overtaken == {"ended within the minutes it was profiled for": 1}
 
 
 def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> None:
@@ -801,7 +801,7 @@ def test_who_overtook_is_said_by_place_in_line_before_size(tmp_path: Path) -> No
         a_job(start_time=1600.0, end_time=2100.0),
         *(replace(a_job(submit_time=1050.0), job_id=j, gpus=n) for j, (n, _) in later.items()),
     )
-    assert tell(run, "j").overtaken == {
+    assert read_story(run, "j").overtaken == {
         "came before it in line by then": 1,
         "asked for fewer GPUs": 1,
         "could start where it could not": 1,

@@ -129,9 +129,9 @@ def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
     assert "https://" not in own(html)
     (text,) = re.findall(r'id="columns">(.*?)</script>', html)
     drawn = json.loads(text)
-    assert [way["name"] for way in drawn["ways"]] == ["recorded", *(v.short for v in variants)]
-    assert [way["colour"] for way in drawn["ways"]][:4] == [7, 1, 6, 0]
-    assert drawn["ways"][0]["wait"] == [round(s) for s in site.judged["wait_s"].to_pylist()]
+    assert [one["name"] for one in drawn["results"]] == ["recorded", *(v.short for v in variants)]
+    assert [one["colour"] for one in drawn["results"]][:4] == [7, 1, 6, 0]
+    assert drawn["results"][0]["wait"] == [round(s) for s in site.judged["wait_s"].to_pylist()]
 
 
 def test_the_shape_is_inferred_from_what_ran_at_once(told: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ from pipeline.explain import RunError
 from pipeline.report import policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
 from pipeline.report.comparison import Comparison, Difference, PolicyRun, read_comparison
-from pipeline.report.interactive import ROOM, Way, columns
+from pipeline.report.interactive import ROOM, PolicyResult, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.usage import usage
 from pipeline.tables import of_jobs
@@ -207,12 +207,12 @@ def test_the_figures_are_drawn_of_what_the_runs_recorded(
     found = json.loads(text)
     jobs = comparison.runs[0].jobs
     assert (len(found["id"]), found["of"], found["share"]) == (len(jobs), len(jobs), 1.0)
-    for way, run in zip(found["ways"], comparison.runs, strict=True):
+    for one, run in zip(found["results"], comparison.runs, strict=True):
         waits = of_jobs(run.jobs, pa.array(found["id"]))["queue_s"].to_pylist()
-        assert way["name"] == run.name
-        assert way["wait"] == [round(s) for s in waits]
-        assert way["oracle"] is run.oracle
-    assert [way["colour"] for way in found["ways"]] == [6, 7, 0]  # fifo, srtf and the best
+        assert one["name"] == run.name
+        assert one["wait"] == [round(s) for s in waits]
+        assert one["oracle"] is run.oracle
+    assert [one["colour"] for one in found["results"]] == [6, 7, 0]  # fifo, srtf and the best
     assert set(found["explained"]) <= set(found["id"])
     assert set(found["explained"].values()) <= set(Page(whole.html).ids)
 
@@ -227,15 +227,15 @@ def test_too_many_jobs_are_thinned_evenly_and_those_told_of_stay() -> None:
             "submit_time": np.arange(float(n)),
         }
     )
-    way = Way("fifo", 0, np.full(n, 12_345.0), np.full(n, np.nan))
-    found = columns(jobs, [way], {"777": "job-told"})
+    result = PolicyResult("fifo", 0, np.full(n, 12_345.0), np.full(n, np.nan))
+    found = columns(jobs, [result], {"777": "job-told"})
     assert 0.02 < found["share"] < 0.5
     assert found["share"] == len(found["id"]) / n
     assert found["explained"] == {"777": "job-told"}
     assert len(json.dumps(found, separators=(",", ":"))) < ROOM
     halves = sum(at < n / 2 for at in found["at"]) / len(found["at"])
     assert halves == pytest.approx(0.5, abs=0.01)
-    assert found["ways"][0]["jct"][0] is None
+    assert found["results"][0]["jct"][0] is None
 
 
 def test_the_page_is_well_formed_and_its_links_lead_somewhere(whole: Report) -> None:

@@ -17,7 +17,7 @@ import yaml
 from models.bundle import Bundle
 from pipeline.console import _left
 from pipeline.errors import UserError
-from pipeline.explain import RunFolder, counterfactuals, tell
+from pipeline.explain import RunFolder, counterfactuals, read_story
 from pipeline.stages import common, evaluate, export, features, ingest, learn, simulate, train
 from pipeline.stages.__main__ import STAGES, main
 
@@ -59,7 +59,7 @@ def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path)
     run = RunFolder(folder / "data/runs/pellucid")
     rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
     longest = max(rows, key=lambda row: row["queue_s"] or 0.0)["job_id"]
-    found = counterfactuals.counterfactuals(run, tell(run, longest), most=1)
+    found = counterfactuals.counterfactuals(run, read_story(run, longest), most=1)
     assert re.match(r"It needs \d+ GPUs?; \d+ of \d+ (was|were) free then\.", found.wait.in_the_way)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reproductions.figures.tiresias import PUBLISHED, SCHEDULES, average_jct_s
 from reproductions.allocation.nature import GangGroundTruth
+from reproductions.figures.tiresias import PUBLISHED, SCHEDULES, average_jct_s
 from reproductions.tiresias_las import TiresiasLas, TiresiasLasSettings
 from reproductions.tiresias_queues import LeastAttained
 from reproductions.workloads.tiresias import (

@@ -47,94 +47,94 @@
   const panel = document.getElementById("job");
   let chosen = null;
   let listed = [];
-  const known = (way, i) => way.wait[i] !== null && way.jct[i] !== null;
+  const known = (result, i) => result.wait[i] !== null && result.jct[i] !== null;
   const rowsShown = () => {
     const size = form.size.value === "" ? [null, 0, Infinity] : D.sizes[form.size.value];
     return D.id.map((_, i) => i).filter((i) =>
       (form.vc.value === "" || D.vc[i] === Number(form.vc.value)) && size[1] <= D.gpus[i] && D.gpus[i] <= size[2]);
   };
-  const waysShown = () => all("input[name=ways]:checked", form).map((box) => D.ways[box.value]);
-  const oracles = D.ways.filter((way) => way.oracle);
-  const dash = (way) => (way.oracle ? ["dash", "dot", "longdash"][oracles.indexOf(way) % 3] : "solid");
-  const stroke = (way) => ({ color: `--s${way.colour}`, width: way.colour ? 1.8 : 4, dash: dash(way) });
+  const resultsShown = () => all("input[name=results]:checked", form).map((box) => D.results[box.value]);
+  const oracles = D.results.filter((result) => result.oracle);
+  const dash = (result) => (result.oracle ? ["dash", "dot", "longdash"][oracles.indexOf(result) % 3] : "solid");
+  const stroke = (result) => ({ color: `--s${result.colour}`, width: result.colour ? 1.8 : 4, dash: dash(result) });
   const seconds = (title, low, high) => ({
     type: "log", title: { text: title }, range: [Math.log10(low), Math.log10(Math.max(high, low * 10) * 1.2)],
     tickvals: D.ticks.map(([v]) => v), ticktext: D.ticks.map(([, text]) => text),
   });
-  const last = (ways) => [...ways].sort((a, b) => (b.colour > 0) - (a.colour > 0)); // ours on top
+  const last = (results) => [...results].sort((a, b) => (b.colour > 0) - (a.colour > 0)); // ours on top
   const most = (data) => data.reduce((top, { x }) => x.reduce((m, v) => Math.max(m, v), top), 10);
   const legend = { traceorder: "reversed" };
 
-  const average = (rows, ways) => {
-    const found = ways
-      .map((way) => ({ way, jct: mean(rows.filter((i) => known(way, i)).map((i) => way.jct[i])) }))
+  const average = (rows, results) => {
+    const found = results
+      .map((result) => ({ result, jct: mean(rows.filter((i) => known(result, i)).map((i) => result.jct[i])) }))
       .filter(({ jct }) => !Number.isNaN(jct))
       .sort((a, b) => b.jct - a.jct);
     const top = Math.max(1, ...found.map(({ jct }) => jct));
     return {
       data: [{
-        type: "bar", orientation: "h", y: found.map(({ way }) => way.name), x: found.map(({ jct }) => jct),
+        type: "bar", orientation: "h", y: found.map(({ result }) => result.name), x: found.map(({ jct }) => jct),
         text: found.map(({ jct }) => duration(jct)), textposition: "outside",
         marker: {
-          color: found.map(({ way }) => (way.oracle ? "rgba(0,0,0,0)" : `--s${way.colour}`)),
-          line: { color: found.map(({ way }) => `--s${way.colour}`), width: 2 },
+          color: found.map(({ result }) => (result.oracle ? "rgba(0,0,0,0)" : `--s${result.colour}`)),
+          line: { color: found.map(({ result }) => `--s${result.colour}`), width: 2 },
         },
         hovertemplate: "%{y}: average JCT %{text}",
       }],
       layout: { xaxis: { range: [0, top], visible: false } },
     };
   };
-  const curves = (rows, ways, column, at, template) =>
-    last(ways).map((way) => {
-      const values = rows.filter((i) => known(way, i)).map((i) => way[column][i]).sort((a, b) => a - b);
+  const curves = (rows, results, column, at, template) =>
+    last(results).map((result) => {
+      const values = rows.filter((i) => known(result, i)).map((i) => result[column][i]).sort((a, b) => a - b);
       const points = values.length ? at(values) : [];
       return {
-        type: "scatter", mode: "lines", name: way.name, line: stroke(way),
+        type: "scatter", mode: "lines", name: result.name, line: stroke(result),
         x: points.map(([v]) => Math.max(v, 1)), y: points.map(([, share]) => share),
         customdata: points.map(([v]) => duration(v)), hovertemplate: `%{name}: ${template}`,
       };
     });
-  const jct = (rows, ways) => {
+  const jct = (rows, results) => {
     const at = (values) => Array.from({ length: 101 }, (_, k) => [values[Math.min(values.length - 1, Math.floor((k / 100) * values.length))], k / 100]);
-    const data = curves(rows, ways, "jct", at, "%{y:.0%} ended within %{customdata}");
+    const data = curves(rows, results, "jct", at, "%{y:.0%} ended within %{customdata}");
     return { data, layout: { xaxis: seconds("from submission to end", 1, most(data)), yaxis: { tickformat: ".0%", range: [0, 1.02] }, legend } };
   };
-  const tail = (rows, ways) => {
+  const tail = (rows, results) => {
     const at = (values) => Array.from({ length: 121 }, (_, k) => {
       const share = values.length ** (-k / 120);
       return [values[Math.min(values.length - 1, Math.floor((1 - share) * values.length))], share];
     });
-    const data = curves(rows, ways, "wait", at, "%{y:.2~%} wait longer than %{customdata}");
+    const data = curves(rows, results, "wait", at, "%{y:.2~%} wait longer than %{customdata}");
     return { data, layout: { xaxis: seconds("waits longer than", 1, most(data)), yaxis: { type: "log", tickformat: ".1~%", dtick: 1 }, legend } };
   };
-  const groups = (rows, ways) => {
+  const groups = (rows, results) => {
     const keys = [
       ...D.vcs.slice(0, 18).map((name, k) => [name, (i) => D.vc[i] === k]),
       ...D.sizes.map(([name, low, high]) => [name, (i) => low <= D.gpus[i] && D.gpus[i] <= high]),
     ].map(([name, has]) => [name, rows.filter(has)]).filter(([, of]) => of.length).reverse();
-    const data = last(ways).map((way) => {
-      const found = keys.map(([, of]) => mean(of.filter((i) => known(way, i)).map((i) => way.wait[i])));
+    const data = last(results).map((result) => {
+      const found = keys.map(([, of]) => mean(of.filter((i) => known(result, i)).map((i) => result.wait[i])));
       return {
-        type: "scatter", mode: "markers", name: way.name, y: keys.map(([name]) => name),
+        type: "scatter", mode: "markers", name: result.name, y: keys.map(([name]) => name),
         x: found.map((v) => Math.max(v, 1)), customdata: found.map((v, k) => [duration(v), keys[k][1].length]),
-        marker: { color: `--s${way.colour}`, size: way.colour ? 9 : 13, symbol: ["circle", "square", "triangle-up", "diamond", "cross", "star", "circle-open", "x"][way.colour] },
+        marker: { color: `--s${result.colour}`, size: result.colour ? 9 : 13, symbol: ["circle", "square", "triangle-up", "diamond", "cross", "star", "circle-open", "x"][result.colour] },
         hovertemplate: `%{y}, %{name}: %{customdata[0]} (%{customdata[1]} jobs)`,
       };
     });
     return { data, layout: { height: 110 + 24 * keys.length, xaxis: seconds("average wait", 1, most(data)), yaxis: { type: "category" }, legend } };
   };
   const jobs = (rows) => {
-    const way = D.ways[browse.under.value];
-    const shown = rows.filter((i) => known(way, i));
+    const result = D.results[browse.under.value];
+    const shown = rows.filter((i) => known(result, i));
     const x = shown.map((i) => new Date((D.first + D.at[i]) * 1000).toISOString());
     return {
       data: [{
-        type: "scatter", mode: "markers", x, y: shown.map((i) => Math.max(way.wait[i], 1)),
-        customdata: shown.map((i) => [i, D.id[i], duration(way.wait[i]), D.gpus[i], D.vcs[D.vc[i]]]),
-        marker: { color: `--s${way.colour}`, size: shown.map((i) => (i === chosen ? 15 : 6)), opacity: shown.map((i) => (i === chosen ? 1 : 0.55)) },
+        type: "scatter", mode: "markers", x, y: shown.map((i) => Math.max(result.wait[i], 1)),
+        customdata: shown.map((i) => [i, D.id[i], duration(result.wait[i]), D.gpus[i], D.vcs[D.vc[i]]]),
+        marker: { color: `--s${result.colour}`, size: shown.map((i) => (i === chosen ? 15 : 6)), opacity: shown.map((i) => (i === chosen ? 1 : 0.55)) },
         hovertemplate: "job %{customdata[1]}: waited %{customdata[2]}<br>%{customdata[3]} GPUs, %{customdata[4]}",
       }],
-      layout: { yaxis: { ...seconds("waited", 0.8, shown.reduce((top, i) => Math.max(top, way.wait[i]), 10)) }, xaxis: { type: "date", title: { text: "submitted (UTC)" } } },
+      layout: { yaxis: { ...seconds("waited", 0.8, shown.reduce((top, i) => Math.max(top, result.wait[i]), 10)) }, xaxis: { type: "date", title: { text: "submitted (UTC)" } } },
     };
   };
   const drawings = { average, jct, tail, groups, jobs };
@@ -145,9 +145,9 @@
     const table = make("table", "");
     table.append(make("caption", "The same job under each policy; shorter is better"));
     table.innerHTML += '<thead><tr><th scope="col">policy</th><th scope="col" class="num">waited</th><th scope="col" class="num">JCT</th></tr></thead><tbody></tbody>';
-    for (const way of D.ways) {
+    for (const result of D.results) {
       const row = table.tBodies[0].insertRow();
-      row.append(make("th", way.name, { scope: "row" }), ...[way.wait[i], way.jct[i]].map((v) => make("td", duration(v), { className: "num" })));
+      row.append(make("th", result.name, { scope: "row" }), ...[result.wait[i], result.jct[i]].map((v) => make("td", duration(v), { className: "num" })));
     }
     const when = new Date((D.first + D.at[i]) * 1000).toISOString().slice(0, 16).replace("T", " ");
     panel.replaceChildren(make("h4", `Job ${D.id[i]}`), make("p", `${D.gpus[i]} GPU${D.gpus[i] > 1 ? "s" : ""} in ${D.vcs[D.vc[i]]}, submitted ${when} UTC.`), table);
@@ -156,8 +156,8 @@
     draw(["jobs"]);
   };
   const list = (rows) => {
-    const way = D.ways[browse.under.value];
-    listed = rows.filter((i) => known(way, i)).sort((a, b) => way.wait[b] - way.wait[a]);
+    const result = D.results[browse.under.value];
+    listed = rows.filter((i) => known(result, i)).sort((a, b) => result.wait[b] - result.wait[a]);
     const body = document.querySelector("#longest tbody");
     body.replaceChildren(...listed.slice(0, 10).map((i) => {
       const row = make("tr", "");
@@ -165,7 +165,7 @@
       name.dataset.value = D.id[i];
       name.append(make("button", D.id[i], { type: "button", onclick: () => show(i) }));
       row.append(name);
-      for (const [text, value, css] of [[D.vcs[D.vc[i]], D.vcs[D.vc[i]], ""], [D.gpus[i], D.gpus[i], "num"], [duration(way.wait[i]), way.wait[i], "num"], [duration(way.jct[i]), way.jct[i], "num"]]) {
+      for (const [text, value, css] of [[D.vcs[D.vc[i]], D.vcs[D.vc[i]], ""], [D.gpus[i], D.gpus[i], "num"], [duration(result.wait[i]), result.wait[i], "num"], [duration(result.jct[i]), result.jct[i], "num"]]) {
         const made = make("td", text, { className: css });
         made.dataset.value = value;
         row.append(made);
@@ -179,7 +179,7 @@
 
   const draw = (which = Object.keys(drawings)) => {
     const rows = rowsShown();
-    const ways = waysShown();
+    const results = resultsShown();
     form.querySelector("output").textContent = `${rows.length.toLocaleString("en")} of ${D.id.length.toLocaleString("en")} jobs`;
     for (const name of which) {
       const box = document.querySelector(`[data-figure=${name}]`);
@@ -187,7 +187,7 @@
       const plot = box.querySelector(".plot");
       box.hidden = plot.hidden = false;
       box.classList.add("drawn");
-      drawChart(box, drawings[name](rows, ways));
+      drawChart(box, drawings[name](rows, results));
       if (name === "jobs" && !plot.dataset.clicks) {
         plot.dataset.clicks = "yes";
         plot.addEventListener("chosen", ({ detail }) => show(detail[0]));

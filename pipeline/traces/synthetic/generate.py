@@ -21,7 +21,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.plain import Json
+from features.codec import Json
 from features.schema import SCHEMA_VERSION
 from pipeline.traces.base import TraceError
 from pipeline.traces.dataset import PROVENANCE, SUMMARY, DatasetWriter, replacing, write_json

@@ -343,7 +343,7 @@ class LocalBackend:
         if started is None:
             return
         attempt.started = started
-        self._tell(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
+        self._report(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
         attempt.follower = follower_of(attempt.claim, self.spool.log(attempt.name))
         seen = self._acked.partly.get(attempt.key, ())
         claim = attempt.claim
@@ -384,7 +384,7 @@ class LocalBackend:
             return
         profile, _ = attempt.end_watch(long_enough)
         if profile is not None:
-            self._tell(attempt, Happened.OBSERVED, self.now(), profile=profile)
+            self._report(attempt, Happened.OBSERVED, self.now(), profile=profile)
 
     # --- ends ---------------------------------------------------------------------------------
 
@@ -396,10 +396,10 @@ class LocalBackend:
             barred = reason == "barred"
             detail = "stopped before it began" if barred else over["detail"]
             state = State.CANCELLED if barred else None
-            self._tell(attempt, Happened.NOT_STARTED, at, state=state, detail=line(detail))
+            self._report(attempt, Happened.NOT_STARTED, at, state=state, detail=line(detail))
             return
         if reason == "lost":
-            self._tell(attempt, Happened.LOST, at, detail=over["detail"])
+            self._report(attempt, Happened.LOST, at, detail=over["detail"])
             return
         ran_s = over["ran_s"]
         profile, note = self._profile_of(attempt, ran_s, ended=reason == "exited")
@@ -408,10 +408,10 @@ class LocalBackend:
             follower = attempt.follower
             if follower is not None and (progress := follower.look(ran_s, last=True)):
                 self._put(Report(*attempt.key, Happened.PROGRESS, at, progress=progress))
-            self._tell(attempt, Happened.PROFILED, at, **more)
+            self._report(attempt, Happened.PROFILED, at, **more)
             return
         state, detail = judge(attempt.claim, over, self.spool.log(attempt.name))
-        self._tell(
+        self._report(
             attempt,
             Happened.ENDED,
             at,
@@ -464,7 +464,7 @@ class LocalBackend:
             body = {"node": node, "open": False, "reason": why}
             self._drains[node] = Event(Kind.NODE_SET, self.now(), body=body)
 
-    def _tell(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
+    def _report(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
         """Report, unless it was acknowledged before."""
         if what.value in self._acked.partly.get(attempt.key, ()):
             return

@@ -19,6 +19,7 @@ from scheduler.core.nodes import KnownJob
 from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.policy import gpu_mask
 from scheduler.policies.slurm.site import Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unforeseen
 
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
@@ -132,7 +133,7 @@ def build_snapshot(
     """
     snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
     faults = before.faults
-    twin = core.policy.twin
+    twin = twin_in(core.policy)
     by_twin = site is not None and twin is not None
     jobs = list(jobs)
     snapshot.aside = {job.id: job for job in jobs if job.id in faults}
@@ -178,7 +179,7 @@ def build_snapshot(
 def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
     """Of which of these jobs that wait no start is foreseen, since something of them is not
     modelled, and why; none where the policy is not `slurm`."""
-    twin = snapshot.core.policy.twin
+    twin = twin_in(snapshot.core.policy)
     if twin is None:
         return {}
     waiting, running = (
@@ -262,8 +263,9 @@ def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
     """As many free GPUs of its types and nodes as it has: Slurm does not number them, or did not
     before it ended."""
     core, shape = snapshot.core, snapshot.shape
-    twin = core.policy.twin
     found: Placement = []
+    if (twin := twin_in(core.policy)) is None:
+        return None
     for share in twin.ask(job_of(job, shape.vc_of(job.partition))).shares:
         number = shape.node(share.node)
         if number is None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from features.plain import Json
+from features.codec import Json
 
 Release = tuple[int, int]
 

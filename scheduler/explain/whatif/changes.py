@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from features.codec import Json
 from features.job import Job
-from features.plain import Json
 from scheduler.core.core import Core
 from scheduler.core.request import OF_JOB, TRIED
 from scheduler.explain.whatif.futures import Believed

@@ -247,7 +247,7 @@ class WhatIf:
         core = self.futures.core
         if job_id not in self._alones:
             kept = {*core.cluster.runs, job_id}
-            self._alones[job_id] = CoreCopy(core.among(kept), self.futures.now)
+            self._alones[job_id] = CoreCopy(core.restricted_to(kept), self.futures.now)
         return self._alones[job_id].restore(Believed({job_id: core.jobs[job_id].estimate_s}))
 
     def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:

@@ -19,8 +19,8 @@ from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
-from scheduler.explain.words import NEVER, Estimate
-from scheduler.policies.slurm.twin import refused
+from scheduler.explain.words import NEVER, ForecastKind
+from scheduler.policies.slurm.twin import refused, twin_in
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -47,7 +47,7 @@ class StartForecast:
     Attributes:
         samples: futures it was read from; 0 for what is known already.
         why_not: why there is no estimate; "" when there is; of a crude one, that it is.
-        estimate: an `Estimate`; None: from futures, or not known.
+        estimate: a `ForecastKind`; None: from futures, or not known.
         starts: the starts behind it, ascending; inf for those beyond the horizon.
         start_p10: before which it starts in one case of ten.
         after: of a crude one, p10, p50 and p90 of the end of a run without whose GPUs the others
@@ -267,20 +267,20 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
     blocked = core.waiting.blocked(job_id)
     if blocked is not None and blocked.never:
         return WhyNot.UNMET
-    if core.policy.twin is not None and refused(core.policy.twin, job_id):
+    if (twin := twin_in(core.policy)) is not None and refused(twin, job_id):
         return WhyNot.REFUSED
     return WhyNot.TOO_SMALL if core.waiting.never_starts(job_id) else None
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:
     """The forecast of a job that `why_stuck` keeps: a held one may be released."""
-    estimate = None if why_not is WhyNot.HELD else Estimate.IMPOSSIBLE
+    estimate = None if why_not is WhyNot.HELD else ForecastKind.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)
 
 
 def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
     """A crude forecast of a start, and of the end after so many seconds."""
-    return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=Estimate.CRUDE)
+    return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
@@ -329,7 +329,7 @@ def roughly(
 ) -> dict[str, StartForecast]:
     """Crude forecasts of jobs of a followed Slurm: by work ahead, or by when backfill has it start
     where that is sooner; of those that would start now, by `soon`."""
-    found, twin, by_work = {}, core.policy.twin, crude(core, memory, now)
+    found, twin, by_work = {}, twin_in(core.policy), crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
         plan = twin.reasons[job_id].planned_at if twin and job_id in twin.reasons else None

@@ -126,7 +126,7 @@ class Demand:
         """What the fair clock of a virtual cluster shows, seconds."""
         return self._asked[self._where(vc)].clock(now)
 
-    def among(self, kept: Collection[str]) -> Demand:
+    def restricted_to(self, kept: Collection[str]) -> Demand:
         """The same count; of the jobs themselves only those among `kept` are known."""
         demand = copy(self)
         demand._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id in kept}

@@ -304,10 +304,10 @@ class Pellucid(Policy):
             return predicted_s - ran_s
         return self.distribution.expected_s(predicted_s, ran_s)
 
-    def among(self, kept: Collection[str]) -> Pellucid:
+    def restricted_to(self, kept: Collection[str]) -> Pellucid:
         policy = copy(self)
-        policy.demand = self.demand.among(kept)
-        policy.starvation = self.starvation.among(kept, policy.demand)
+        policy.demand = self.demand.restricted_to(kept)
+        policy.starvation = self.starvation.restricted_to(kept, policy.demand)
         policy._estimates = {j: s for j, s in self._estimates.items() if j in kept}
         policy.memos = {}  # of passes over the whole line
         return policy

@@ -120,7 +120,7 @@ class StarvationBound:
         demand = self._demand.pooled
         return self.max_wait_s, self.overload, self.backfill, self.price, demand
 
-    def among(self, kept: Collection[str], demand: Demand) -> StarvationBound:
+    def restricted_to(self, kept: Collection[str], demand: Demand) -> StarvationBound:
         """The same bound on the jobs among `kept`, by another's clock."""
         found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill, self.price)
         for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):

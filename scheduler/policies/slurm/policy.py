@@ -80,10 +80,6 @@ class Slurm(Policy):
         self._look(Site.of_cluster(cluster))
         self._lines: dict[str, list[Ranked]] = {}  # as it was last looked at
 
-    @property
-    def twin(self) -> Slurm:
-        return self
-
     def _look(self, site: Site) -> None:
         self.site = site
         self.weights = Multifactor(site)

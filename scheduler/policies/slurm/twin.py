@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable, Mapping
+from typing import Protocol, cast
 
+from features.job import Job
+from scheduler.core.policy import Policy
 from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Site
@@ -15,6 +18,15 @@ class SlurmTwin(Protocol):
     site: Site
     weights: Multifactor
     reasons: dict[str, PendingReason]
+    soon: set[str]
+
+    def see(
+        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+    ) -> None: ...
+
+    def expect(self, asks: Mapping[str, Ask]) -> None: ...
+
+    def ask(self, job: Job) -> Ask: ...
 
     def asked(self, job_id: str) -> Ask | None: ...
 
@@ -27,6 +39,11 @@ class SlurmTwin(Protocol):
     def licences_used(self) -> dict[str, int]: ...
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None: ...
+
+
+def twin_in(policy: Policy) -> SlurmTwin | None:
+    """The policy as one that decides as Slurm does; None: it does not (`Capabilities.twin`)."""
+    return cast(SlurmTwin, policy) if policy.capabilities.twin else None
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Event, Kind
 from scheduler.core.estimates import own_term
 from scheduler.core.queue import QueuedJob
@@ -128,7 +128,7 @@ class Answers:
 
         def change(core: Core) -> None:
             for event in events:
-                self._of.state.tell(core, event, now)
+                self._of.state.apply_to(core, event, now)
 
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
         return asked.effect(change)

@@ -31,7 +31,7 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
 from scheduler.explain.whatif.waits import Waits
-from scheduler.explain.words import Estimate
+from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
@@ -49,23 +49,27 @@ if TYPE_CHECKING:
     from scheduler.service.settings import Settings
 
 LEASE = "analyst"
-MOST = 256  # waiting jobs that are forecast in one go
-ROWS = 64  # forecasts written in one transaction: decisions and submissions wait for it
-# the job that was foreseen starts no more, or was held, or is another
+PAUSE_S = 0.2  # between two turns
+
+# Forecasts
+FORECAST_JOBS = 256  # waiting jobs that are forecast in one go
+FORECAST_ROWS = 64  # written in one transaction: decisions and submissions wait for it
+FUTURES_S = 10.0  # after so long a forecast is content with few futures
+RETRY_S = 30.0  # where futures take too long, they are not tried again before
+RENEW_SOONER = 1 / 3  # of the usual time until the next refresh, once a job has another reason
+RENEW_AFTER = 0.1  # of the soonest start, passed: runs that go on are expected to go on longer
+CPU_SHARE, SHORT_S = 0.3, 0.1  # of a core that forecasts may take, once they take longer
+# the job that was forecast starts no more, or was held, or is another
 BREAKS_OFF = (
     Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.CANCEL_ASKED, Kind.HELD, Kind.CHANGED
 )  # fmt: skip
-IN_VAIN_S = 30.0  # where futures take too long, they are not tried again before
-PAUSE_S = 0.2  # between two turns
-SOONER = 1 / 3  # of the usual time until the next refresh, once a job waits for another reason
-OLD = 0.1  # of the soonest start, passed: runs that go on are expected to go on for longer
-DUTY, SHORT_S = 0.3, 0.1  # share of a core that forecasts may take when they take long
-FORGET_S = 600.0  # questions are kept so long, answered or not
-PATIENCE_S = 30.0  # whoever asked longer ago has left
-AT_ONCE = 16  # questions answered before the log is read again
-BETWEEN = 2  # of them between two futures: a forecast that is never complete is none
-COMPLETE_S = 10.0  # after so long it is content with few futures
-LOOKED_AT = 1000  # questions among which the next is chosen
+
+# Questions
+QUESTIONS = 16  # answered before the log is read again
+QUESTIONS_BETWEEN = 2  # between two futures: a forecast that is never complete is none
+QUESTIONS_READ = 1000  # among which the next is chosen
+QUESTION_S = 30.0  # whoever asked longer ago has left
+QUESTION_KEPT_S = 600.0  # answered or not
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
 
@@ -236,7 +240,7 @@ class Analyst:
                 self.refresh()
             spent = time.process_time() - self._answered_s - began
             if spent > SHORT_S:  # leave the cores to those who decide and answer
-                self._rested_at = self.clock.monotonic() + spent * (1 / DUTY - 1)
+                self._rested_at = self.clock.monotonic() + spent * (1 / CPU_SHARE - 1)
         return busy
 
     def _renew(self) -> None:
@@ -254,7 +258,7 @@ class Analyst:
         """Nobody who asks waits for a forecast to be complete. Whether it has taken long."""
         self._beat()
         if not self._answering:
-            self.answer(BETWEEN)
+            self.answer(QUESTIONS_BETWEEN)
         return self.clock.monotonic() >= self._complete_at
 
     # --- the log ----------------------------------------------------------------------------
@@ -314,7 +318,7 @@ class Analyst:
             self._touched[d.job_id] = self.state.seen
             self.latest.pop(d.job_id, None)
             self._crude.pop(d.job_id, None)
-            soon = 0.0 if d.reason is Reason.VC_TOO_SMALL else self.refresh_s * SOONER
+            soon = 0.0 if d.reason is Reason.VC_TOO_SMALL else self.refresh_s * RENEW_SOONER
             self._refresh_at = min(self._refresh_at, self.clock.monotonic() + soon)
 
     def _phase(self, job_id: str) -> Phase | None:
@@ -351,12 +355,12 @@ class Analyst:
             j for j in wanted if (run := core.cluster.runs.get(j)) is not None and not run.profiling
         ]
         waiting = [j for j in wanted if j not in set(running)]
-        if len(waiting) > MOST:
+        if len(waiting) > FORECAST_JOBS:
             waiting.sort(key=lambda j: _place(self.state, j))
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
         if waiting:
             nothing = StartForecast(now, why_not=WhyNot.NO_TIME)
-            found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:MOST])
+            found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:FORECAST_JOBS])
             if self.state is not state:  # it was begun again meanwhile
                 return {}
             now = self.now()
@@ -378,7 +382,7 @@ class Analyst:
             return {}
         if self.clock.monotonic() < self._in_vain_until:
             return {}
-        self._complete_at = self.clock.monotonic() + COMPLETE_S
+        self._complete_at = self.clock.monotonic() + FUTURES_S
         found = self.futures().forecast(
             waiting,
             samples=self.samples,
@@ -386,7 +390,7 @@ class Analyst:
             between=self._between_futures,
         )
         if all(one.why_not is WhyNot.NO_TIME for one in found.values()):
-            self._in_vain_until = self.clock.monotonic() + IN_VAIN_S
+            self._in_vain_until = self.clock.monotonic() + RETRY_S
         return found
 
     def _foresee_new(self) -> None:
@@ -407,9 +411,9 @@ class Analyst:
         made = self.foresee(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
         soonest_s = min((left_s for left_s in left if left_s > 0), default=inf)
-        self._old_at = self.clock.monotonic() + max(self.refresh_s, OLD * soonest_s)
+        self._old_at = self.clock.monotonic() + max(self.refresh_s, RENEW_AFTER * soonest_s)
         for job_id, one in list(made.items()):
-            if one.estimate != Estimate.CRUDE or one.start_p50 is None:
+            if one.estimate != ForecastKind.CRUDE or one.start_p50 is None:
                 self._crude.pop(job_id, None)
             elif _about_the_same(self._crude.get(job_id), one.start_p50, one.made_at):
                 del made[job_id]  # which is recorded already
@@ -426,9 +430,9 @@ class Analyst:
             elif one.start_p50 > one.made_at:
                 self.latest[job_id] = one
         every = list(made.items())
-        for i in range(0, len(every), ROWS):
+        for i in range(0, len(every), FORECAST_ROWS):
             self._renew()
-            part = dict(every[i : i + ROWS])
+            part = dict(every[i : i + FORECAST_ROWS])
             events = [
                 Event(Kind.FORECAST, one.made_at, job_id, body=body_of(one))
                 for job_id, one in part.items()
@@ -439,16 +443,19 @@ class Analyst:
 
     # --- questions --------------------------------------------------------------------------
 
-    def answer(self, at_most: int = AT_ONCE) -> bool:
+    def answer(self, at_most: int = QUESTIONS) -> bool:
         """Answer what was asked, each from the log as it then is. False when nothing was."""
         open_ = and_(
-            questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - PATIENCE_S
+            questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - QUESTION_S
         )
         answered = 0
         for _ in range(at_most):
             with self.store.reading() as connection:
                 asked = connection.execute(
-                    select(questions).where(open_).order_by(questions.c.asked_at).limit(LOOKED_AT)
+                    select(questions)
+                    .where(open_)
+                    .order_by(questions.c.asked_at)
+                    .limit(QUESTIONS_READ)
                 ).all()
             if not asked:
                 break
@@ -498,7 +505,7 @@ def _answered(
 ) -> None:
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))
-    connection.execute(delete(questions).where(questions.c.asked_at < now - FORGET_S))
+    connection.execute(delete(questions).where(questions.c.asked_at < now - QUESTION_KEPT_S))
 
 
 def _place(state: State, job_id: str) -> tuple[int, float]:

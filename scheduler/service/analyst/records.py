@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from sqlalchemy import Connection, delete, select
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast

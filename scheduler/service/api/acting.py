@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.concurrency import run_in_threadpool
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Event, Kind
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.service.api.auth import Seen

@@ -9,8 +9,7 @@ from fastapi import APIRouter, Request
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses

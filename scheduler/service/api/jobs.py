@@ -9,8 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import WhatIfAnswer

@@ -11,8 +11,7 @@ from fastapi import Path as InPath
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.limits import Line
 from scheduler.explain.effect import Effect

@@ -19,7 +19,7 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from starlette.exceptions import HTTPException
 
-from features.plain import Json
+from features.codec import Json
 
 MEDIA_TYPE = "application/problem+json"
 _REFUSALS = (401, 403, 413, 421, 429)

@@ -9,7 +9,7 @@ import uuid
 from sqlalchemy import delete, func, insert, select
 from starlette.concurrency import run_in_threadpool
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import canonical
 from scheduler.service.api.problems import Problem
 from scheduler.service.log.store.store import Store

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model, model_validator
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.core.limits import GpuMemory, GpuType, Line, Name, NodeName
 from scheduler.core.request import CHANGEABLE, FIELDS, MAX_PRIORITY, TRIED
 from scheduler.core.request import Field as JobField

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.explain.effect import Effect, WhatIfAnswer
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.service.log.store.rows import JobRow, Node, VcLoad

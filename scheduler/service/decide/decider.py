@@ -19,7 +19,7 @@ import structlog
 from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
 
 from features import pulse
-from features.plain import Json
+from features.codec import Json
 from models.bundle import BundleError
 from scheduler.backends.base import Backend, Happened, Outside, Report
 from scheduler.backends.busy import BackendBusy

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy import select, update
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import canonical
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions

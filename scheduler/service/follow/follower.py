@@ -19,8 +19,8 @@ import structlog
 from sqlalchemy import Connection, select
 
 from features.clock import Clock
+from features.codec import Json
 from features.garbage import uncollected
-from features.plain import Json
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -41,6 +41,7 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.passes import JobFault
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, answer_questions
@@ -174,7 +175,7 @@ class Follower:
         now = max(self.clock.now(), self._histories.heard)
         self._use_champion()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
-        ended = self._histories.tell(mine, now)
+        ended = self._histories.update(mine, now)
         self._promises.look(mine, now)
         self._hear(mine, now)
         snapshot = self._build(mine, now)
@@ -524,6 +525,6 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
 
 def _starts(snapshot: ClusterSnapshot) -> int:
     """Jobs that would start now, or in Slurm's next pass."""
-    twin, runs = snapshot.core.policy.twin, snapshot.core.cluster.runs
+    twin, runs = twin_in(snapshot.core.policy), snapshot.core.cluster.runs
     soon = len(twin.soon) if twin is not None else 0
     return soon + sum(d.job_id in runs for d in snapshot.decisions)

@@ -31,7 +31,7 @@ class Seen:
 
 
 class Histories:
-    """Tells a memory what happened since the last look, in the order it did.
+    """Feeds a memory with what happened between two looks, in the order it did.
 
     Attributes:
         heard: the latest time the memory was notified of or asked about: it never goes back.
@@ -43,7 +43,7 @@ class Histories:
         self._live: dict[str, Seen] = {}
         self._ended: dict[str, float] = {}  # job -> submit time: it ended, and is still shown
 
-    def tell(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
+    def update(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
         """Jobs as they are now. Returns those that ended since the last look, and for how many
         seconds each had been expected to run."""
         mine = {job.id: job for job in jobs}
@@ -57,7 +57,7 @@ class Histories:
             # what is only seen now is dated now: a history never goes back
             self.heard = max(self.heard, min(at, now))
             past = self.memory.of(job.id)
-            self._tell(what, job, self.heard)
+            self._apply(what, job, self.heard)
             if what == LEFT:
                 ended.append((job, past.predicted_s if past is not None else None))
         for job_id in [job_id for job_id in self._live if job_id not in mine]:
@@ -67,7 +67,7 @@ class Histories:
         self._ended = {job_id: at for job_id, at in self._ended.items() if job_id in mine}
         return ended
 
-    def _tell(self, what: int, job: SlurmJob, at: float) -> None:
+    def _apply(self, what: int, job: SlurmJob, at: float) -> None:
         if what == BACK:
             self._live[job.id] = Seen(job.submit)
             self.memory.stopped(job.id, at)

@@ -24,6 +24,7 @@ from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.site import Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.service.follow.reasons import reasons
 
 LINE = 512  # jobs first in line that futures are made of
@@ -182,7 +183,7 @@ class Planner:
     ) -> dict[str, SlurmReason]:
         """Why jobs wait, for those first in line and those that Slurm does not look at; and with
         `own` what Pellucid's own policy would do with them."""
-        policy = snapshot.core.policy.twin
+        policy = twin_in(snapshot.core.policy)
         if policy is None:
             return {}
         waiting = {job_id: snapshot.waiting[job_id] for job_id in first}

@@ -23,6 +23,7 @@ from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.passes import closed_to
 from scheduler.policies.slurm.site import Partition, Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.service.follow.reasons import by_own_policy, expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
@@ -222,7 +223,7 @@ class Trials:
         """When a job would start among the others, p50 and p90, and why it would wait."""
         others = [other for other in self.jobs if other.id != job.id]
         snapshot = self._means.draw([*others, job], self.now)
-        policy = snapshot.core.policy.twin
+        policy = twin_in(snapshot.core.policy)
         assert policy is not None
         if job.id in snapshot.left_out:
             return Tried(why=snapshot.left_out[job.id])

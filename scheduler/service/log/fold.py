@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from features import pulse
+from features.codec import Json
 from features.job import Job, Profile
-from features.plain import Json
 from features.progress import Progress
 from features.schema import State as EndState
 from models.bundle import Bundle
@@ -236,8 +236,8 @@ class State:
             record = self.ledger.records[event.job_id]
             core.submitted(record.submission.job(), self.now, priority=record.priority)
 
-    def tell(self, core: Core, event: Event, now: float) -> None:
-        """Tell a copy of the core of nodes or settings that are not in the log."""
+    def apply_to(self, core: Core, event: Event, now: float) -> None:
+        """Apply to a copy of the core a change of nodes or settings that is not in the log."""
         if event.kind is Kind.SETTINGS_SET:
             spec = self.present.spec.with_settings(
                 known(event.body["settings"], self.present.header.profile_s)

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.assembly import CoreSpec, assemble, policy_of
 from scheduler.backends.events import Event, Kind
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.words import CRUDE, Estimate
+from scheduler.explain.words import CRUDE, ForecastKind
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import WAITING
@@ -54,11 +54,11 @@ def headline(job: JobRow, forecast: StartForecastRow | None, stands: str, now: f
 def _start(forecast: StartForecastRow | None, now: float) -> Headline:
     if forecast is None or forecast.start_p50 is None:
         why = forecast.why_not if forecast and forecast.why_not else "no estimate was made yet"
-        if forecast and forecast.estimate == Estimate.IMPOSSIBLE:
+        if forecast and forecast.estimate == ForecastKind.IMPOSSIBLE:
             return Headline(why[:1].upper() + why[1:], "Cannot start")
         return Headline("When it starts is not known", "Waits", note=f": {why}")
     at, by = forecast.start_p50, forecast.start_p90
-    if forecast.estimate == Estimate.CRUDE:
+    if forecast.estimate == ForecastKind.CRUDE:
         return Headline("Starts very roughly at", "Starts", max(at, now), note=f" ({CRUDE})")
     late = ", or much later" if by is None else ""
     if at <= now:

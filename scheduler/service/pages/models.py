@@ -18,7 +18,7 @@ from scheduler.explain.words import factor, number, percent
 from scheduler.service.pages.charts import Chart, duration_axis
 from scheduler.service.pages.drift import Drift, drift
 from scheduler.service.pages.queries import Outcome
-from scheduler.service.pages.shapes import feature_text, heat, say, shape
+from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape
 
 Floats = NDArray[np.float64]
 
@@ -154,7 +154,7 @@ def importance(model: AdditiveModel) -> list[Bar]:
     return [
         Bar(
             " and ".join(texts[part] for part in name.split(" & ")),
-            say(value),
+            factor_text(value),
             100 * value / largest,
         )
         for name, value in chosen

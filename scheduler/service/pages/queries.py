@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, Select, case, exists, func, select
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow

@@ -29,6 +29,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
 from scheduler.service.pages.asked import filled_in, inputs
+from scheduler.service.pages.blockers import blockers_page
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.groups import GROUPS, group_page
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
@@ -36,7 +37,6 @@ from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.story import page_of
-from scheduler.service.pages.way import way_of
 
 router = APIRouter(include_in_schema=False)
 
@@ -149,23 +149,23 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
 
 
-@router.get("/jobs/{job_id}/way")
-async def way(request: Request, viewer: Asking, job_id: str) -> Response:
+@router.get("/jobs/{job_id}/blockers")
+async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
     """What is in the way of a waiting job at this moment: who must finish, and until when."""
     view = request.app.state.reads.seen_by(viewer)
     in_the_way, why_not = None, ""
     try:
         found = await run_in_threadpool(view.job, job_id)
         if Phase(found.phase).waits and not found.hold:
-            in_the_way = way_of(await api.analysis(job_id, request, view, helps=False))
+            in_the_way = blockers_page(await api.analysis(job_id, request, view, helps=False))
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
         why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        return {"job_id": job_id, "now": queries.now(), "way": in_the_way, "problem": why_not}
+        return {"job_id": job_id, "now": queries.now(), "found": in_the_way, "problem": why_not}
 
-    return await run_in_threadpool(show, request, viewer, "way.html", "", build, job_id=job_id)
+    return await run_in_threadpool(show, request, viewer, "blockers.html", "", build, job_id=job_id)
 
 
 @router.get("/history")
@@ -339,7 +339,7 @@ def show(
         return _page(render("missing.html", frame, what=what), 422)
 
 
-def say(request: Request, what: str, status: int) -> Response:
+def refused_page(request: Request, what: str, status: int) -> Response:
     """A page that only says why there is none, to somebody who is not logged in."""
     return _page(render("missing.html", Frame(_base(request)), what=what), status)
 

@@ -28,7 +28,7 @@ def feature_text(axis: Axis) -> str:
     return axis.spec.text or axis.spec.name
 
 
-def say(value: float) -> str:
+def factor_text(value: float) -> str:
     """A contribution, as the factor on the duration that it is."""
     return factor(math.exp(value))
 
@@ -45,20 +45,20 @@ def _chance(value: float) -> str:
     return percent(1 / (1 + math.exp(-value)))
 
 
-_SAY = {"s": duration, "ln odds": _chance}
+_TEXTS = {"s": duration, "ln odds": _chance}
 
 
 def span(axis: Axis, group: Sequence[int]) -> str:
     labels = axis.labels()
     if group[0] == 0 or axis.spec.kind == "nominal":
         return labels[group[0]]
-    say = _SAY.get(axis.spec.unit, number)
+    text_of = _TEXTS.get(axis.spec.unit, number)
     if axis.spec.name.endswith("_log_s"):
-        say = _log_seconds
+        text_of = _log_seconds
     elif axis.spec.unit in ("ln s", "ln ratio"):
-        say = _ratio
-    low = say(axis.cuts[group[0] - 2]) if group[0] >= 2 else ""
-    high = say(axis.cuts[group[-1] - 1]) if group[-1] <= len(axis.cuts) else ""
+        text_of = _ratio
+    low = text_of(axis.cuts[group[0] - 2]) if group[0] >= 2 else ""
+    high = text_of(axis.cuts[group[-1] - 1]) if group[-1] <= len(axis.cuts) else ""
     if low and high:
         return f"{low} to {high}"
     return f"≥ {low}" if low else f"< {high}" if high else "any value"
@@ -77,17 +77,17 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
     )
     labels = axis.labels()
     scores = term.scores[order]
-    texts = [say(float(s)) for s in scores]
+    texts = [factor_text(float(s)) for s in scores]
     rows = [
         [labels[i], text, percent(float(term.weights[i] / (term.weights.sum() or 1.0)))]
         for i, text in zip(order, texts, strict=True)
     ]
     if not nominal and term.weights[0] > 0:
         share = percent(float(term.weights[0] / term.weights.sum()))
-        rows.insert(0, ["missing", say(float(term.scores[0])), share])
+        rows.insert(0, ["missing", factor_text(float(term.scores[0])), share])
     draw = _bars_of if nominal else _steps_of
     data, layout = draw(axis, term, order)
-    low, high = (say(float(f)) for f in (scores.min(), scores.max()))
+    low, high = (factor_text(float(f)) for f in (scores.min(), scores.max()))
     origin = "" if term.origin == "fit" else f" ({term.origin})"
     return Chart(
         name,
@@ -190,7 +190,7 @@ def _bars_of(axis: Axis, term: Term, order: Sequence[int]) -> tuple[list[Trace],
     data: list[Trace] = [
         {
             "type": "bar", "orientation": "h", "y": labels, "x": scores,
-            "marker": {"color": "--s0"}, "text": [say(s) for s in scores],
+            "marker": {"color": "--s0"}, "text": [factor_text(s) for s in scores],
             "hovertemplate": "%{y}: %{text}",
         }
     ]  # fmt: skip
@@ -220,7 +220,7 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
         {
             "type": "heatmap", "x": columns, "y": rows, "z": z,
             "zmax": reach,
-            "text": [["" if v is None else say(v) for v in line] for line in z],
+            "text": [["" if v is None else factor_text(v) for v in line] for line in z],
             "hovertemplate": "%{y}, %{x}: %{text}",
         }
     ]  # fmt: skip
@@ -229,9 +229,9 @@ def heat(model: AdditiveModel, term: Term, name: str) -> Chart:
         "yaxis": {"type": "category", "nticks": 8, "title": {"text": feature_text(first)}},
     }
     return Chart(
-        name, title, f"Interaction of {title}: at most {say(reach)}", data, layout,
+        name, title, f"Interaction of {title}: at most {factor_text(reach)}", data, layout,
         (feature_text(first), feature_text(second), "contribution"),
-        [[r, c, say(v)] for _, r, c, v in strongest],
+        [[r, c, factor_text(v)] for _, r, c, v in strongest],
         "Beyond what each adds by itself; empty where training had no rows.", tall=True,
         code=f"{first.spec.name}, {second.spec.name}",
     )  # fmt: skip

@@ -16,7 +16,7 @@ from scheduler.service.api.problems import Problem
 from scheduler.service.api.request_guard import LOOPBACK_NAMES
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
-from scheduler.service.pages.routes import say, show
+from scheduler.service.pages.routes import refused_page, show
 from scheduler.service.pages.story import page_of
 
 router = APIRouter(include_in_schema=False)
@@ -91,7 +91,7 @@ def shared(request: Request, job_id: str, mark: str) -> Response:
     try:
         guest, until = authenticator.guest(request, job_id, mark)
     except Problem as problem:
-        return say(request, problem.sentence, problem.status)
+        return refused_page(request, problem.sentence, problem.status)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"s": page_of(queries, job_id), "until": until}

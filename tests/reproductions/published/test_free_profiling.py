@@ -1,4 +1,4 @@
-"""Profiling beside the clock, as the published settings grant it."""
+"""Free profiling, as the published settings grant it."""
 
 from __future__ import annotations
 

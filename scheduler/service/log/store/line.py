@@ -46,9 +46,9 @@ class Line:
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            _tell(file, f"{os.getpid()} {time.monotonic()}")
+            _write_holder(file, f"{os.getpid()} {time.monotonic()}")
             yield
-            _tell(file, "")
+            _write_holder(file, "")
         finally:
             os.close(file)
 
@@ -67,7 +67,7 @@ class Line:
             os.close(file)
 
 
-def _tell(file: int, who: str) -> None:
+def _write_holder(file: int, who: str) -> None:
     with suppress(OSError):  # a full disk: it is not known, and that is all
         os.pwrite(file, who.ljust(SIZE).encode(), 0)
 

@@ -32,8 +32,7 @@ from sqlalchemy import (
     tuple_,
 )
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason

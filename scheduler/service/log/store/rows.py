@@ -7,8 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
-from features.codec import decode
-from features.plain import Json
+from features.codec import Json, decode
 from scheduler.backends.submission import NAMES, Submission
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.request import JobRequest

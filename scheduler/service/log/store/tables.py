@@ -140,7 +140,7 @@ forecasts = Table(
     Column("end_p90", Float(53)),
     Column("why_not", String(256), nullable=False, server_default=""),
     Column("start_p10", Float(53)),
-    Column("estimate", String(16)),  # an `explain.words.Estimate`; NULL: neither
+    Column("estimate", String(16)),  # an `explain.words.ForecastKind`; NULL: neither
 )
 
 nodes = Table(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import AHEAD, ANOTHER
 from scheduler.core.request import CHANGEABLE

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Engine, RowMapping, Select, Table, and_, select
 
-from features.plain import Json
+from features.codec import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE

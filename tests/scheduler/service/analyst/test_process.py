@@ -17,7 +17,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
 from scheduler.explain.whatif.futures import Future
-from scheduler.explain.words import Estimate
+from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
 from scheduler.service.log import fold
@@ -190,7 +190,7 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
     service.add("third", 600)
     service.decide(seconds=1.0)
     service.analyst.turn()
-    assert len(told) > process.AT_ONCE + 12  # nor does it rest for what answers took
+    assert len(told) > process.QUESTIONS + 12  # nor does it rest for what answers took
 
 
 def test_a_forecast_that_takes_long_is_content_with_few_futures(
@@ -280,7 +280,7 @@ def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     service.decide()
     service.analyst.turn()
     made = [service.forecast(f"job{i}", "latest") for i in range(6)]
-    assert [one.estimate == Estimate.CRUDE for one in made] == [False] * 3 + [True] * 3
+    assert [one.estimate == ForecastKind.CRUDE for one in made] == [False] * 3 + [True] * 3
     starts = [one.start_p50 for one in made[3:]]
     assert starts == sorted(starts)
     lasts = service.analyst.memory.of("job4").predicted_s
@@ -302,7 +302,7 @@ def test_a_job_that_is_profiled_has_a_crude_forecast_where_there_is_no_time(
     assert service.decider.state.ledger.records["first"].phase is Phase.PROFILING
     service.analyst.samples = 0
     service.analyst.turn()
-    assert service.forecast("first", "latest").estimate == Estimate.CRUDE
+    assert service.forecast("first", "latest").estimate == ForecastKind.CRUDE
 
 
 def test_a_question_changes_nothing_that_follows(store: Store, tmp_path: Path) -> None:

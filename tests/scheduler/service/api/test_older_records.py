@@ -39,7 +39,7 @@ DEFAULTS = {
     if one.default is not MISSING or one.default_factory is not MISSING
 }
 PAGES = ("/", "/history?period=all", "/fairness?period=all", "/jobs/{}", "/jobs/{}?codes=1",
-         "/jobs/{}/way", "/jobs/{}/act?do=change&gpus=1", "/jobs/{}/act?do=hold")  # fmt: skip
+         "/jobs/{}/blockers", "/jobs/{}/act?do=change&gpus=1", "/jobs/{}/act?do=hold")  # fmt: skip
 ANSWERS = ("", "/story", "/explain", "/forecast")
 
 

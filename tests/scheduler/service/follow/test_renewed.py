@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from scheduler.explain.slurm import headline, rows
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
-from scheduler.explain.words import Estimate
+from scheduler.explain.words import ForecastKind
 from scheduler.service.api.explanation import explain
 from scheduler.service.follow import follower
 from scheduler.service.log.store.store import Store
@@ -47,7 +47,7 @@ def test_what_comes_while_no_futures_are_run_is_forecast_roughly(store: Store) -
     behind = scene.job(4, dependency="afternotok:1", reason="Dependency")
     scene.look(runs, scene.job(2, **ASKS), late, behind)
     found = told(store)
-    assert found["3"].estimate == Estimate.CRUDE
+    assert found["3"].estimate == ForecastKind.CRUDE
     assert found["3"].start_p50 > scene.now
     assert found["4"].start_p50 is None
     assert "waits for another job" in found["4"].why_not
@@ -69,7 +69,7 @@ def test_a_job_that_starts_in_no_future_costs_the_others_no_forecast(
     scene.look(runs, scene.job(2, **ASKS), never)
     found = told(store)
     assert found["2"].start_p90 is not None
-    assert found["3"].estimate == Estimate.CRUDE
+    assert found["3"].estimate == ForecastKind.CRUDE
 
 
 @pytest.mark.parametrize("late", [False, True])
@@ -84,7 +84,7 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     scene.look(scene.job(1, "RUNNING", start=NOW, **RUNS), scene.job(2, **ASKS), never)
     found = told(store)
     assert found["2"].start_p50 is not None
-    assert (found["3"].start_p50, found["3"].estimate) == (None, Estimate.IMPOSSIBLE)
+    assert (found["3"].start_p50, found["3"].estimate) == (None, ForecastKind.IMPOSSIBLE)
     answer = explain(PageQueries(store, Viewer("root", Role.OPERATOR)), "3", scene.now)
     assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
     assert "it asks for 3 nodes, which its partition does not give" in answer.detail

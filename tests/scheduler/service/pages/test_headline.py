@@ -8,7 +8,7 @@ from html import unescape
 import pytest
 
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.words import CRUDE, NEVER, Estimate
+from scheduler.explain.words import CRUDE, NEVER, ForecastKind
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.headline import Headline, headline
@@ -38,9 +38,9 @@ def test_of_a_waiting_job(waiting: JobRow) -> None:
     assert line(950.0, 1200.0).text == "May start at any moment"
     assert line(950.0, 1200.0).by == 1200.0
     assert line(950.0, 980.0).by is None
-    crude = line(1100.0, None, why="in other words", estimate=Estimate.CRUDE)
+    crude = line(1100.0, None, why="in other words", estimate=ForecastKind.CRUDE)
     assert (crude.at, crude.by, crude.note) == (1100.0, None, f" ({CRUDE})")
-    assert line(None, None, why=NEVER, estimate=Estimate.IMPOSSIBLE).state == "Cannot start"
+    assert line(None, None, why=NEVER, estimate=ForecastKind.IMPOSSIBLE).state == "Cannot start"
     assert line(None, None, why="no time").note == ": no time"
     assert headline(waiting, None, "has waited", NOW).at is None
     held = replace(waiting, hold="owner")

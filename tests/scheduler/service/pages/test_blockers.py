@@ -10,7 +10,7 @@ import pytest
 
 from scheduler.explain.answer import InTheWay
 from scheduler.explain.explanation import Analysis
-from scheduler.service.pages.way import Run, way_of
+from scheduler.service.pages.blockers import Run, blockers_page
 from tests.scheduler.service.pages.conftest import Lived
 
 
@@ -28,7 +28,7 @@ def test_bars_of_what_is_in_the_way() -> None:
         ],
         in_all=9,
     )
-    page = way_of(analysis)
+    page = blockers_page(analysis)
     assert page.runs == [
         Run("", 1200.0, 200.0, 100.0, 5.0, None),
         Run("mine", 1050.0, 50.0, 25.0, 90.0, 60.0),
@@ -40,7 +40,7 @@ def test_bars_of_what_is_in_the_way() -> None:
         "2 waiting jobs of others",
         "2 more",
     ]
-    assert way_of(Analysis(unavailable="no analyst is running")).runs == []
+    assert blockers_page(Analysis(unavailable="no analyst is running")).runs == []
 
 
 def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,10 +49,10 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     job = lived.submit("ada.byron", gpus=4, vc="vision", profile=False)
     lived.settle(1)
     ada = lived.browser("ada.byron")
-    assert "no analyst is running" in ada.get(f"/jobs/{job}/way").text
-    assert f'href="/jobs/{job}/way"' in ada.get(f"/jobs/{job}").text
+    assert "no analyst is running" in ada.get(f"/jobs/{job}/blockers").text
+    assert f'href="/jobs/{job}/blockers"' in ada.get(f"/jobs/{job}").text
     analyst = lived.analysed(monkeypatch)
-    page = unescape(ada.get(f"/jobs/{job}/way").text)
+    page = unescape(ada.get(f"/jobs/{job}/blockers").text)
     for seen in (
         page,
         ada.get("/").text,
@@ -65,21 +65,22 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     assert runs not in page
     assert "secret" not in page
     assert "It needs 4 GPUs; 0 of 4 are free now." in page
-    part = ada.get(f"/jobs/{job}/way", headers={"HX-Target": "part-way"}).text
-    assert part.strip() in ada.get(f"/jobs/{job}/way").text
+    part = ada.get(f"/jobs/{job}/blockers", headers={"HX-Target": "part-blockers"}).text
+    assert part.strip() in ada.get(f"/jobs/{job}/blockers").text
     assert (
-        f'<a href="/jobs/{runs}">{runs}</a>' in lived.browser("olga").get(f"/jobs/{job}/way").text
+        f'<a href="/jobs/{runs}">{runs}</a>'
+        in lived.browser("olga").get(f"/jobs/{job}/blockers").text
     )
-    strange = lived.browser("grace.hopper").get(f"/jobs/{job}/way").text
+    strange = lived.browser("grace.hopper").get(f"/jobs/{job}/blockers").text
     assert "There is no such job of yours." in strange
-    assert "does not wait" in lived.browser("grace.hopper").get(f"/jobs/{runs}/way").text
+    assert "does not wait" in lived.browser("grace.hopper").get(f"/jobs/{runs}/blockers").text
 
     async def many(kind: str, body: dict[str, Any], *_: object) -> dict[str, Any]:
         ahead = [{"kind": "waiting job", "job": f"w{n}"} for n in range(9)]
         return {**analyst.reply(kind, body), "holders": ahead, "in_all": 9}
 
     monkeypatch.setattr(lived.app.state.questions, "ask", many)
-    folded = ada.get(f"/jobs/{job}/way").text
+    folded = ada.get(f"/jobs/{job}/blockers").text
     seen, _, rest = folded.partition('<details id="more-besides"><summary>')[2].partition("<p>")
     assert seen.startswith("In its way: waiting job w0, waiting job w1, waiting job w2 and 6 oth")
     assert rest.startswith("waiting job w3, ")

@@ -32,7 +32,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class WayPage:
+class BlockersPage:
     """The answer of now. `runs`: the last to finish first; `besides`: what else is in the way."""
 
     analysis: Analysis
@@ -40,7 +40,7 @@ class WayPage:
     besides: list[str]
 
 
-def way_of(analysis: Analysis) -> WayPage:
+def blockers_page(analysis: Analysis) -> BlockersPage:
     """The bars of an analysis."""
     at = analysis.at or 0.0
     left = [(one, one.ends_in_s) for one in analysis.holders if one.ends_in_s is not None]
@@ -61,7 +61,7 @@ def way_of(analysis: Analysis) -> WayPage:
     counted = Counter(one.kind for one in others if not one.job and one.kind != Kind.NODE)
     besides = named + [count(n, f"{WHAT[Kind(kind)]} of others") for kind, n in counted.items()]
     hidden = analysis.in_all - len(analysis.holders)
-    return WayPage(analysis, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
+    return BlockersPage(analysis, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
 
 
 def _named(one: InTheWay) -> str:
