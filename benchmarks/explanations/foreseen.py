@@ -62,28 +62,6 @@ def sharing(a: Asked) -> str:
     return "" if text and said == true else f"{text!r}, predicted {true}"
 
 
-def odds(a: Asked) -> str:
-    """How likely it runs long: by what decides, in shares that add up, and in words."""
-    told = a.analysis["odds"]
-    predicted = a.moment.last(a.job_id, "estimate_s")
-    if told is None:
-        limit = a.moment.asked[a.job_id]["time_limit_s"]
-        short = limit is not None and limit <= 3600
-        return "" if short or predicted is None else "no odds"
-    believed = a.core.policy.distribution
-    assert believed is not None
-    true = believed.exceeds(predicted, told["over_s"])
-    if abs(told["share"] - true) > 1e-6:
-        return f"{told['share']:.3f} over {told['over_s']:.0f} s, truly {true:.3f}"
-    moved = sum(one["points"] for one in told["reasons"])
-    if told["reasons"] and abs(told["starts"] + moved / 100 - told["share"]) > 1e-6:
-        return f"{told['starts']} and {moved} points are not {told['share']}"
-    found = re.search(r"([\d.]+) % over (.+?)[.:]", told["text"])
-    if found is None or abs(float(found[1]) - 100 * true) > 0.6:
-        return f"{told['text']!r}, truly {true:.3f}"
-    return "" if near(times(found[2])[0], told["over_s"]) else f"{told['text']!r}"
-
-
 def belief(a: Asked) -> str:
     """How long it should run: as recorded with the decision, within its limit, in words too."""
     told, spread = a.told["belief"], a.moment.evidence(a.job_id)

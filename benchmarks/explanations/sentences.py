@@ -3,9 +3,9 @@ was asked for.
 
 An answer is what the API gave to somebody in another process, with what the command line printed
 and its page showed. The log is read by `log.Log`; what only the core can say (what it promises, the
-odds it decides by) is asked of the core, and what would start is tried on it (`judge`). Nothing of
-`scheduler.explain`, of the service or of what prints is imported: numbers in sentences are read
-back from their words.
+distribution it decides by) is asked of the core, and what would start is tried on it (`judge`).
+Nothing of `scheduler.explain`, of the service or of what prints is imported: numbers in sentences
+are read back from their words.
 
 A check returns what is wrong, in words; "" where nothing is. Every check has its planted lies in
 `tests/benchmarks/test_explanations.py`.
@@ -29,7 +29,6 @@ from benchmarks.explanations.foreseen import (
     changed,
     evidence,
     forecast,
-    odds,
     prediction,
     promise,
     promised,
@@ -465,7 +464,7 @@ CHECKS: dict[str, Callable[[Asked], str]] = {
     check.__name__: check
     for check in (
         phase, place, numbers, age, alive, whole, ran, ends, order, overtaken, begun, waits, wait,
-        promise, sharing, odds, belief, evidence, prediction, forecast, after_end, promised,
+        promise, sharing, belief, evidence, prediction, forecast, after_end, promised,
         changed, lines, printed, page, page_wait, page_numbers, way, tried, fewest, otherwise,
         helps, sooner,
     )

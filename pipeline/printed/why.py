@@ -193,8 +193,6 @@ def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[
         rows.append(("You could", f"{explained.next_step}"))
     if explained.belief is not None:
         rows.append(("Prediction", explained.belief.text))
-    if analysis is not None and analysis.odds:
-        rows.append(("Odds", analysis.odds.text))
     if explained.packing:
         rows += _sharing(explained.packing)
     return rows

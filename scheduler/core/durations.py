@@ -174,11 +174,6 @@ class DurationDistribution:
 
         return quantile_s
 
-    def exceeds(self, predicted_s: float, longer_s: float) -> float:
-        """Share of the jobs predicted at `predicted_s` that run for more than `longer_s`."""
-        grid = self._range(predicted_s).grid
-        return 1.0 - bisect_right(grid, (1.0 + longer_s) / (1.0 + predicted_s)) / len(grid)
-
     def quantiles(
         self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Quantiles:

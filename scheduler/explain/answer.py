@@ -36,31 +36,6 @@ class OrderTerm:
 
 
 @dataclass(frozen=True, slots=True)
-class OddsReason:
-    """Terms of the predicted duration that say the same; `points`: percent points on the odds."""
-
-    text: str
-    points: float
-
-
-@dataclass(frozen=True, slots=True)
-class Odds:
-    """How likely it runs for more than `over_s` seconds, by what decides.
-
-    Attributes:
-        share: of one; starts: where every job starts. The points of the reasons, added to it one by
-            one in their order, sum to what is between them; without reasons: they are not known.
-        text: the same in words.
-    """
-
-    over_s: float
-    share: float
-    starts: float
-    reasons: tuple[OddsReason, ...] = ()
-    text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WaitAnalysis:
     """Why it waits at this moment, tried on a copy of the core.
 
@@ -79,7 +54,6 @@ class WaitAnalysis:
         changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
             where it has not. `changed_much`: in short, where it has by ten minutes
             and a quarter of what is left.
-        odds: that it runs long; None: nothing is predicted, or its time limit is short.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
         not_examined: what was left out.
         unavailable: why there is no analysis.
@@ -109,7 +83,6 @@ class WaitAnalysis:
     changed: str = ""
     changed_much: str = ""
     sharing: str = ""
-    odds: Odds | None = None
     not_examined: tuple[str, ...] = ()
     unavailable: str = ""
     seq: int | None = None

@@ -486,9 +486,6 @@ LIES: dict[str, tuple[str, Lie]] = {
     "nothing is promised": ("promise", _put("bound_s", None)),
     "a partner at half speed": (
         "sharing", _put("sharing", "beside the best it would run at 50% and the other at 40%")),
-    "certain to run long": ("odds", lambda told, a: told["analysis"]["odds"].update(share=0.99)),
-    "other odds in words": (
-        "odds", lambda told, a: told["analysis"]["odds"].update(text="99 % over 1 h.")),
     "the score for the belief": (
         "belief", _belief(p50_s=lambda told: told["estimate_s"] * 1.5)),
     "a belief beyond its limit": ("belief", _belief(p90_s=9e9)),

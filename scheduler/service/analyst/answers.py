@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from features.codec import Json
 from scheduler.backends.events import Event, Kind
-from scheduler.core.estimates import own_term
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
-from scheduler.explain.answer import Odds, OrderTerm
+from scheduler.explain.answer import OrderTerm
 from scheduler.explain.effect import Effect
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
-from scheduler.explain.odds import odds
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot
@@ -30,7 +28,6 @@ if TYPE_CHECKING:
     from scheduler.core.core import Core
     from scheduler.explain.whatif.forecasts import StartForecast
     from scheduler.explain.whatif.memory import Memory
-    from scheduler.service.log.bundles import BundleStore
     from scheduler.service.log.fold import State
 
 
@@ -39,7 +36,6 @@ class Follower(Protocol):
 
     state: State
     memory: Memory
-    bundle_store: BundleStore
     samples: int
     budget_s: float
     helps_s: float
@@ -86,8 +82,8 @@ class Answers:
                 found, closed = reasons.answer(futures, job_id), self._closed(names)
                 made = reasons.analysis(found, owner, futures, names=names, closed=closed)
                 changed, much = self._changed(futures, job_id)
-                odds, seq = self._odds(job_id), self._of.state.seen
-                made = replace(made, changed=changed, changed_much=much, odds=odds, seq=seq)
+                seq = self._of.state.seen
+                made = replace(made, changed=changed, changed_much=much, seq=seq)
                 helps = self._suggested(body, owner) if body.get("helps") else {}
                 return asdict(made) | helps
             if kind == "after":
@@ -132,21 +128,6 @@ class Answers:
 
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
         return asked.effect(change)
-
-    def _odds(self, job_id: str) -> Odds | None:
-        """How likely a job runs long, as the policy believes; without a belief, as futures do."""
-        core = self._of.state.core
-        queued = core.jobs[job_id]
-        if queued.estimate_s is None:
-            return None
-        believed = core.policy.distribution or self._of.memory.durations
-        names: Sequence[str] = ()
-        if queued.score is not None and self._of.state.bundle == queued.score.bundle:
-            bundle = self._of.bundle_store.find({"digest": queued.score.bundle})
-            names = tuple(bundle.duration.term_names)
-            own = own_term(queued.score, len(names))
-            names += (own.name,) if own else ()
-        return odds(believed, queued.estimate_s, queued.job.time_limit_s, queued.score, names)
 
     def _changed(self, futures: Futures, job_id: str) -> tuple[str, str]:
         """How its start has moved since it was submitted, and by what, whole and in short where it

@@ -62,7 +62,6 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     assert "It needs 4 GPUs; 0 of 8 are free now." in analysis["in_the_way"]
     assert "1 running job of others" in analysis["in_the_way"]
     assert [term["what"] for term in analysis["order"]]
-    assert analysis["odds"]["text"].startswith(tuple("0123456789")), analysis["odds"]
     assert "secret-of-bob" not in told.text
     assert "bob.noyce" not in told.text
     plain = answered.by("alice").get(f"{JOBS}/{job}/explain").json()
