@@ -16,7 +16,6 @@ from scheduler.core.core import Core
 from scheduler.core.estimates import Estimator
 from scheduler.core.policy import NO_PREDICTORS, Policy, Predictors
 from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import (
     InvalidSettings,
     PolicySettings,
@@ -110,7 +109,6 @@ def assemble(
     spec: CoreSpec,
     estimator: Estimator,
     predictors: Predictors = NO_PREDICTORS,
-    quirks: Quirks = NONE,
     *,
     policy: Policy | None = None,
     stage: Stage | None = None,
@@ -122,16 +120,14 @@ def assemble(
         policy, stage: instead of those that `spec` describes: for experiments on a policy, and
             for tracks that grant profiles for nothing.
     """
-    policy = policy or policy_of(spec, predictors, quirks)
+    policy = policy or policy_of(spec, predictors)
     stage = stage or stage_of(spec, policy, predictors)
     return Core(cluster_of(spec, policy), policy, estimator, profiling=stage)
 
 
-def policy_of(
-    spec: CoreSpec, predictors: Predictors = NO_PREDICTORS, quirks: Quirks = NONE
-) -> Policy:
+def policy_of(spec: CoreSpec, predictors: Predictors = NO_PREDICTORS) -> Policy:
     """The policy, with the predictors that concern it."""
-    return build(spec.policy, spec.settings, spec.cluster, predictors, quirks)
+    return build(spec.policy, spec.settings, spec.cluster, predictors)
 
 
 def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:

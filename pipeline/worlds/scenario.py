@@ -18,9 +18,9 @@ from scheduler.core.estimates import Estimator
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import Policy, Predictors
 from scheduler.core.profiling import Stage
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import ProfilingPartition, SharingRules
 from scheduler.simulation.engine import Engine, JobResult, Outcome
+from scheduler.simulation.quirks import NONE, Quirks
 from scheduler.simulation.stating import Stating
 from scheduler.simulation.work import SpeedModel, Workload
 
@@ -41,7 +41,7 @@ class Scenario:
         pairs_from: what that was learned from, for people; "" = it goes without saying.
         arrivals: makes a forecaster of arrivals; None = there is none.
         profiling: the partition; None = nobody profiles.
-        quirks: departures for fidelity.
+        quirks: of the engine.
         seed: of the workload's permutation and jitter.
         loop: `open`, or `closed` where submissions wait for what they answer.
         notes: what a reader of its figures must know, sentences.
@@ -154,7 +154,7 @@ class Scenario:
         pairs = (
             self.pair_predictor() if self.pair_predictor and spec.kind.capabilities.packs else None
         )
-        made = policy_of(spec, Predictors(pairs, self.arrivals), self.quirks)
+        made = policy_of(spec, Predictors(pairs, self.arrivals))
         if self.shows is not None:
             self.shows(made)
         return made

@@ -20,7 +20,6 @@ from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.findings import Partner
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, SharingRules, setting
 from scheduler.core.turn import Turn
 
@@ -85,7 +84,6 @@ class Horus(Policy):
         settings: HorusSettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = settings or HorusSettings()
         self.limit_pct = self.settings.limit_pct

@@ -1,6 +1,7 @@
 """Lucid (ASPLOS'23): profile first, order by predicted GPU-time, pack indolently by sharing score.
 
-Known defects of its artifact are not copied; those its published figures need are `Quirks`.
+Known defects of its artifact are not copied; those its published
+figures need are switched on by `reproductions.published`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from scheduler.core.findings import Findings, NotExamined, Partner
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, SharingRules, setting
 from scheduler.core.turn import Turn
 
@@ -47,6 +47,7 @@ class Lucid(Policy):
 
     Settings = LucidSettings
     name = "lucid"
+    first_partner = False  # a defect of the published one: the oldest that will do, not the best
     capabilities = Capabilities(profiles=True, packs=True, estimates=True)
 
     def __init__(
@@ -54,7 +55,6 @@ class Lucid(Policy):
         settings: LucidSettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = chosen = settings or LucidSettings()
         self._sharing = chosen.sharing
@@ -69,7 +69,6 @@ class Lucid(Policy):
             self.capabilities, memory_margin_mib=chosen.sharing.memory_margin_mib
         )
         self.max_gpus = self.settings.sharing.max_gpus
-        self.first_partner = quirks.first_partner  # the oldest acceptable one, not the best
         self._quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:

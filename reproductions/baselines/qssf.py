@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from scheduler.core.capabilities import Capabilities
-from scheduler.core.cluster import ClusterSpec
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
+from scheduler.core.policy import Policy, in_order
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
-from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 
 
@@ -21,15 +18,7 @@ class Qssf(Policy):
     name = "qssf"
     capabilities = Capabilities(estimates=True)
 
-    def __init__(
-        self,
-        settings: PolicySettings | None = None,
-        cluster: ClusterSpec = NO_CLUSTER,
-        predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
-    ):
-        super().__init__(settings)
-        self.gpu_count_first = quirks.qssf_gpu_count_first
+    gpu_count_first = False  # the quirk above
 
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None

@@ -5,20 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from heapq import merge
 
+from reproductions.baselines.quota import by_quota
 from scheduler.core.capabilities import Capabilities
-from scheduler.core.cluster import ClusterSpec, Run
+from scheduler.core.cluster import Run
 from scheduler.core.policy import (
-    NO_CLUSTER,
-    NO_PREDICTORS,
     Policy,
-    Predictors,
-    by_quota,
     preemption_cost_s,
     skipping,
 )
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
-from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 
 
@@ -32,15 +27,7 @@ class Srtf(Policy):
     name = "srtf"
     capabilities = Capabilities(preemptive=True, oracle=True, estimates=True)
 
-    def __init__(
-        self,
-        settings: PolicySettings | None = None,
-        cluster: ClusterSpec = NO_CLUSTER,
-        predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
-    ):
-        super().__init__(settings)
-        self.ties_preempt = quirks.srtf_ties_preempt
+    ties_preempt = False  # a defect of the published one: equals displace those that run
 
     def key(self, queued: QueuedJob, now: float) -> float:
         assert queued.estimate_s is not None

@@ -13,12 +13,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from reproductions.baselines.quota import by_quota
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, by_quota
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, setting
 from scheduler.core.turn import Turn
 
@@ -46,7 +46,6 @@ class Tiresias(Policy):
         settings: TiresiasSettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = settings or TiresiasSettings()
         self.round_s = self.settings.round_s

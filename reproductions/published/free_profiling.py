@@ -17,9 +17,9 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import Quirks
 from scheduler.core.turn import Host, Turn
 from scheduler.simulation.engine import Engine, JobResult
+from scheduler.simulation.quirks import Quirks
 from scheduler.simulation.work import PairTable, Workload
 
 

@@ -1,7 +1,8 @@
 """Track `published`: the settings of Lucid's artifact, defects and all. It exists for fidelity.
 
 Profiling is free, pairs that were never measured run at full speed, sharing scores and memory are
-known of every job beforehand, and predictions are given. `Quirks` are on unless switched off.
+known of every job beforehand, and predictions are given. The engine's `Quirks` and the policies'
+`DEFECTS` are on unless switched off.
 """
 
 from __future__ import annotations
@@ -22,15 +23,29 @@ from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Decision
 from scheduler.core.estimates import Estimator, TableEstimator
 from scheduler.core.pairs import TablePairPredictor
-from scheduler.core.policy import Predictors
-from scheduler.core.quirks import NONE, PUBLISHED
+from scheduler.core.policy import Policy, Predictors
 from scheduler.simulation.engine import Engine, Outcome
+from scheduler.simulation.quirks import NONE, Quirks
 from scheduler.simulation.work import PairTable
+
+PUBLISHED = Quirks(
+    tick_s=1.0,
+    end_lag_s=1.0,
+    counting_policies=frozenset({"srtf", "tiresias", "lucid"}),
+    survivor_stays_slow=True,
+)
+DEFECTS = {"srtf": "ties_preempt", "qssf": "gpu_count_first", "lucid": "first_partner"}
 
 
 @dataclass
 class PublishedScenario(Scenario):
     """Policies that profile get it for free, before the run proper."""
+
+    def policy(self, name: str) -> Policy:
+        made = super().policy(name)
+        if self.quirks is not NONE and name in DEFECTS:
+            setattr(made, DEFECTS[name], True)
+        return made
 
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None

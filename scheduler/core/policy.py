@@ -18,7 +18,6 @@ from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
@@ -86,7 +85,6 @@ class Policy:
         settings: what can be set; the defaults of `Settings` unless given.
         cluster: what it decides for.
         predictors: predictors and forecasters.
-        quirks: departures for fidelity to a published simulator.
 
     Attributes:
         Settings: the model of its settings.
@@ -115,7 +113,6 @@ class Policy:
         settings: PolicySettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = settings or self.Settings()
 
@@ -296,42 +293,6 @@ def skipping(turn: Turn) -> None:
         else:
             too_many.add(gpus)
             turn.wait(queued, turn.capacity_reason(queued))
-
-
-def by_quota(
-    turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
-) -> None:
-    """Give the GPUs of the virtual cluster out in order, as a number; nobody keeps any.
-
-    Args:
-        line: running and waiting jobs, best first.
-        stop: called with a running job for which no GPUs are left, and the first that takes them.
-    """
-    quota = turn.pool.gpus
-    inside: list[QueuedJob] = []
-    outside: list[Run] = []
-    ahead: str | None = None  # the last job the quota went to
-    for item in line:
-        fits = item.job.gpus <= quota
-        if fits:
-            quota -= item.job.gpus
-            ahead = item.job.job_id
-        if isinstance(item, QueuedJob):
-            if fits:
-                inside.append(item)
-            else:
-                turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
-        elif not fits:
-            outside.append(item)
-    blocker = inside[0].job.job_id if inside else None
-    for run in outside:
-        stop(run, blocker)
-    for queued in inside:
-        placement = turn.pool.place(queued.job.gpus)
-        if placement is None:
-            turn.wait(queued, turn.capacity_reason(queued))
-        else:
-            turn.start(queued, placement)
 
 
 def preemption_cost_s(gpus: int) -> float:

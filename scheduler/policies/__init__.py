@@ -8,7 +8,6 @@ from typing import cast
 from features.plugins import load_class
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, UnknownPolicy
 from scheduler.policies.easy import Easy
 from scheduler.policies.fifo import Fifo, FifoSkip
@@ -50,7 +49,6 @@ def build(
     settings: PolicySettings | None = None,
     cluster: ClusterSpec = NO_CLUSTER,
     predictors: Predictors = NO_PREDICTORS,
-    quirks: Quirks = NONE,
 ) -> Policy:
     """A policy by name. Raises UnknownPolicy."""
-    return policy_named(name)(settings, cluster, predictors, quirks)
+    return policy_named(name)(settings, cluster, predictors)

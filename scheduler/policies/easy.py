@@ -21,7 +21,6 @@ from scheduler.core.cluster import ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings, setting
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.reservation import choose
@@ -52,7 +51,6 @@ class Easy(Policy):
         settings: EasySettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = settings or EasySettings()
         self.default_limit_s = self.settings.default_limit_s

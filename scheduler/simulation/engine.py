@@ -15,7 +15,6 @@ from features.job import Job
 from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.policy import preemption_cost_s
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.simulation.loop import (
     END,
     OBSERVE,
@@ -26,6 +25,7 @@ from scheduler.simulation.loop import (
     JobResult,
     Outcome,
 )
+from scheduler.simulation.quirks import NONE, Quirks
 from scheduler.simulation.stating import FIRST_S, Stating
 from scheduler.simulation.work import SpeedModel, Work
 

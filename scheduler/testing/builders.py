@@ -24,11 +24,11 @@ from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import NO_CLUSTER, Policy, Predictors, TypeSpeeds
 from scheduler.core.profiling import ProfilingStage, Scaling, Stage
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.turn import Oracle
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.engine import Engine, JobResult, Outcome
+from scheduler.simulation.quirks import NONE, Quirks
 from scheduler.simulation.work import Configuration, PairTable, SpeedModel, Work
 
 VC = "vc"

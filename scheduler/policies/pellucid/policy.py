@@ -21,7 +21,6 @@ from scheduler.core.findings import Findings, NotExamined
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors, Promise
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
@@ -64,7 +63,6 @@ class Pellucid(Policy):
         settings: PellucidSettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
         self.settings = chosen = settings or PellucidSettings()
         self.capabilities = replace(

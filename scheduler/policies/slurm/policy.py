@@ -18,7 +18,6 @@ from scheduler.core.decisions import Reason
 from scheduler.core.estimates import Estimator
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors
 from scheduler.core.queue import QueuedJob
-from scheduler.core.quirks import NONE, Quirks
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 from scheduler.policies.slurm.capacity import Capacity
@@ -69,9 +68,8 @@ class Slurm(Policy):
         settings: PolicySettings | None = None,
         cluster: ClusterSpec = NO_CLUSTER,
         predictors: Predictors = NO_PREDICTORS,
-        quirks: Quirks = NONE,
     ):
-        super().__init__(settings, cluster, predictors, quirks)
+        super().__init__(settings, cluster, predictors)
         self.reasons: dict[str, PendingReason] = {}
         self.soon: set[str] = set()
         self._asks: dict[str, Ask] = {}

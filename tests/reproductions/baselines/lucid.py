@@ -9,7 +9,6 @@ from scheduler.core.arrivals import ArrivalForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.policy import NO_CLUSTER, Predictors
-from scheduler.core.quirks import NONE, Quirks
 
 
 def lucid(
@@ -17,11 +16,13 @@ def lucid(
     arrivals: ArrivalForecaster | None = None,
     *,
     cluster: ClusterSpec = NO_CLUSTER,
-    quirks: Quirks = NONE,
+    first_partner: bool = False,
     **settings: Any,
 ) -> Lucid:
     """Lucid with these settings; packing depends on `arrivals` where they are given."""
     if arrivals is not None:
         settings = {"quiet_jobs": 2.0, **settings}
     predictors = Predictors(pair_predictor, None if arrivals is None else lambda: arrivals)
-    return Lucid(LucidSettings(**settings), cluster, predictors, quirks)
+    made = Lucid(LucidSettings(**settings), cluster, predictors)
+    made.first_partner = first_partner
+    return made

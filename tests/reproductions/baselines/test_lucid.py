@@ -12,7 +12,6 @@ from scheduler.core.arrivals import TableForecaster
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import TablePairPredictor
-from scheduler.core.quirks import Quirks
 from scheduler.testing.builders import (
     Desk,
     Likes,
@@ -136,7 +135,7 @@ SPEEDS = {("x", "first"): (0.7, 0.7), ("x", "second"): (0.9, 0.8)}
 def choose(*, first_partner: bool, speeds: dict[tuple[str, str], tuple[float, float]]) -> Decision:
     jobs = [a_job("first"), a_job("second"), a_job("x")]
     scores = {"first": 2, "second": 2, "x": 0}  # so that first and second do not pair up
-    desk = a_desk(lucid(Likes(scores, speeds), quirks=Quirks(first_partner=first_partner)), *jobs)
+    desk = a_desk(lucid(Likes(scores, speeds), first_partner=first_partner), *jobs)
     desk.submit(jobs[0])
     assert pack_of(desk.submit(jobs[1])) is None
     pack = pack_of(desk.submit(jobs[2]))

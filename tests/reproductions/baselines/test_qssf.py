@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from reproductions.baselines.qssf import Qssf
-from scheduler.core.quirks import Quirks
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
 
-QUIRK = Quirks(qssf_gpu_count_first=True)
+
+def under_the_quirk() -> Qssf:
+    policy = Qssf()
+    policy.gpu_count_first = True
+    return policy
 
 
 def order(policy: Qssf, *samples: Sample, behind: Sample | None = None) -> list[str]:
@@ -39,13 +42,13 @@ def together(policy: Qssf) -> list[str]:
 
 def test_jobs_that_meet_an_empty_queue_are_ordered_by_gpus_under_the_quirk_alone() -> None:
     assert together(Qssf()) == ["wide"]
-    assert together(Qssf(quirks=QUIRK)) == ["narrow", "middle"]
+    assert together(under_the_quirk()) == ["narrow", "middle"]
 
 
 def test_whoever_finds_others_waiting_is_ordered_by_prediction_even_under_the_quirk() -> None:
     jobs = (a_job("wide", gpus=8, for_=1), a_job("narrow", gpus=1, for_=100))
     first = a_job("first", gpus=8, for_=1000)
-    assert order(Qssf(quirks=QUIRK), *jobs, behind=first) == [
+    assert order(under_the_quirk(), *jobs, behind=first) == [
         "wide",
         "narrow",
         "first",

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from reproductions.baselines.srtf import Srtf
 from scheduler.core.decisions import Action
-from scheduler.core.quirks import Quirks
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
 
 
@@ -22,8 +21,10 @@ class Left:
 
 
 def a_desk(*samples: Sample, nodes: int = 1, ties: bool = False, **left: float) -> Desk:
+    policy = Srtf()
+    policy.ties_preempt = ties
     return Desk(
-        Srtf(quirks=Quirks(srtf_ties_preempt=ties)),
+        policy,
         cluster_of(nodes=nodes),
         truth(samples),
         oracle=Left(*samples, **left),

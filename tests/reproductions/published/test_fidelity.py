@@ -19,7 +19,6 @@ from reproductions.published.free_profiling import FreeProfiling, profile_all
 from scheduler.assembly import cluster_of, stage_of
 from scheduler.core.decisions import Action
 from scheduler.core.policy import Predictors
-from scheduler.core.quirks import PUBLISHED
 from scheduler.simulation.engine import Outcome
 from scheduler.simulation.results import summarise
 
@@ -50,7 +49,9 @@ class Month:
         spec = scenario.spec("lucid")
         stage = stage_of(spec, policy, Predictors(arrivals=scenario.arrivals))
         assert stage is not None
-        return profile_all(scenario.workload, lambda: cluster_of(spec, policy), stage, PUBLISHED)
+        return profile_all(
+            scenario.workload, lambda: cluster_of(spec, policy), stage, published.PUBLISHED
+        )
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ from reproductions.published.free_profiling import FreeProfiling, LoanSchedule, 
 from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action
 from scheduler.core.profiling import ProfilingStage
-from scheduler.core.quirks import NONE
 from scheduler.policies.fifo import Fifo
+from scheduler.simulation.quirks import NONE
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import (
     Desk,

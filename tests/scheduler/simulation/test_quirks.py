@@ -9,10 +9,11 @@ import pytest
 from reproductions.baselines.lucid import Lucid
 from reproductions.baselines.qssf import Qssf
 from reproductions.baselines.srtf import Srtf
-from scheduler.core.quirks import NONE, PUBLISHED, Quirks
+from reproductions.published.track import PUBLISHED
 from scheduler.core.settings import UnknownPolicy
 from scheduler.policies import POLICIES, build
 from scheduler.policies.fifo import Fifo
+from scheduler.simulation.quirks import NONE, Quirks
 from scheduler.testing.builders import a_job, cluster_of, play
 
 
@@ -31,16 +32,6 @@ def test_policies_are_built_without_them() -> None:
     assert not srtf.ties_preempt
     assert not qssf.gpu_count_first
     assert not lucid.first_partner
-
-
-def test_policies_are_built_with_those_that_concern_them() -> None:
-    srtf, qssf, lucid = (build(name, quirks=PUBLISHED) for name in ("srtf", "qssf", "lucid"))
-    assert isinstance(srtf, Srtf)
-    assert isinstance(qssf, Qssf)
-    assert isinstance(lucid, Lucid)
-    assert srtf.ties_preempt
-    assert qssf.gpu_count_first
-    assert lucid.first_partner
 
 
 def test_an_unknown_policy_is_refused_in_one_line() -> None:

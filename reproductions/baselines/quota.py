@@ -1,0 +1,46 @@
+"""A virtual cluster's GPUs given out as a number, in order: what preemptive baselines share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from scheduler.core.cluster import Run
+from scheduler.core.decisions import Reason
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
+
+
+def by_quota(
+    turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
+) -> None:
+    """Give the GPUs of the virtual cluster out in order, as a number; nobody keeps any.
+
+    Args:
+        line: running and waiting jobs, best first.
+        stop: called with a running job for which no GPUs are left, and the first that takes them.
+    """
+    quota = turn.pool.gpus
+    inside: list[QueuedJob] = []
+    outside: list[Run] = []
+    ahead: str | None = None  # the last job the quota went to
+    for item in line:
+        fits = item.job.gpus <= quota
+        if fits:
+            quota -= item.job.gpus
+            ahead = item.job.job_id
+        if isinstance(item, QueuedJob):
+            if fits:
+                inside.append(item)
+            else:
+                turn.wait(item, Reason.BEHIND_HIGHER_PRIORITY, blocker=ahead)
+        elif not fits:
+            outside.append(item)
+    blocker = inside[0].job.job_id if inside else None
+    for run in outside:
+        stop(run, blocker)
+    for queued in inside:
+        placement = turn.pool.place(queued.job.gpus)
+        if placement is None:
+            turn.wait(queued, turn.capacity_reason(queued))
+        else:
+            turn.start(queued, placement)
