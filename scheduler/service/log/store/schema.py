@@ -28,7 +28,8 @@ def revision(connection: Connection) -> str | None:
 
 
 def prepare(store: Store) -> None:
-    """Make or upgrade the tables. StoreError when the database does not answer or is newer.
+    """Make or upgrade the tables. StoreError when the database does not answer, or is of
+    a schema that is not known.
 
     Several processes may call this at once: one does the work, under the lock of all writers.
     """
@@ -40,8 +41,8 @@ def prepare(store: Store) -> None:
             found = revision(connection)
             if found is not None and found not in known:
                 raise StoreError(
-                    f"database {shown} is at schema {found}, newer than this version of pellucid "
-                    "knows: install the version that made it"
+                    f"database {shown} is at schema {found}, which this version of pellucid does "
+                    "not know: install the version that made it"
                 )
             config.attributes["connection"] = connection
             command.upgrade(config, "head")

@@ -281,7 +281,7 @@ class TestBeginning:
     @pytest.mark.parametrize(
         ("options", "names"),
         [
-            ([], "newer than this version"),
+            ([], "which this version of pellucid does not know"),
             (["--backend", "slurm"], "backend slurm: "),
             (["--cluster", "none.yaml"], "cluster none.yaml: No such file"),
             (["--port", "99999"], "port is 99999"),

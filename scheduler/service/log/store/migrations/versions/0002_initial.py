@@ -1,11 +1,11 @@
-"""The tables of the first version."""
+"""The tables of the oldest logs that are still read."""
 
 from __future__ import annotations
 
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0001"
+revision = "0002"
 down_revision = None
 
 
@@ -87,6 +87,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("job_id"),
     )
     op.create_index("jobs_by_owner", "jobs", ["owner", "submitted_seq"], unique=False)
+    op.create_index("jobs_by_owner_phase", "jobs", ["owner", "phase"], unique=False)
     op.create_index("jobs_by_phase", "jobs", ["phase", "vc"], unique=False)
     op.create_table(
         "leases",
