@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import reproductions.figures
+from features.files import write_whole
 from reproductions.figures.figure import CpuClock, Figure
 
 NOT_A_FAMILY = {"__main__", "figure"}
@@ -93,9 +94,7 @@ def main() -> None:
     if arguments.out is None:
         print(text)
     else:
-        unfinished = arguments.out.with_name(arguments.out.name + ".part")
-        unfinished.write_text(text + "\n")
-        unfinished.replace(arguments.out)
+        write_whole(arguments.out, f"{text}\n")
     sys.exit(1 if not all(f.holds for _, f in rows) else 0)
 
 

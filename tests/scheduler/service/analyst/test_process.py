@@ -274,7 +274,7 @@ def test_a_question_about_a_change_begins_with_the_start_that_everybody_is_told(
 def test_however_many_wait_each_has_a_forecast_or_a_crude_one(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "MOST", 2)
+    monkeypatch.setattr(process, "FORECAST_JOBS", 2)
     for i in range(6):
         service.add(f"job{i}", 600, gpus=4)
     service.decide()
