@@ -20,6 +20,7 @@ from features.spec import FeatureSpec
 from features.state import DEFAULT_FAMILIES, FeatureError, FeatureState, schema_digest
 
 DAY_S = 86_400.0
+LOST_S = 90 * DAY_S
 
 _META = ("y", "job_id", "moment", "time", "submit_time", "start_time", "end_time", "gpus", "block")
 _META_PREFIX = "_"
@@ -79,12 +80,10 @@ class Rows:
         """The rows of jobs that had started by `cut`, as they were then: of those that still ran,
         y and end_time are NaN.
 
-        One whose end nobody recorded would run for ever: what ran longer than all that had ended is
-        left out.
+        One whose end nobody recorded would run for ever: what ran for over `LOST_S` is left out.
         """
         ended = (self.end_time < cut) & np.isfinite(self.y)
-        longest = self.y[ended].max(initial=0.0)
-        running = ~(self.end_time < cut) & (cut - self.start_time <= longest)
+        running = ~(self.end_time < cut) & (cut - self.start_time <= LOST_S)
         running &= (self.start_time < cut) & (np.isfinite(self.y) | np.isnan(self.end_time))
         y, end_time = (np.where(ended, of, np.nan) for of in (self.y, self.end_time))
         return replace(self, y=y, end_time=end_time).where(ended | running)

@@ -123,7 +123,7 @@ def test_what_was_known_by_then_holds_running_jobs_without_their_end() -> None:
             {"submit_time": 0, "start_time": 5, "duration_s": 50.0, "end_time": 55},
             {"submit_time": 1, "start_time": 20, "duration_s": 90.0, "end_time": 110},
             {"submit_time": 2, "start_time": 30, "state": "running"},
-            {"submit_time": 3, "start_time": 9, "state": "running"},  # its end was lost
+            {"submit_time": -1e7, "start_time": -1e7, "state": "running"},  # its end was lost
             {"submit_time": 4, "start_time": 61, "duration_s": 5.0, "end_time": 66},
             {"submit_time": 5, "end_time": 9, "state": "cancelled"},
         )
