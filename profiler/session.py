@@ -42,7 +42,7 @@ LOOK_S = 1.0  # between looks at its output
 ALWAYS_FAST_S = 60.0  # runs up to this long are sampled fast throughout
 LEVELS = ("util_pct", "engine_pct", "mem_util_pct", "mem_used_mib", "power_w")
 HOST_LEVELS = ("host.cpu_pct", "host.rss_mib")
-SLOW_STEPS = ("util_pct", "power_w", "sm_active_pct", "mem_used_mib")
+SLOW_STEPS = ("util_pct", "power_w", "mem_used_mib")
 Tick = Callable[["Live"], None]
 
 
@@ -249,6 +249,7 @@ def recorder_for(
         burst_s=burst_s,
         budget=BUDGET[sampler.device],
     )
+    sampler.begin()
     recorder.start()
     return recorder
 

@@ -54,6 +54,10 @@ class Sampler(Protocol):
     device: Device
     missing: dict[str, str]
 
+    def begin(self) -> None:
+        """A recording begins: what was read before it is not shown in it again."""
+        ...
+
     def read(self, pids: Sequence[int]) -> Reading:
         """Everything, at 5-10 Hz. Rates are since the previous call; the first has none."""
         ...
@@ -86,6 +90,10 @@ class Combined:
     @missing.setter
     def missing(self, value: Mapping[str, str]) -> None:
         raise AttributeError("set by the parts")
+
+    def begin(self) -> None:
+        for part in self.parts:
+            part.begin()
 
     def read(self, pids: Sequence[int]) -> Reading:
         found: Reading = {}

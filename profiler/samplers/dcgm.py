@@ -75,6 +75,9 @@ class DcgmSampler:
         for name in FIELDS.values():
             self.missing[f"{gpu.channel}.{name}"] = why
 
+    def begin(self) -> None:
+        return None
+
     def read(self, pids: Sequence[int]) -> Reading:
         found: Reading = {}
         if self._reader is None:

@@ -40,6 +40,7 @@ class Gpm:
             raise ValueError("GPU performance monitoring needs Hopper or later")
         self._old, self._new = nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()
         self._take(self._old)
+        self.begins = False
 
     def _take(self, sample: Any) -> None:
         if self.instance is None:
@@ -48,8 +49,14 @@ class Gpm:
             self.nvml.nvmlGpmMigSampleGet(self.handle, self.instance, sample)
 
     def read(self) -> Reading:
-        """Means since the previous reading, percent; NaN where one metric is refused."""
+        """Means since the previous reading, percent; NaN where one metric is refused.
+
+        Empty where the previous one was of another recording (`begins`).
+        """
         self._take(self._new)
+        if self.begins:
+            self._old, self._new, self.begins = self._new, self._old, False
+            return {}
         request = self.nvml.c_nvmlGpmMetricsGet_t()
         request.version = VERSION
         request.numMetrics = len(self.metrics)

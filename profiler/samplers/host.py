@@ -41,6 +41,9 @@ class HostSampler:
         self._gauges: list[procs.Gauge] = []
         self._rates = {name: Rate() for name in ("cpu", "read", "write", "main_cpu")}
 
+    def begin(self) -> None:
+        self._rates = {name: Rate() for name in self._rates}
+
     def read(self, pids: Sequence[int]) -> Reading:
         rss, count = 0.0, 0
         for pid in pids:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
-from profiler.samplers import FIELDS, Combined, Rate
+from profiler.samplers import FIELDS, Combined, Rate, Sampler
 from profiler.samplers import dcgm as dcgm_module
 from profiler.samplers import nvml as nvml_module
 from profiler.samplers.dcgm import DcgmSampler
@@ -37,9 +37,7 @@ def sampler(nvml: Any, wanted: tuple[str, ...] = ("0",)) -> NvmlSampler:
     return NvmlSampler(nvml, choose(list_gpus(nvml), wanted))
 
 
-def read_often(
-    source: NvmlSampler, times: int = 6, pids: tuple[int, ...] = (7,)
-) -> dict[str, float]:
+def read_often(source: Sampler, times: int = 6, pids: tuple[int, ...] = (7,)) -> dict[str, float]:
     found: dict[str, float] = {}
     for _ in range(times):
         found = source.read(pids)
@@ -71,6 +69,27 @@ def test_a_full_gpu(fake: ModuleType) -> None:
     source.close()
     assert nvml.open_samples == 0
     assert all(key.split(".")[1] in FIELDS for key in found)
+
+
+def test_a_recording_shows_nothing_of_the_one_before(fake: ModuleType) -> None:
+    gpu = fake.FakeGpu("GPU-a", processes={7: 900.0}, gpm=GPM)
+    gpu.counters = {197: 0, 198: 0}
+    source = Combined([sampler(fake.FakeNvml(gpu)), HostSampler()])
+    first = source.read((7,))
+    assert first["gpu0.sm_active_pct"] == 70
+    gpu.processes = {7: 500.0}  # another job in the same process
+    assert source.read((7,))["gpu0.tree_mem_mib"] == 900  # read every fifth time
+    gpu.counters = {197: 2**30, 198: 2**30}
+    source.begin()
+    found = source.read((7,))
+    assert found["gpu0.tree_mem_mib"] == 500
+    assert math.isnan(found["gpu0.pcie_tx_mib_s"])
+    assert math.isnan(found["host.cpu_pct"])
+    assert "gpu0.sm_active_pct" not in found  # a mean since before it began
+    assert "gpu0.sm_active_pct" not in source.read_fast((7,))
+    assert read_often(source)["gpu0.sm_active_pct"] == 70
+    assert source.read_fast((7,))["gpu0.sm_active_pct"] == 70
+    source.close()
 
 
 def test_refusals_for_good_are_named_and_not_asked_again(fake: ModuleType) -> None:
