@@ -2,7 +2,8 @@
 
 The slow rate (5-10 Hz) reads everything; the fast one (up to 50 Hz, in bursts on long runs) reads
 the few signals in which single training steps show. The recorder times itself: over its budget it
-first halves the fast rate, then turns it off, then goes from 10 to 5 Hz, and says so.
+first halves the fast rate, then turns it off, then goes from 10 to 5 Hz, and says so. A halved
+rate is doubled again when there is room.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Recorder:
             raise BadOption(f"--hz {hz:g}: sampling runs from {MIN_HZ:g} to {MAX_HZ:g} Hz")
         self.sampler, self.pids = sampler, pids
         self.hz, self.fast_hz, self.budget = hz, max(fast_hz, 0.0), budget
+        self.most_fast_hz = self.fast_hz
         self.burst_s, self.burst_every_s = burst_s, burst_every_s
         self.origin = time.monotonic() if origin is None else origin
         self.slow, self.fast = Series(), Series()
@@ -120,7 +122,7 @@ class Recorder:
     def _record(self) -> None:
         began_cpu = time.thread_time()
         next_slow = next_fast = checked = time.monotonic()
-        checked_cpu = began_cpu
+        checked_cpu, fast_s = began_cpu, 0.0
         while not self._stopped.is_set():
             now = time.monotonic()
             if now >= next_slow:
@@ -130,14 +132,17 @@ class Recorder:
                     return
                 next_slow = max(next_slow + 1 / self.hz, now)
             if self.fast_hz and now >= next_fast:
+                before = time.thread_time()
                 self._add(self.fast, lambda: self.sampler.read_fast(self._seen))
+                fast_s += time.thread_time() - before
                 # uneven on purpose: even samples would show a fast step as a slow alias
                 pause = self._jitter.uniform(1 - JITTER, 1 + JITTER) / self.fast_hz
                 next_fast = self._after_burst(max(next_fast + pause, now))
             self.cpu_s = time.thread_time() - began_cpu
             if now - checked >= ADAPT_EVERY_S:
-                self._adapt((time.thread_time() - checked_cpu) / (now - checked))
-                checked, checked_cpu = now, time.thread_time()
+                used = time.thread_time() - checked_cpu
+                self._adapt(used / (now - checked), fast_s / (now - checked))
+                checked, checked_cpu, fast_s = now, time.thread_time(), 0.0
             due = min(next_slow, next_fast) if self.fast_hz else next_slow
             time.sleep(max(0.0, due - time.monotonic()))  # a third of Event.wait's cost
 
@@ -164,8 +169,14 @@ class Recorder:
         phase = (due - self.origin) % self.burst_every_s
         return due if phase < self.burst_s else due - phase + self.burst_every_s
 
-    def _adapt(self, share: float) -> None:
+    def _adapt(self, share: float, fast_share: float) -> None:
+        """Slower above the budget; faster again once there is room, as after a job's start, when
+        the driver answers late."""
         if share <= self.budget:
+            room = share + fast_share <= 0.9 * self.budget
+            if 0 < self.fast_hz < self.most_fast_hz and fast_share > 0 and room:
+                self.fast_hz = min(2 * self.fast_hz, self.most_fast_hz)
+                self.notes.append(f"fast sampling raised to {self.fast_hz:g} Hz again")
             return
         if self.fast_hz > 10:
             self.fast_hz /= 2

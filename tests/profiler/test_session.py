@@ -252,6 +252,9 @@ class Script:
     def __init__(self, cost_s: float = 0.0) -> None:
         self.cost_s, self.reads = cost_s, 0
 
+    def begin(self) -> None:
+        return None
+
     def read(self, pids: Any) -> Reading:
         self.reads += 1
         return {"host.cpu_pct": float(self.reads)} if self.reads != 2 else {"host.rss_mib": 1.0}
@@ -293,6 +296,28 @@ def test_recorder_gives_up_rates_rather_than_disturb() -> None:
     recorder = record(source, lambda it: it.fast_hz < 50, **options)
     assert any("lowered" in note for note in recorder.notes)
     assert recorder.share > 0
+
+
+def test_recorder_takes_rates_up_again_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, used, cost_s = [0.0], [0.0], [0.004]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds + 1e-6
+
+    class Driver(Script):
+        def read_fast(self, pids: Any) -> Reading:
+            used[0] += cost_s[0]
+            cost_s[0] = 0.004 if now[0] < 10 else 0.0002  # it starts, then it trains
+            return super().read_fast(pids)
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: used[0], sleep=sleep)
+    monkeypatch.setattr("profiler.recorder.time", clock)
+    source = Driver()
+    recorder = record(source, lambda _: now[0] > 30.0, hz=5.0, fast_hz=100.0, budget=0.05)
+    assert [note.split(" (")[0] for note in recorder.notes] == [
+        *(f"fast sampling lowered to {hz} Hz" for hz in ("50", "25", "12.5", "6.25")),
+        *(f"fast sampling raised to {hz} Hz again" for hz in ("12.5", "25", "50", "100")),
+    ]
 
 
 def test_fast_sampling_in_bursts_is_uneven_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
