@@ -198,6 +198,8 @@ class Bench:
         self.name = str(self.devices[0]["name"])
         self.capacity_mib = self.target.gpus[0].memory_mib if self.target.gpus else float("inf")
         header = {"device": settings.device, "name": self.name, "size": settings.size}
+        if self.target.gpus:  # speeds alone on one machine say nothing of pairs on another
+            header["uuid"] = self.target.gpus[0].uuid
         self.journal = Journal(folder, header)
         self.plan = Plan(self.journal, settings)
         self.sharing_missing: dict[str, str] = {}

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 from profiler import procs
 from profiler.errors import BadOption, NotSupported
 from reproductions.colocation import campaign, mps
-from reproductions.colocation.bench import Plan, Settings, all_pairs
+from reproductions.colocation.bench import Bench, Plan, Settings, all_pairs
 from reproductions.colocation.journal import Item, Journal, Measurement
 from reproductions.colocation.schema import PAIR_SCHEMA, SOLO_SCHEMA
 from reproductions.colocation.statistics import mean_of, ratio_of
@@ -129,6 +130,18 @@ def test_a_journal_survives_a_torn_line_and_refuses_another_device(tmp_path: Pat
     assert len(Journal(tmp_path, HEADER).measurements) == 2
     with pytest.raises(BadOption, match="name 'Fake', this is 'Other'"):
         Journal(tmp_path, {**HEADER, "name": "Other"})
+
+
+def test_a_folder_is_not_gone_on_with_on_another_gpu_of_the_same_name(
+    fake: ModuleType, tmp_path: Path
+) -> None:
+    def bench(uuid: str) -> Bench:
+        return Bench(Settings(), tmp_path, nvml_module=fake.FakeNvml(fake.FakeGpu(uuid)))
+
+    bench("GPU-a").close()
+    bench("GPU-a").close()
+    with pytest.raises(BadOption, match="uuid 'GPU-a', this is 'GPU-b'"):
+        bench("GPU-b")
 
 
 @given(st.binary(max_size=200))
