@@ -33,7 +33,7 @@ from reproductions.colocation.statistics import mean_of, ratio_of
 from reproductions.colocation.worker import DoesNotFit, Worker, WorkerFailed
 from reproductions.colocation.workloads import Config, Size
 
-GROUP = 12  # pairs repeated together
+REPORTS = 7  # in the shortest of windows, and at least one every 0.3 s
 FIRST_GUESS_S = 12.0  # what a measurement costs, until some have been made
 Note = Callable[[str], None]
 
@@ -51,6 +51,7 @@ class Settings:
         tolerance: a mean is tight when its 95 % confidence interval is within this, relative.
         threads: torch threads per worker on a CPU.
         fit: share of the GPU's memory that two jobs may need together to be tried.
+        group: pairs repeated together. Each way of sharing starts two workers a group.
     """
 
     device: Device = "gpu"
@@ -66,6 +67,7 @@ class Settings:
     threads: int | None = None
     timeout_s: float = 120.0
     fit: float = 0.92
+    group: int = 12
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_repeats <= self.max_repeats:
@@ -74,6 +76,10 @@ class Settings:
             )
         if not 0 < self.tolerance < 1:
             raise BadOption(f"tolerance {self.tolerance:g}: expected a share between 0 and 1")
+        if self.group < 1:
+            raise BadOption(f"group {self.group}: expected 1 or more pairs")
+        if not 0 <= self.settle_s <= 600:
+            raise BadOption(f"settle_s {self.settle_s:g}: expected 0 to 600 seconds")
         for name in ("solo_s", "pair_s"):
             if not 0 < getattr(self, name) <= 600:
                 raise BadOption(f"{name} {getattr(self, name):g}: expected 0 to 600 seconds")
@@ -222,8 +228,8 @@ class Bench:
             # everything once, so that every pair can be compared, then group by group
             if not self._measure(solo, crew, deadline, self.plan.tried):
                 return False
-            for start in range(0, len(pairs), GROUP):
-                group = pairs[start : start + GROUP]
+            for start in range(0, len(pairs), self.settings.group):
+                group = pairs[start : start + self.settings.group]
                 members = self.plan.solo({config for pair in group for config in pair})
                 together = self._possible(group, "time-slicing")
                 if not self._measure([*members, *together], crew, deadline, self.plan.done):
@@ -290,7 +296,7 @@ class Bench:
         stamp = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             for worker, config in zip(used, item.configs, strict=True):
-                worker.order(config)
+                worker.order(config, min(0.3, seconds / REPORTS))
             for worker in used:
                 worker.ready(settings.timeout_s)
             self._follow(used, time.monotonic() + settings.settle_s)

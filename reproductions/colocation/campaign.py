@@ -145,6 +145,8 @@ def settings_from(args: argparse.Namespace) -> Settings:
         "gpu": args.gpu,
         "solo_s": args.solo_seconds,
         "pair_s": args.pair_seconds,
+        "settle_s": args.settle_seconds,
+        "group": args.group,
         "min_repeats": args.repeats,
         "max_repeats": args.max_repeats,
         "tolerance": args.tolerance,
@@ -171,6 +173,8 @@ def parser() -> argparse.ArgumentParser:
     add("--mps", action="store_true", help="pairs under MPS too, " + (mps.available() or "here"))
     add("--solo-seconds", type=float)
     add("--pair-seconds", type=float)
+    add("--settle-seconds", type=float, help="passed before each window")
+    add("--group", type=int, help="pairs repeated together")
     add("--repeats", type=int, help="fewest repeats of each")
     add("--max-repeats", type=int)
     add("--tolerance", type=float, help="half width of the confidence interval to stop at")

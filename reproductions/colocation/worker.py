@@ -147,12 +147,13 @@ class Worker:
             self.await_event("idle", timeout_s=60)
             raise (DoesNotFit if kind == "out_of_memory" else WorkerFailed)(message["text"])
 
-    def order(self, config: Config) -> None:
+    def order(self, config: Config, report_every_s: float = 0.3) -> None:
         """Start training; `ready` waits."""
         self.progress, self.training = [], True
         self._tell(
-            do="start", model=config.model, batch=config.batch, amp=config.amp, size=self.size
-        )
+            do="start", model=config.model, batch=config.batch, amp=config.amp, size=self.size,
+            report_every_s=report_every_s,
+        )  # fmt: skip
 
     def ready(self, timeout_s: float) -> None:
         message = self.await_event("ready", timeout_s=timeout_s)

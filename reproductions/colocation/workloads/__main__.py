@@ -75,7 +75,8 @@ def serve(device: str, to: Writer) -> None:
         config = Config(order["model"], order["batch"], order["amp"])
         try:
             task = loop.build(config, device, order["size"], order.get("seed", 0))
-            loop.train(task, device, to, lambda: not orders.empty(), report_every_s=0.3)
+            every = order.get("report_every_s", 0.3)
+            loop.train(task, device, to, lambda: not orders.empty(), report_every_s=every)
             to({"event": "memory", "peak_mib": loop.peak_memory_mib(device)})
         except Exception as error:
             kind = "out_of_memory" if loop.out_of_memory(error) else "error"

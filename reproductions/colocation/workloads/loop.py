@@ -38,7 +38,8 @@ def build(config: Config, device: str, size: Size, seed: int = 0) -> Task:
     module = importlib.import_module(
         f"reproductions.colocation.workloads.{WORKLOADS[config.model].module}"
     )
-    task: Task = module.build(config.model, config.batch, Setup(device, config.amp, size, seed))
+    with torch.device(device):  # weights drawn there: on a CPU BERT's alone take seconds
+        task: Task = module.build(config.model, config.batch, Setup(device, config.amp, size, seed))
     return task
 
 
