@@ -8,6 +8,8 @@ stands the sampler's and the guard's own CPU time, which no neighbour disturbs.
 `--steps` instead profiles every reference workload and compares the step time estimated from
 outside with the workload's own count (six minutes on a CPU).
 
+`--device gpu` does both on the first free GPU, with the workloads in full.
+
 Budgets are in `profiler_budget.json`; `--check` exits with 1 when one is broken.
 """
 
@@ -28,28 +30,37 @@ from profiler import session
 from profiler.errors import ProfilerError
 from profiler.period import CONFIDENT
 from profiler.runner import Limits
-from profiler.samplers.host import HostSampler
+from profiler.samplers import Device
 from profiler.session import Options
 from profiler.steady import Window
 from reproductions.colocation.statistics import mean_of
 from reproductions.colocation.worker import Worker
-from reproductions.colocation.workloads import WORKLOADS, Config
+from reproductions.colocation.workloads import WORKLOADS, Size, parse_config
 
 BUDGET = Path(__file__).with_name("profiler_budget.json")
 BLOCK_S, PAIRS = 1.5, 16
 
 
-def overhead(model: str, pairs: int, block_s: float, seed: int = 0) -> dict[str, Any]:
+def trained(device: Device) -> tuple[str, Size, int | None]:
+    """How workloads are trained there: torch's device, their size, threads."""
+    return ("cuda", "full", None) if device == "gpu" else ("cpu", "tiny", 1)
+
+
+def overhead(
+    workload: str, pairs: int, block_s: float, seed: int = 0, device: Device = "cpu"
+) -> dict[str, Any]:
     """Paired blocks with and without sampling on one worker; shares are of one core."""
     source = random.Random(seed)
-    sampler = HostSampler()
+    where, size, threads = trained(device)
+    config = parse_config(workload, size)
+    target = session.open_target(Options(device=device))
     pace: list[float] = []
     cost: list[float] = []
     shares: list[float] = []
     rates: list[float] = []
-    with Worker("cpu", "tiny", threads=1) as worker:
+    with Worker(where, size, threads=threads) as worker:
         worker.await_event("hello", timeout_s=120)
-        worker.order(Config(model, WORKLOADS[model].tiny_batch))
+        worker.order(config)
         worker.ready(120)
         worker.follow(time.monotonic() + 1.0)
         for _ in range(pairs):
@@ -57,7 +68,7 @@ def overhead(model: str, pairs: int, block_s: float, seed: int = 0) -> dict[str,
             for sampled in source.sample([False, True], 2):
                 start = time.monotonic()
                 # the worst case: fast sampling throughout, as in runs of under a minute
-                recorder = session.recorder_for(sampler, lambda: [worker.pid], origin=start)
+                recorder = session.recorder_for(target.sampler, lambda: [worker.pid], origin=start)
                 if not sampled:
                     recorder.stop()
                 worker.follow(start + block_s)
@@ -73,8 +84,9 @@ def overhead(model: str, pairs: int, block_s: float, seed: int = 0) -> dict[str,
             cost.append(cpu[True] / cpu[False])
             rates.append(rate[False])
         worker.end()
+    target.sampler.close()
     return {
-        "workload": f"{model} (tiny, 1 thread)",
+        "workload": f"{config} ({size}, {where})",
         "pairs": pairs,
         "block_s": block_s,
         "steps_per_s": round(statistics.fmean(rates), 3),
@@ -119,19 +131,21 @@ def in_use(seconds: float) -> dict[str, float]:
     }
 
 
-def steps(seconds: float, names: list[str]) -> list[dict[str, Any]]:
+def steps(seconds: float, names: list[str], device: Device = "cpu") -> list[dict[str, Any]]:
     """Step time from outside beside the truth, for every family."""
     rows = []
+    where, size, threads = trained(device)
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
             report = Path(folder) / "report.jsonl"
             command = [
                 sys.executable, "-m", "reproductions.colocation.workloads",
-                name, "--tiny", "--threads", "1",
-                "--device", "cpu", "--seconds", "600", "--report", str(report),
+                name, "--device", where, "--seconds", "600", "--report", str(report),
+                *(["--tiny"] if size == "tiny" else []),
+                *(["--threads", str(threads)] if threads else []),
             ]  # fmt: skip
             options = Options(
-                limits=Limits(seconds=seconds), device="cpu", cwd=Path(__file__).parents[1]
+                limits=Limits(seconds=seconds), device=device, cwd=Path(__file__).parents[1]
             )
             began: list[float] = []
             result = session.profile(
@@ -152,6 +166,7 @@ def steps(seconds: float, names: list[str]) -> list[dict[str, Any]]:
                 "confidence": step.confidence,
                 "visible": truth >= step.shortest_s,
                 "right": abs(ratio - 1) <= 0.10,
+                "fast_hz": round(result.sampling.fast_samples / result.ending.duration_s, 1),
             }
         )
     return rows
@@ -196,7 +211,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--check", action="store_true", help="exit 1 when over budget")
     found.add_argument("--pairs", type=int, default=PAIRS)
     found.add_argument("--block", type=float, default=BLOCK_S)
-    found.add_argument("--model", default="VGG", choices=list(WORKLOADS))
+    found.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    found.add_argument("--model", default="VGG", help="MODEL[/BATCH][/amp]")
     found.add_argument("--steps", nargs="*", metavar="MODEL", help="step-time table instead")
     found.add_argument("--seconds", type=float, default=24.0, help="of each profile for --steps")
     return found
@@ -206,12 +222,12 @@ def main() -> int:
     args = parser().parse_args()
     try:
         if args.steps is not None:
-            rows = steps(args.seconds, args.steps or list(WORKLOADS))
+            rows = steps(args.seconds, args.steps or list(WORKLOADS), args.device)
             result: dict[str, Any] = {"steps": rows, "summary": summarise_steps(rows)}
         else:
             result = {
-                "overhead": overhead(args.model, args.pairs, args.block),
-                "in_use": in_use(26.0),
+                "overhead": overhead(args.model, args.pairs, args.block, device=args.device),
+                **({"in_use": in_use(26.0)} if args.device == "cpu" else {}),
             }
     except ProfilerError as error:
         print(f"benchmarks.profiler: {error}", file=sys.stderr)
