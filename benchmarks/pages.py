@@ -30,9 +30,10 @@ _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
 def pages() -> list[Path]:
-    """Every Markdown page of the project, but what `make docs` makes."""
+    """Every Markdown page of the project, but what `make docs` and measuring campaigns make."""
     inside = (path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))
-    return sorted([*ROOT.glob("*.md"), *(path for path in inside if "_build" not in path.parts)])
+    made = {*(ROOT / "docs" / "_build").rglob("*.md"), *ROOT.glob("data/profiles/*/README.md")}
+    return sorted({*ROOT.glob("*.md"), *inside} - made)
 
 
 def words(page: Path) -> int:

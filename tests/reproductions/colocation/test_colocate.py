@@ -183,6 +183,24 @@ def test_tables_have_their_schema_and_relative_speeds(journal: Journal) -> None:
     assert pair["half_width_1_pct"] is None  # one repeat: not known
 
 
+def test_committed_tables_follow_from_their_measurements(tmp_path: Path) -> None:
+    folders = [path.parent for path in (ROOT / "data" / "profiles").glob("*/solo.parquet")]
+    assert folders
+    for folder in folders:
+        copy = tmp_path / folder.name
+        copy.mkdir()
+        (copy / "measurements.jsonl").write_bytes((folder / "measurements.jsonl").read_bytes())
+        write_tables(Journal(copy, {}), copy, Settings().tolerance)
+        for name in ("solo.parquet", "pairs.parquet"):
+            assert pq.read_table(copy / name).equals(pq.read_table(folder / name))
+
+
+@pytest.mark.parametrize("wrong", [{"group": 0}, {"settle_s": -0.1}, {"pair_s": 0.0}])
+def test_settings_that_measure_nothing_are_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match=next(iter(wrong))):
+        Settings(**wrong)
+
+
 def test_rates_come_from_reports_inside_the_window() -> None:
     worker = Worker.__new__(Worker)
     steps = (0, 10, 20, 60, 100, 110)
