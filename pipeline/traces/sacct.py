@@ -58,8 +58,8 @@ class Sacct(TableAdapter):
     - GPUs are those allocated, else (a job that never started) those requested. ``gres/gpu`` counts
       all of them; ``gres/gpu:type`` says which they are and is only added up where ``gres/gpu`` is
       missing.
-    - ``CANCELLED by 1001`` is ``cancelled``. A cancelled job that was given nothing and ran for
-      0 s has no start, whatever its line says.
+    - ``CANCELLED by 1001`` is ``cancelled``. A cancelled or failed job that was given nothing and
+      ran for 0 s has no start, whatever its line says.
     - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
       counted by the warning ``het_component``; pending array tasks share one line
       (``pending_array``).
@@ -67,7 +67,7 @@ class Sacct(TableAdapter):
     """
 
     name = "sacct"
-    version = 2
+    version = 3
     title = "Slurm sacct --parsable2"
     timezone = "UTC"
     delimiter = "|"
@@ -332,18 +332,22 @@ def _exit_code(text: str) -> int | None:
     return int(match[1]) or (128 + int(match[2]) if int(match[2]) else 0)
 
 
+_OVER_WAITING = (State.CANCELLED, State.FAILED, State.TIMEOUT)
+
+
 def _never_started(draft: Draft) -> None:
-    """Take the start away where Slurm writes the moment of cancellation for it."""
+    """Take the start away where Slurm writes the moment of the end for it: of what was cancelled or
+    came to its deadline while it waited, or was refused as it was submitted."""
     columns = draft.columns
     if "start_time" not in columns or "alloc_tres" not in columns:
         return
     state = columns["state"]
-    cancelled = np.array([s == State.CANCELLED for s in state.dictionary.to_pylist()], bool)
-    wrong = cancelled[state.indices.to_numpy()] & mask(pc.is_null(columns["alloc_tres"]))
+    waited = np.array([s in _OVER_WAITING for s in state.dictionary.to_pylist()], bool)
+    wrong = waited[state.indices.to_numpy()] & mask(pc.is_null(columns["alloc_tres"]))
     wrong &= draft.millis("end_time") == draft.millis("start_time")
     wrong &= np.nan_to_num(draft.number("recorded_duration_s")) == 0
     if wrong.any():
-        draft.warn(wrong, "cancelled_before_start")
+        draft.warn(wrong, "over_before_start")
         columns["start_time"] = pc.if_else(pa.array(wrong), None, columns["start_time"])
         recorded = draft.number("recorded_duration_s")
         columns["recorded_duration_s"] = from_floats(np.where(wrong, np.nan, recorded))

@@ -122,15 +122,18 @@ def test_arrays_and_heterogeneous_jobs(tmp_path: Path) -> None:
     assert summary.warnings == {"het_component": 2, "pending_array": 1}
 
 
-def test_cancelled_before_it_started(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["CANCELLED by 5", "FAILED", "DEADLINE"])
+def test_over_before_it_started(tmp_path: Path, state: str) -> None:
+    """What sbatch refuses is a FAILED line (EnforcePartLimits): it was replayed as a job that had
+    not waited."""
     as_cancelled = NEVER_RAN | {"Start": "2024-01-05T10:30:00"}
-    cancelled = {"State": "CANCELLED by 5"}
+    cancelled = {"State": state}
     summary, jobs = load(tmp_path, NEVER_RAN | cancelled, as_cancelled | cancelled)
     assert [job["start_time"] for job in jobs] == [None, None]
     assert [job["gpus"] for job in jobs] == [2, 2]  # as requested
     assert [job["duration_s"] for job in jobs][1] is None
     assert summary.missing_starts == 2
-    assert summary.warnings["cancelled_before_start"] == 1
+    assert summary.warnings["over_before_start"] == 1
 
 
 def test_pending_and_running(tmp_path: Path) -> None:
