@@ -29,9 +29,13 @@ class Terms:
     tres: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def total(self) -> int:
+    def exact(self) -> float:
         parts = (self.site, self.age, self.assoc, self.fairshare, self.jobsize, self.partition)
-        return max(1, int(sum(parts) + self.qos + sum(self.tres.values()) - self.nice))
+        return sum(parts) + self.qos + sum(self.tres.values()) - self.nice
+
+    @property
+    def total(self) -> int:
+        return max(1, int(self.exact))
 
 
 class Multifactor:

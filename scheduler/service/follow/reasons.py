@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.site import slurm_word
@@ -140,7 +141,8 @@ def _with_place(
     own: ClusterSnapshot | None,
 ) -> SlurmReason:
     """With its place, what makes its priority, Slurm's plan and what Pellucid would do."""
-    terms = next((terms for _, ranked in places if (terms := _terms(job, ranked, policy, now))), ())
+    shown = (terms_shown(job.priority, ranked, policy, now) for _, ranked in places)
+    terms = next(filter(None, shown), ())
     in_turn, plan = reason.code in CAPACITY, None
     weighed = bool(terms) or (in_turn and policy.site.weighs)
     if job.start is not None and job.start > now and (in_turn or reason.code == LICENSES):
@@ -247,21 +249,24 @@ def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
     )
 
 
-def _terms(
-    job: SlurmJob, ranked: Ranked, policy: SlurmTwin, now: float
+def terms_shown(
+    priority: int, ranked: Ranked, policy: SlurmTwin, now: float
 ) -> tuple[PriorityTerm, ...]:
-    """The terms of its priority as `sprio` has them; none where they do not add up to Slurm's."""
+    """The terms of a job's priority as `sprio` has them, the largest first; none where they do not
+    add up to Slurm's `priority`."""
     terms = policy.weights.terms(ranked.ask, ranked.partition, now)
     since = ranked.ask.accrue
     if not terms.total or terms.total <= 1 or since is None or len(ranked.ask.partitions) > 1:
         return ()
-    over = terms.total - job.priority  # Slurm computed its age some time ago
-    rate = terms.age / (now - since) if now > since else 0.0
+    over = terms.total - priority  # Slurm computed its age some time ago
+    rate = policy.weights.per_s
     if over < -2 or over > rate * COMPUTED_S + 2:
         return ()
+    # of as many whole seconds as the priority takes, which is cut to a whole number
+    lasted = ceil((priority - terms.exact + terms.age) / rate - 1e-6) if rate else 0
     parts = {
         "fair share": terms.fairshare,
-        "age": max(0.0, terms.age - max(0, over)),
+        "age": min(terms.age, max(0.0, lasted * rate)),
         "partition": terms.partition,
         "QOS": terms.qos,
         "job size": terms.jobsize,
