@@ -20,7 +20,7 @@ from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, ForecastKind
-from scheduler.policies.slurm.twin import refused, twin_in
+from scheduler.policies.slurm.twin import limited, misplaced, refused, twin_in
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -38,6 +38,8 @@ class WhyNot(StrEnum):
     UNMET = "it cannot start: a job it depends on did not succeed"
     TOO_SMALL = NEVER
     REFUSED = "it cannot start as it is: its partition does not take what it asks for"
+    LIMITED = "it cannot start as it is: it asks for more than its limits let anybody have"
+    MISPLACED = "it cannot start as it is: its reservation has no nodes that would do"
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,9 +269,15 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
     blocked = core.waiting.blocked(job_id)
     if blocked is not None and blocked.never:
         return WhyNot.UNMET
-    if (twin := twin_in(core.policy)) is not None and refused(twin, job_id):
-        return WhyNot.REFUSED
+    twin = twin_in(core.policy)
+    if twin is not None and (why := next((w for w, is_so in _NEVER if is_so(twin, job_id)), None)):
+        return why
     return WhyNot.TOO_SMALL if core.waiting.never_starts(job_id) else None
+
+
+_NEVER = (
+    (WhyNot.REFUSED, refused), (WhyNot.LIMITED, limited), (WhyNot.MISPLACED, misplaced),
+)  # fmt: skip
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:

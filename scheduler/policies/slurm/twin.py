@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, cast
 
 from features.job import Job
 from scheduler.core.policy import Policy
-from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to
+from scheduler.policies.slurm.capacity import Capacity, Free, choose, suits
+from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
+from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to, het_job
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Site
+
+MOST_COMPONENTS = 128  # of a heterogeneous job, in Slurm (MAX_HET_JOB_COMPS)
 
 
 class SlurmTwin(Protocol):
@@ -48,6 +52,48 @@ def twin_in(policy: Policy) -> SlurmTwin | None:
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:
     """Whether no partition takes a job as it asks, whatever ends and comes up."""
-    ask, known = twin.asked(job_id), twin.site.partitions
-    parts = [known[name] for name in ask.partitions if name in known] if ask is not None else []
-    return bool(parts) and all(closed_to(ask, part) not in ("", DOWN) for part in parts if ask)
+    return _never(twin, job_id, lambda ask, part: closed_to(ask, part) not in ("", DOWN))
+
+
+def limited(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether Slurm says that a limit keeps it, and it asks for more in each of its partitions than
+    that lets it have when nobody has any."""
+    nobody = Usage()
+    return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
+
+
+def misplaced(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether it names a reservation whose nodes could not do it if they were empty."""
+    return _never(twin, job_id, lambda ask, part: _outside(ask, part, twin.site))
+
+
+def _outside(ask: Ask, part: Partition, site: Site) -> bool:
+    held = next((one for one in site.reservations if one.name == ask.reservation), None)
+    if held is None or "FLEX" in held.flags:
+        return False
+    there = [one for name, one in site.nodes.items() if name in held.nodes & part.nodes]
+    names = [one.name for one in there if suits(ask, one)]
+    empty = Capacity({one.name: Free.of(one) for one in there})
+    return choose(ask, empty, names, site) is None
+
+
+def _hit(ask: Ask, part: Partition, site: Site, usage: Usage) -> bool:
+    return is_limit(ask.reason) and first_hit(ask, part, site, usage) is not None
+
+
+def _never(twin: SlurmTwin, job_id: str, keeps: Callable[[Ask, Partition], bool]) -> bool:
+    """Whether something keeps a job in each of its partitions, or, since they start together, a
+    component of the same heterogeneous job."""
+    known = twin.site.partitions
+    for ask in _together(twin, job_id):
+        parts = [known[name] for name in ask.partitions if name in known]
+        if parts and all(keeps(ask, part) for part in parts):
+            return True
+    return False
+
+
+def _together(twin: SlurmTwin, job_id: str) -> list[Ask]:
+    ask = twin.asked(job_id)
+    head = het_job(ask) if ask is not None else ""
+    found = [ask] if not head else [twin.asked(f"{head}+{n}") for n in range(MOST_COMPONENTS)]
+    return [one for one in found if one is not None]

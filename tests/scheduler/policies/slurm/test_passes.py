@@ -24,7 +24,7 @@ from scheduler.policies.slurm.site import (
     Site,
     SiteNode,
 )
-from scheduler.policies.slurm.twin import SlurmTwin, refused
+from scheduler.policies.slurm.twin import SlurmTwin, limited, misplaced, refused
 from scheduler.policies.slurm.unmodelled import unforeseen, unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
@@ -401,3 +401,38 @@ def test_what_one_of_its_partitions_takes_is_not_refused(
     ask = job("1", nodes=2, partitions=names)
     twin = cast("SlurmTwin", SimpleNamespace(asked=lambda _: ask, site=Site({}, parts)))
     assert refused(twin, "1") is never
+
+
+def test_what_a_limit_never_lets_start_takes_the_other_components_with_it() -> None:
+    """A future that waited for such a job took all the time, and nobody had a forecast."""
+    most = Qos("limited", limits=Limits(max_tres_pu={"gres/gpu": 4}))
+    wide = Partition("wide", frozenset(NODES), qos="open")
+    over = Qos("open", limits=Limits(max_tres_pu={"gres/gpu": 9}), first=True)
+    site = replace(
+        SITE, qos={"limited": most, "open": over}, partitions=PARTITIONS | {"wide": wide}
+    )
+    word = "QOSMaxGRESPerUser"
+    many, few = (job("x", qos="limited", gpus=(("", n),), reason=word) for n in (7, 4))
+    asks = {
+        "1": many, "2": few, "3+0": replace(few, job_id="3+0"), "3+1": replace(many, job_id="3+1"),
+        "4": replace(many, partitions=("short", "wide")),
+    }  # fmt: skip
+    twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=site))
+    assert [one for one in asks if limited(twin, one)] == ["1", "3+0", "3+1"]
+    assert not any(refused(twin, one) for one in asks)
+
+
+def test_a_reservation_without_its_gpus_never_has_a_job_start() -> None:
+    """Its start was forecast for soon, look after look, while the course lasted."""
+    course = Reservation("course", frozenset({"c1"}), NOW, NOW + HOUR)
+    flexible = replace(course, name="flexible", flags=frozenset({"FLEX"}))
+    site = replace(SITE, reservations=(course, flexible))
+    gpus = (("a100", 1),)
+    asks = {
+        "1": job("1", reservation="course", gpus=gpus), "2": job("2", reservation="course"),
+        "3": job("3", reservation="flexible", gpus=gpus), "4": job("4", gpus=gpus),
+        "5": job("5", reservation="course", exc_nodes=frozenset({"c1"})),
+        "6": job("6", reservation="over", gpus=gpus),
+    }  # fmt: skip
+    twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=site))
+    assert [one for one in asks if misplaced(twin, one)] == ["1", "5"]
