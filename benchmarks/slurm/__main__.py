@@ -22,7 +22,7 @@ from benchmarks.calibration import Calibration
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.recording import Recording, kept, record
-from benchmarks.slurm.sites import Found, site, use
+from benchmarks.slurm.sites import Found, shrink, site, use
 from benchmarks.slurm.twice import two_runs
 from benchmarks.slurm.twin import figures
 
@@ -41,12 +41,16 @@ def main() -> None:
     parser.add_argument(
         "--keep",
         type=Path,
-        help="twin, dumps: recordings of daemons; those there are not made again",
+        help="twin, dumps: recordings of daemons; those there are not made again. sites: what "
+        "they printed goes there",
     )
     parser.add_argument(
         "--again", type=Path, help="twin: second recordings, to compare two real runs of a seed"
     )
     parser.add_argument("--count", type=int, default=1, help="sites: how many")
+    parser.add_argument(
+        "--shrink", metavar="KIND", help="sites: the fewest submissions of --seed with such a fault"
+    )
     parser.add_argument("--slurm", help="22.05, 24.11, 26.05: that release; else this host's")
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
@@ -74,14 +78,19 @@ def main() -> None:
         found = dumps(asked.seed, asked.keep, _tell)
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
-    if asked.scenario == "sites":
-        every = Found()
-        for seed in range(asked.seed, asked.seed + asked.count):
-            site(seed, every, _tell)
-        told["sites"] = every.told()
-        missed += every.missed()
+    if asked.scenario == "sites" and asked.shrink:
+        told["shrunk"] = shrink(asked.seed, asked.shrink, _tell)
+    elif asked.scenario == "sites":
+        told["sites"], missed = _sites(asked)
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
+
+
+def _sites(asked: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    every = Found()
+    for seed in range(asked.seed, asked.seed + asked.count):
+        site(seed, every, _tell, asked.keep)
+    return every.told(), every.missed()
 
 
 def _twin(asked: argparse.Namespace) -> dict[str, Any]:

@@ -43,9 +43,11 @@ class Order:
             more: further options.
             after: id of the job it waits for.
         """
-        said = [one.replace("%J", after) for one in self.options]
-        head = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp")
-        return [*head, f"--wrap=sleep {self.runs_s:g}", *more, *said]
+        said = [*more, *(one.replace("%J", after) for one in self.options)]
+        head = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp"]
+        wrap = [f"--wrap=sleep {self.runs_s:g}"]
+        # accounting has no quotes: of a command, what is behind them is not known to be an option
+        return [*head, *wrap, *said] if ":" in said else [*head, *said, *wrap]
 
 
 @dataclass(frozen=True, slots=True)

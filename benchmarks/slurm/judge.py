@@ -60,6 +60,38 @@ def tasks_of(row: Json) -> list[str]:
     return found
 
 
+# terms of a priority, and what `sprio -o` calls them
+TERMS = {
+    "site": "S", "age": "A", "association": "B", "fair share": "F", "job size": "J",
+    "partition": "P", "QOS": "Q", "nice": "N", "TRES": "T",
+}  # fmt: skip
+SPRIO = "|".join(("%i", *(f"%{one}" for one in TERMS.values())))
+
+
+def terms_of(text: str) -> dict[str, dict[str, float]]:
+    """What `sprio -h -o SPRIO` prints, by JobId; of jobs in one partition."""
+    found: dict[str, dict[str, float]] = {}
+    twice: set[str] = set()
+    for line in text.splitlines():
+        job_id, *said = (one.strip() for one in line.split("|"))
+        if len(said) == len(TERMS):
+            twice |= {job_id} & found.keys()
+            points = (sum(map(float, re.findall(r"-?[\d.]+(?=,|$)", one))) for one in said)
+            found[job_id] = dict(zip(TERMS, points, strict=True))
+            found[job_id]["nice"] *= -1.0  # what it takes away
+    return {job_id: one for job_id, one in found.items() if job_id not in twice}
+
+
+def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
+    """Terms that an answer has otherwise than `sprio`: by more than is rounded, of TRES each."""
+    said = {one["name"]: one["points"] for one in (answer.get("slurm") or {}).get("terms") or ()}
+    return [
+        f"terms: {name} {said.get(name, 0.0):g}, sprio {points:g}"
+        for name, points in known.items()
+        if abs(said.get(name, 0.0) - points) > (3.0 if name == "TRES" else 1.0)
+    ] + [f"terms: {name}" for name in said.keys() - known.keys()]
+
+
 @dataclass(frozen=True, slots=True)
 class Facts:
     """What Slurm printed at one moment, and what it says when it is asked.
@@ -69,7 +101,7 @@ class Facts:
             ``sbatch --test-only -w``; None: Slurm does not say.
         asked: what `sbatch --test-only` says against a job with such changes of its options
             (``timelimit``: ``5``); "": nothing; None: it was not asked.
-        shown: hidden partitions that this user may be shown.
+        terms: of priorities, as `sprio` has them: by the JobId of Slurm's record.
     """
 
     at: float
@@ -79,6 +111,7 @@ class Facts:
     hidden: frozenset[str]
     can: Callable[[str, str], bool | None] = lambda *_: None
     asked: Callable[[str, str, str], str | None] = lambda *_: None
+    terms: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     by_id: dict[str, dict[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:

@@ -4,6 +4,7 @@ against what Slurm says (`judge`). A second stands for a minute."""
 from __future__ import annotations
 
 import os
+import pickle
 import pwd
 import random
 import re
@@ -22,6 +23,8 @@ from benchmarks.slurm import accounting, judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
+from benchmarks.slurm.recording import SACCT, SITE
+from benchmarks.slurm.shrink import fewest
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
@@ -59,9 +62,10 @@ NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--d
 @dataclass
 class Found:
     """What was counted: looks at waiting jobs; kept: that broke no rule; lost: that an exception
-    ended; words: that are Slurm's; same: that one look without a service says alike; unforeseen;
-    offers and etas that were asked; sooner and right: with no fault. `faults`: with their seeds;
-    `promises`: the first forecast of each job that has one."""
+    ended; words: that are Slurm's; terms: answers that have any, and termed: as `sprio`; same: that
+    one look without a service says alike; unforeseen; offers and etas that were asked; sooner and
+    right: with no fault. `faults`: with their seeds; `promises`: the first forecast of each job
+    that has one."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -81,6 +85,7 @@ class Found:
         aims = (
             ("looks that keep the four rules", "kept", "looks", 1.0),
             ("reasons that are Slurm's", "words", "looks", 0.97),
+            ("terms of priorities that are sprio's", "termed", "terms", 1.0),
             ("answers alike without a service", "same", "looks", 0.95),
             ("offers that are allowed and sooner", "sooner", "offers", 1.0),
             ("partitions that eta has as Slurm does", "right", "etas", 0.99),
@@ -98,15 +103,70 @@ def use(release: str) -> None:
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
-def site(seed: int, found: Found, tell: Callable[[str], None]) -> None:
-    """Bring the site of a seed up, submit, look, judge."""
+@dataclass
+class Kept:
+    """What a site printed, so that its looks can be looked at again without daemons.
+
+    Attributes:
+        looks: when each was, and what each command printed; the first is before any job.
+        jobs: as `scontrol` had them at the end, `at`, by the ids that `why` takes.
+        sacct, site: what `pellucid replay` asks for; conf: slurm.conf.
+    """
+
+    seed: int
+    looks: list[tuple[float, dict[tuple[str, ...], str]]] = field(default_factory=list)
+    jobs: dict[str, dict[str, str]] = field(default_factory=dict)
+    at: float = 0.0
+    sacct: str = ""
+    site: str = ""
+    conf: str = ""
+
+
+def site(
+    seed: int,
+    found: Found,
+    tell: Callable[[str], None],
+    keep: Path | None = None,
+    *,
+    places: Sequence[int] | None = None,
+    kind: str = "",
+) -> None:
+    """Bring the site of a seed up, submit, look, judge.
+
+    Args:
+        keep: a folder for what it printed.
+        places: of the submissions, those to make; None: all.
+        kind: of faults: once one is found that is enough, and what was forecast is not waited for.
+    """
     made = generate(seed)
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     follower.NODES_EVERY, follower.REST = 1, REST
     with SlurmCluster(accounting=True, own=made.own) as slurm:
         slurm.account(*made.accounting)
         accounting.remember(slurm.folder, slurm.name, _past(made))
-        _Run(slurm, made, found, tell).all()
+        run = _Run(slurm, made, found, tell)
+        run.all(range(len(made.orders)) if places is None else places, kind)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            (keep / f"site{seed}.pickle").write_bytes(pickle.dumps(run.kept))
+
+
+def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
+    """The fewest submissions of a seed's site with which a fault of a kind (`node`, `word`: the
+    first word of its line) is still found, and the first such. Raises ValueError: none is."""
+    made, last = generate(seed), ""
+
+    def fails(places: Sequence[int]) -> bool:
+        nonlocal last
+        found = Found()
+        site(seed, found, lambda _: None, places=places, kind=kind)
+        lines = [one for one in found.faults if f": {kind}:" in one]
+        last = lines[0] if lines else last
+        tell(f"{len(places)} submissions: {lines[:1] or 'no such fault'}")
+        return bool(lines)
+
+    kept = fewest(range(len(made.orders)), fails)
+    return {"fault": last, "submissions": [" ".join(made.orders[n].command()) for n in kept]}
 
 
 def _past(made: Generated) -> Iterator[dict[str, str | int]]:
@@ -155,6 +215,7 @@ class _Run:
         self.chance = random.Random(made.seed)
         self.tested: dict[tuple[str, ...], str] = {}
         self.first: dict[str, tuple[float, dict[str, Any]]] = {}  # forecasts of jobs
+        self.kept = Kept(made.seed)
         store = Store(f"sqlite:///{slurm.folder}/pellucid.db")
         prepare(store)
         shape = Shape.followed(self.client.nodes())
@@ -167,12 +228,13 @@ class _Run:
         self.follower = Follower(header, shape, self.client, store, asked)
         self.follower.every_s = LOOK_S
         assert self.follower.take_over("benchmark", 3600.0)
+        self.kept.looks.append((time.time(), self.client.printed))
 
-    def all(self) -> None:
+    def all(self, places: Sequence[int], kind: str) -> None:
         self.empty()
         for words in self.made.settings:
             self.slurm.run("scontrol", *words.split(), check=False)  # two may overlap
-        began, left = time.time(), list(enumerate(self.made.orders))
+        began, left = time.time(), [(place, self.made.orders[place]) for place in places]
         for look in range(LOOKS):
             while left and time.time() >= began + left[0][1].at:
                 self.submit(*left.pop(0))
@@ -180,8 +242,18 @@ class _Run:
             if look == LOST_AT and self.made.lost_node:
                 self.slurm.kill_node(self.made.lost_node)
             self.look(look)
+            if kind and self.found.counts[f"faults of {kind}"]:
+                return
+        if kind:
+            return
         time.sleep(WATCHED_S)
-        self.keep(self.facts())
+        facts = self.facts()
+        self.keep(facts)
+        kept = self.kept
+        kept.jobs, kept.at = facts.by_id, facts.at
+        kept.sacct = self.slurm.run(*SACCT).stdout
+        kept.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
+        kept.conf = (self.slurm.folder / "slurm.conf").read_text()
 
     def keep(self, facts: Facts) -> None:
         """When jobs that had a forecast began, if they did."""
@@ -230,12 +302,14 @@ class _Run:
             self.hidden,
             self.can,
             self.asked,
+            judge.terms_of(self.slurm.run("sprio", "-h", "-o", judge.SPRIO, check=False).stdout),
         )
 
     def look(self, number: int) -> None:
         before, user = self.facts(), self.before[number].user if self.before else "root"
         try:
-            self.client.printed.clear()
+            self.client.printed = {}
+            self.kept.looks.append((time.time(), self.client.printed))
             at = self.follower.look().now
             direct = Direct(self.client, user, Clock.by(lambda: at))
             direct.queue(everybody=True)  # so that all are forecast at once
@@ -287,6 +361,7 @@ class _Run:
         found.counts["words"] += alike
         if not alike:
             found.fault(where, f"word: Slurm {word}, said {said or 'nothing'}")
+        self.termed(where, job_id, answer, at)
         forecast = answer["forecast"] or {}
         if forecast.get("start_p50") is not None:
             self.first.setdefault(job_id, (now, forecast))
@@ -295,6 +370,17 @@ class _Run:
             found.counts["unforeseen"] += 1
             found.fault(where, f"unforeseen: {word}, {forecast.get('why_not')}")
         self.compare(where, job_id, answer, direct)
+
+    def termed(
+        self, where: str, job_id: str, answer: dict[str, Any], at: tuple[Facts, Facts]
+    ) -> None:
+        """Its terms are those of `sprio`, if no look was at the priorities meanwhile."""
+        was, known = (one.terms.get(one.by_id[job_id]["JobId"]) for one in at)
+        if known is not None and was == known and answer["slurm"] and answer["slurm"]["terms"]:
+            broken = judge.unlike(answer, known)
+            self.found.counts.update(terms=1, termed=int(not broken))
+            for one in broken:
+                self.found.fault(where, one)
 
     def compare(self, where: str, job_id: str, answer: dict[str, Any], direct: Direct) -> None:
         """One look without a service answers alike."""
@@ -337,10 +423,13 @@ class _Run:
         refused = {
             name: self.test(order, *([f"--partition={name}"] if name else [])) for name in named
         }
+        # of a named node and more it finds none, whatever is free; submitted, such a job runs
+        if any(one.startswith("--nodelist") for one in options):
+            refused = {name: why for name, why in refused.items() if NOT_THERE[0] not in why}
         broken = judge.estimated(options, answer, refused, self.hidden)
         for one in broken:
             self.found.fault(where, f"{one} ({order.user})")
-        self.found.counts.update(etas=len(named), right=len(named) - len(broken))
+        self.found.counts.update(etas=len(refused), right=len(refused) - len(broken))
 
     # --- what Slurm says when asked --------------------------------------------------------------
 
@@ -353,9 +442,9 @@ class _Run:
 
     def test(self, order: Order, *more: str, without: tuple[str, ...] = NEITHER) -> str:
         """What `sbatch --test-only` says against a submission; "": nothing."""
-        replaced = order.command()[: -len(order.options)]
         options = [one for one in order.options if one.partition("=")[0] not in without]
-        command = (*replaced, "--test-only", *options, *more)
+        tried = replace(order, options=("--test-only", *options, *more))
+        command = tried.command()
         key = (order.user, *command)
         if key not in self.tested:
             done = self.slurm.run(*command, user=order.user, check=False)

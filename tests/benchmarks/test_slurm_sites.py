@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,10 @@ from benchmarks.slurm.judge import (
     promised,
     records,
     tasks_of,
+    terms_of,
+    unlike,
 )
+from benchmarks.slurm.shrink import fewest
 from tests.waiting import until
 
 NOW = 1_800_000_000.0
@@ -106,6 +109,22 @@ def test_a_node_or_reservation_that_slurm_says_cannot_do_breaks_its_rule() -> No
     assert faults(TRUE, cannot) == ["node: n1 would do, and cannot"]
     named = lie(reservation={"name": "maintenance"}, needed=None)
     assert faults(named, cannot) == ["reservation: maintenance has no node that would do"]
+
+
+def test_terms_that_sprio_has_otherwise_are_faults() -> None:
+    row = "295|0|69|0|0|4250|5000|0|10|cpu=25,mem=0,gres/gpu=375"
+    known = terms_of(f"{row}\n296|{row[4:]}\n296|{row[4:]}\nno row")
+    assert known.keys() == {"295"}  # the other is in two partitions
+    true = {"age": 69, "job size": 4250, "partition": 5000, "nice": -10, "TRES": 402}
+
+    def answer(**changed: float) -> dict[str, Any]:
+        parts = {**true, **changed}
+        return lie(terms=[{"name": name, "points": points} for name, points in parts.items()])
+
+    assert unlike(answer(), known["295"]) == []
+    assert unlike(answer(age=72), known["295"]) == ["terms: age 72, sprio 69"]
+    assert unlike(answer(TRES=396), known["295"]) == ["terms: TRES 396, sprio 400"]
+    assert unlike(answer(luck=1), known["295"]) == ["terms: luck"]
 
 
 def test_offers_that_are_refused_or_no_sooner_are_faults() -> None:
@@ -193,6 +212,20 @@ def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
     assert found["to 6 h"] == {"jobs": 0, "open": 1}
     assert found["crude"] == {"jobs": 1}
     assert set(found) == {"to 10 min", "to 1 h", "to 6 h", "crude"}
+
+
+@pytest.mark.parametrize("needed", [{7}, {0, 59}, {3, 4, 31}, set(range(0, 60, 9))])
+def test_a_failing_site_shrinks_to_what_it_takes_to_fail(needed: set[int]) -> None:
+    tried: list[int] = []
+
+    def fails(places: Sequence[int]) -> bool:
+        tried.append(len(places))
+        return needed <= set(places)
+
+    assert fewest(range(60), fails) == sorted(needed)
+    assert len(tried) < 60 * len(needed)
+    with pytest.raises(ValueError, match="no such fault"):
+        fewest(range(60), lambda _: False)
 
 
 def test_what_ran_before_a_site_is_submitted_to_differs_from_what_is() -> None:

@@ -1,0 +1,29 @@
+"""The fewest submissions of a generated site with which an answer is still wrong alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+
+def fewest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
+    """A part of the items that still fails, and no longer with any one of them left out: halves are
+    left out, then quarters, ... (ddmin: Zeller and Hildebrandt 2002). Daemons are not the same
+    twice: what did not fail when it was tried is not tried again.
+
+    Raises ValueError: they do not fail as they are.
+    """
+    kept, pieces = list(items), 2
+    if not fails(kept):
+        raise ValueError("no such fault this time")
+    while len(kept) > 1:
+        size = -(-len(kept) // pieces)
+        for begin in range(0, len(kept), size):
+            rest = kept[:begin] + kept[begin + size :]
+            if rest and fails(rest):
+                kept, pieces = rest, max(2, pieces - 1)
+                break
+        else:
+            if size == 1:
+                break
+            pieces = min(len(kept), 2 * pieces)
+    return kept
