@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, core, settings
 from hypothesis.vendor import pretty
-from sqlalchemy import create_engine, make_url, text
+from sqlalchemy import create_engine, event, make_url, text
+from sqlalchemy.pool import Pool
 
 # How long an example takes says how busy the machine is, and nothing about the code.
 # Who plants bugs (benchmarks.mutants) need not know the smallest example of each.
@@ -45,6 +48,21 @@ def own_database(url: str, name: str) -> str:
 def pytest_collection_finish() -> None:
     """Examples are printed again: schemathesis, once imported, empties them in every test."""
     core.RepresentationPrinter = pretty.RepresentationPrinter
+
+
+@event.listens_for(Pool, "checkout")
+def unsynced(connection: Any, *_: Any) -> None:
+    """No test cuts the power: commits of its own process wait for no disk."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous=OFF")
+
+
+@pytest.fixture
+def synced() -> Iterator[None]:
+    """Connections are as the service has them."""
+    event.remove(Pool, "checkout", unsynced)
+    yield
+    event.listen(Pool, "checkout", unsynced)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ from hypothesis.stateful import (
     precondition,
     rule,
 )
-from sqlalchemy import event
 
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome
@@ -55,10 +54,6 @@ def a_node(vc: str, gpus: int, gpu_type: str = "V100") -> dict[str, Any]:
     return {"vc": vc, "gpus": gpus, "gpu_type": gpu_type, "gpu_memory_mib": 24_576.0}
 
 
-def _no_sync(dbapi: Any, _: Any) -> None:
-    dbapi.execute("PRAGMA synchronous=OFF")  # a process dies here, not the machine
-
-
 WAITS_S = [0.0, 5.0, 60.0]  # between two turns of the decider
 
 
@@ -76,7 +71,6 @@ class Living(RuleBasedStateMachine):
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.store = Store(f"sqlite:///{self.folder.name}/pellucid.db")
-        event.listen(self.store.engine, "connect", _no_sync)
         prepare(self.store)
         self.outcomes: dict[str, JobOutcome] = {}
         self.desk = Desk(

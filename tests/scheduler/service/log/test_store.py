@@ -301,6 +301,7 @@ class TestSchema:
             prepare(unreachable)
 
 
+@pytest.mark.usefixtures("synced")
 def test_sqlite_is_set_up_to_last(store: Store) -> None:
     if not store.is_sqlite:
         pytest.skip("of SQLite alone")
