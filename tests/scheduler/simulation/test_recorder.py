@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +13,6 @@ from hypothesis import strategies as st
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.simulation.recorder import DECISION_SCHEMA, ROW_GROUP, Recorder, decision_table
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def a_decision(seq: int = 0, **more: Any) -> Decision:
@@ -69,41 +63,6 @@ def test_an_exception_leaves_the_old_file_as_it_was(tmp_path: Path) -> None:
         record_then(KeyboardInterrupt, path)
     assert path.read_bytes() == before
     assert leftovers(tmp_path) == ["d.parquet"]
-
-
-KILLED = """
-import sys
-from pathlib import Path
-from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.simulation.recorder import ROW_GROUP, Recorder
-with Recorder(Path(sys.argv[1])) as record:
-    for i in range(10_000):
-        record([Decision(i, 1.0, Action.WAIT, Reason.GPUS_BUSY, "j", "vc")] * ROW_GROUP)
-        print(i, flush=True)
-"""
-
-
-@pytest.mark.parametrize("old", [None, b"the file of an earlier run"])
-def test_a_killed_writer_leaves_the_old_file_or_none(tmp_path: Path, old: bytes | None) -> None:
-    path = tmp_path / "d.parquet"
-    if old is not None:
-        path.write_bytes(old)
-    process = subprocess.Popen(
-        [sys.executable, "-c", KILLED, str(path)],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.PIPE,
-    )
-    assert process.stdout is not None
-    with process.stdout:
-        for _ in range(3):  # row groups are on their way to the disk
-            assert process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert (path.read_bytes() if path.exists() else None) == old
-    with Recorder(path) as record:  # and what is left of it is in nobody's way
-        record([a_decision()])
-    assert pq.read_table(path).num_rows == 1
 
 
 # --- the rows -------------------------------------------------------------------------------------
@@ -225,6 +184,3 @@ def test_times_are_those_of_the_jobs_table_to_the_millisecond() -> None:
     """1.001 s is 1000.9999... ms: cut, a start would stand before its submission."""
     decision = Decision(0, 1.001, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc")
     assert decision_table([decision])["time"].cast(pa.int64()).to_pylist() == [1001]
-
-
-# --- the helpers ----------------------------------------------------------------------------------
