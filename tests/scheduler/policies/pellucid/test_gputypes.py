@@ -29,7 +29,6 @@ from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import Work
-from scheduler.testing.builders import pellucid
 
 SPEC = ClusterSpec.mixed(
     {"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 2, 2), NodeGroup("slow", 1, 1)]}
@@ -221,33 +220,6 @@ def test_openb_nodes_are_a_cluster(shared_data: Path) -> None:
     assert by_type == {
         "G2": 4392, "T4": 842, "G3": 312, "P100": 265, "V100M32": 204, "V100M16": 195, "A10": 2,
     }  # fmt: skip
-
-
-def test_jobs_run_on_openb_nodes(shared_data: Path) -> None:
-    """Each type has jobs that ask for it and others that take what is best for them."""
-    spec = openb.cluster(shared_data / "openb")
-    types = sorted({group.gpu_type for group in spec.groups_of("openb")})
-    of_node = [g.gpu_type for g in spec.groups_of("openb") for _ in range(g.nodes)]
-
-    class Believed:
-        def speed(self, job: Job, gpu_type: str) -> float:
-            return 1.0 + types.index(gpu_type) / 10
-
-        def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
-            return self.speed(run.job, of_node[run.nodes[0]])
-
-    asked = [*types, None, None, None]
-    jobs = [
-        Job(f"j{i}", 5.0 * i, (1, 2, 8)[i % 3] if asked[i % 10] != "A10" else 1, vc="openb",
-            gpu_type=asked[i % 10])
-        for i in range(200)
-    ]  # fmt: skip
-    policy = pellucid(cluster=spec, type_speeds=Believed())
-    core = Core(Cluster(spec), policy, TableEstimator("given", {}, default=1000.0))
-    work = {j.job_id: Work(1000.0) for j in jobs}
-    outcome = Engine(core, jobs, work, Believed()).run()
-    core.cluster.validate()
-    assert all(r.end_time is not None for r in outcome.jobs)
 
 
 def a_model() -> GpuTypeSpeed:
