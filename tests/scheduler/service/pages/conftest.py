@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from fastapi.testclient import TestClient
@@ -160,11 +161,18 @@ def lived(store: Store, tmp_path: Path) -> Lived:
     return begin(store, tmp_path)
 
 
-@pytest.fixture(scope="module")
+def _as_long_as_it_is_there(
+    fixture_name: str, config: pytest.Config
+) -> Literal["module", "session"]:
+    """A PostgreSQL is emptied for the tests of the next module."""
+    return "module" if os.environ.get("PELLUCID_TEST_DATABASE") else "session"
+
+
+@pytest.fixture(scope=_as_long_as_it_is_there)
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     """A service after a morning of work: some jobs are over, some run, some share, some wait.
 
-    Shared by the tests of a module, which only look at it, and use no other database.
+    Its tests only look at it, and those of a module that has it use no other database.
     """
     folder = tmp_path_factory.mktemp("busy")
     store = Store(empty_database(folder))

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from html import unescape
 from itertools import pairwise
 
 import pytest
+from sqlalchemy import delete
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.service.analyst.records import write
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.rows import JobRow
+from scheduler.service.log.store.tables import forecasts
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 from tests.scheduler.service.pages.conftest import Lived
 
 
 @pytest.fixture(scope="module")
-def foreseen(busy: Lived) -> Lived:
+def foreseen(busy: Lived) -> Iterator[Lived]:
     """Everybody who runs ends in 10 min (by 20), everybody who waits starts in 15 (by 30)."""
     now = busy.world.now()
     made = {}
@@ -30,7 +33,9 @@ def foreseen(busy: Lived) -> Lived:
             made[job.job_id] = StartForecast(now, now + 900, now + 1800, now + 2000, now + 3000)
     with busy.store.writing() as connection:
         write(connection, made, ["latest"])
-    return busy
+    yield busy
+    with busy.store.writing() as connection:
+        connection.execute(delete(forecasts))
 
 
 def _drawn(lived: Lived, user: str, waiting: list[JobRow]) -> Timeline:
