@@ -91,24 +91,6 @@ def snapshot(pool: Pool) -> tuple[dict[int, int], int, list[Placement | None]]:
     return free, pool.free, [pool.place(gpus) for gpus in range(1, 3 * pool.per_node)]
 
 
-@pytest.mark.parametrize(
-    ("busy", "gpus", "nodes"),
-    [
-        pytest.param([0, 0b1111, 0b111111], 2, [2], id="the fullest node that fits"),
-        pytest.param([0, 0b1111, 0b1111], 3, [1], id="ties by node order"),
-        pytest.param([0b1, 0, 0], 8, [1], id="a node's worth needs an empty node"),
-        pytest.param([0, 0b1, 0], 16, [0, 2], id="a multiple takes empty nodes"),
-        pytest.param([0b1, 0b1, 0], 16, None, id="enough free, but not two empty nodes"),
-        pytest.param([0b1111, 0b11, 0], 12, [2, 1], id="the remainder goes to the emptiest left"),
-        pytest.param([0, 0b11, 0], 12, [0, 2], id="even if that is another empty one"),
-        pytest.param([0b11111, 0b11111, 0], 12, None, id="no node for the remainder"),
-    ],
-)
-def test_examples(busy: list[int], gpus: int, nodes: list[int] | None) -> None:
-    placement = a_pool(busy, 8).place(gpus)
-    assert (None if placement is None else [node for node, _ in placement]) == nodes
-
-
 def test_gpus_of_a_node_are_taken_from_the_lowest() -> None:
     assert a_pool([0b0101], 8).place(3) == [(0, 0b11010)]
 
