@@ -199,7 +199,7 @@ def analysis(
         either=tuple(map(plain, blockers.alternatives))[:most],
         alternatives=len(blockers.alternatives),
         instead=tuple(tuple(map(plain, runs)) for runs in blockers.instead)[:most],
-        still="" if blockers.still is None else _STILL.get(blockers.still, _OTHERWISE),
+        still="" if blockers.still is None else _EVEN_THEN.get(blockers.still, _OTHERWISE),
         in_the_way=blocker_words(found, holders, recorded=recorded),
         otherwise=otherwise_words(found),
         position=found.position,
@@ -222,7 +222,7 @@ def blocker_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool 
     if not holders:
         if found.blockers.still is None:
             return f"{numbers} What holds it up was not found."
-        even_then = _STILL.get(found.blockers.still, _OTHERWISE)
+        even_then = _EVEN_THEN.get(found.blockers.still, _OTHERWISE)
         return f"{numbers} Even with nothing in its way it would not start yet: {even_then}."
     without = listed([part for kind in Kind if (part := _group(kind, holders))])
     ended = all(one.kind == Kind.RUN for one in holders)
@@ -382,7 +382,9 @@ _REFUSED = {
     Reason.SHARING_OPTED_OUT: "the owner of one of them does not share",
 }  # every reason of `rules.may_share`, and of a policy's own
 
-_STILL = {
+# Why a job does not start although it would fit and nothing is in its way; a reason that is not
+# here reads as `_OTHERWISE`.
+_EVEN_THEN = {
     Reason.NEXT_ROUND: "this policy decides in rounds",
     Reason.FASTER_GPUS_SOON: "it is expected to end sooner by waiting for faster GPUs",
     Reason.NO_MATCHING_GPU_TYPE: "no node has the GPU type it asks for",
