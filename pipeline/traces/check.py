@@ -30,6 +30,7 @@ MAX_DURATION_S = 10 * 366 * 86_400.0
 # Recorded durations are compared to the second: sources round differently.
 TOLERANCE_S = 1.0
 
+_REQUIRED = ("job_id", "gpus", "submit_time")
 _TIMES = ("submit_time", "eligible_time", "start_time", "end_time")
 _ALIVE = (State.RUNNING.value, State.PENDING.value)
 # Not negative, at most so much, whole numbers or not.
@@ -154,7 +155,13 @@ class Draft:
 
 
 def _check_required(draft: Draft) -> None:
-    for name in ("job_id", "gpus", "submit_time"):
+    lacking = sorted({*_REQUIRED} - draft.columns.keys())
+    if lacking:
+        raise TypeError(
+            f"{draft.source}: its adapter gives no column {', '.join(lacking)}; "
+            "docs/adding-a-trace-format.md says what stands in for one that the file lacks"
+        )
+    for name in _REQUIRED:
         draft.refuse(pc.is_null(draft.columns[name]), f"missing_{name}")
     if "state" not in draft.columns:
         draft.columns["state"] = constant_label(State.UNKNOWN.value, len(draft))

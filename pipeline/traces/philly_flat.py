@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 
 from pipeline.traces.base import Options
 from pipeline.traces.check import TOLERANCE_S, Draft
@@ -29,9 +28,6 @@ class PhillyFlat(TableAdapter):
 
     def convert(self, draft: Draft, options: Options) -> None:
         self.localise(draft, options.timezone, "submit_time")
-        draft.columns["job_id"] = pa.array(
-            [f"line-{line}" for line in draft.lines.tolist()], pa.string()
-        )
         with np.errstate(invalid="ignore"):
             expected = draft.number("recorded_duration_s") * draft.number("gpus")
             draft.warn(

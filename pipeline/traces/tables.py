@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pyarrow as pa
+
 from features.schema import State
 from pipeline.traces.base import Adapter, Batch, MeteredFile, Options, TraceError, head
 from pipeline.traces.cast import localise, states
@@ -55,6 +57,9 @@ class TableAdapter(Adapter):
             if block.data:
                 frame = parse(block, layout, path.name)
                 draft = Draft.of(frame, path.name, block.text)
+                if self.line_ids:
+                    ids = [f"line-{line}" for line in draft.lines.tolist()]
+                    draft.columns["job_id"] = pa.array(ids, pa.string())
                 self.convert(draft, options)
                 yield draft.batch()
         if layout is None:

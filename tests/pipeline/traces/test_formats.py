@@ -12,6 +12,10 @@ import pytest
 
 from pipeline.testing.samples import rows, samples
 from pipeline.traces import IngestSummary, TraceError, ingest, read_dataset
+from pipeline.traces.base import Options
+from pipeline.traces.check import Draft
+from pipeline.traces.delimited import Column
+from pipeline.traces.tables import TableAdapter
 from tests.pipeline.traces.samples import (
     write_acme,
     write_helios,
@@ -309,3 +313,24 @@ def test_rejects_carry_line_and_text(tmp_path: Path) -> None:
     assert row["reason"] == "bad_gpus"
     assert row["text"].startswith("7003,u0,vc1,xxx")
     assert len(row["text"]) == 500
+
+
+class StartsOnly(TableAdapter):
+    name, version, title = "starts-only", 1, "neither ids nor submissions"
+    timezone = "UTC"
+    line_ids = True
+    columns = (Column("gpus", "gpus", "number"), Column("start", "start_time", "time"))
+
+    def convert(self, draft: Draft, options: Options) -> None:
+        self.localise(draft, options.timezone, "start_time")
+        if draft.source == "submitted.csv":
+            draft.columns["submit_time"] = draft.columns["start_time"]
+
+
+def test_an_adapter_that_gives_no_submissions_is_named_what_it_lacks(tmp_path: Path) -> None:
+    text = "gpus,start\n4,2026-01-01 00:00:00\n"
+    format = f"{__name__}:StartsOnly"
+    with pytest.raises(TypeError, match=r"^jobs\.csv: its adapter gives no column submit_time; "):
+        load(text_file(tmp_path / "jobs.csv", text), format=format)
+    _, [job] = load(text_file(tmp_path / "submitted.csv", text), format=format)
+    assert job["job_id"] == "line-2"
