@@ -16,8 +16,10 @@ PAGE = DOCS / "policy.md"
 def test_the_page_has_the_settings_of_every_policy() -> None:
     marks = re.findall(r"^<!-- settings: (\S+) -->$", PAGE.read_text(), re.MULTILINE)
     having = {name for name, kind in POLICIES.items() if describe(kind.Settings)}
-    assert sorted(marks) == sorted(having), (
-        "docs/policy.md: a line <!-- settings: NAME --> for each policy that has settings"
+    assert len(marks) == len({*marks})
+    assert {*marks} == having, (
+        "docs/policy.md: a line <!-- settings: NAME --> for each policy that has settings; "
+        f"wrong: {sorted({*marks} ^ having)}"
     )
 
 
