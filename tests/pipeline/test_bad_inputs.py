@@ -177,6 +177,7 @@ def one_line(said: str) -> bool:
     return len(lines) == 1 or any("Error" in line or "Usage" in line for line in lines)
 
 
+@pytest.mark.usefixtures("synced")  # a device takes what is written, but cannot be synced
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_bad_file_is_one_line_and_status_2(
