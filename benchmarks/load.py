@@ -109,28 +109,28 @@ class Clients:
 
 
 @dataclass
-class Told:
+class Answered:
     """What came back. Latencies in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
 
 
-async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Told:
+async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
     """Begin the works at a steady rate, waiting for none; latency counts from when each was due."""
-    told, loop = Told(), asyncio.get_running_loop()
+    answered, loop = Answered(), asyncio.get_running_loop()
     start = loop.time()
 
     async def one(work: Callable[[], Any], due: float) -> None:
-        told.statuses[await work()] += 1
-        told.latencies.append(loop.time() - due)
+        answered.statuses[await work()] += 1
+        answered.latencies.append(loop.time() - due)
 
     async with asyncio.TaskGroup() as group:
         for i, work in enumerate(works):
             due = start + i / rate
             await asyncio.sleep(max(0.0, due - loop.time()))
             group.create_task(one(work, due))
-    return told
+    return answered
 
 
 async def drive(
@@ -149,12 +149,12 @@ async def drive(
     await until(clients, lambda waiting, running: waiting >= asked.queued)
     before, began, cpu, busy = await standing(clients), time.time(), watch.cpu(), _busy()
     own = time.process_time()
-    told = await steadily(asked.rate, later(clients, draw, round(asked.rate * asked.seconds)))
+    answered = await steadily(asked.rate, later(clients, draw, round(asked.rate * asked.seconds)))
     ended, after = time.time(), await standing(clients)
     used = {pid: seconds - cpu.get(pid, 0.0) for pid, seconds in watch.cpu().items()}
     return {
-        "before": before, "after": after, "told": told, "from": began, "to": ended, "cpu": used,
-        "client": time.process_time() - own, "busy": _busy() - busy,
+        "before": before, "after": after, "answered": answered, "from": began, "to": ended,
+        "cpu": used, "client": time.process_time() - own, "busy": _busy() - busy,
     }  # fmt: skip
 
 
@@ -226,9 +226,9 @@ def _port(folder: Path, process: subprocess.Popen[bytes]) -> int:
     """The port it says it listens on, once somebody decides."""
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
-        said = (folder / "out").read_text()
-        if "http://" in said and '"decides"' in (folder / "log").read_text():
-            return int(said.split("http://", 1)[1].split(":", 1)[1].split(":", 1)[0])
+        shown = (folder / "out").read_text()
+        if "http://" in shown and '"decides"' in (folder / "log").read_text():
+            return int(shown.split("http://", 1)[1].split(":", 1)[1].split(":", 1)[0])
         time.sleep(0.2)
     raise SystemExit(f"the service did not start:\n{(folder / 'log').read_text()[-2000:]}")
 
@@ -344,7 +344,7 @@ def figures(
         at = datetime.fromisoformat(line["timestamp"]).timestamp()
         return bool(run["from"] <= at <= run["to"])
 
-    told: Told = run["told"]
+    answered: Answered = run["answered"]
     passes = [line["ms"] for line in lines if line["event"] == "decided" and during(line)]
     cpu_ms = [line["cpu_ms"] for line in lines if line["event"] == "decided" and during(line)]
     lasted = run["to"] - run["from"]
@@ -359,7 +359,7 @@ def figures(
         return roles
 
     used = {names.get(pid, "supervisor"): round(s / lasted, 3) for pid, s in run["cpu"].items()}
-    submits = [1000 * seconds for seconds in told.latencies]
+    submits = [1000 * seconds for seconds in answered.latencies]
     found: dict[str, Any] = {
         "gpus": len(VCS) * NODES * GPUS_PER_NODE,
         "queued": {"before": run["before"][0], "after": run["after"][0]},
@@ -367,8 +367,8 @@ def figures(
         "rate_per_s": len(submits) / lasted,
         "seconds": lasted,
         "bundle": bundle is not None,
-        "submitted": told.statuses[201],
-        "refused": sum(told.statuses.values()) - told.statuses[201],
+        "submitted": answered.statuses[201],
+        "refused": sum(answered.statuses.values()) - answered.statuses[201],
         "submit_p50_ms": percentile(submits, 0.5),
         "submit_p99_ms": percentile(submits, 0.99),
         "submit_max_ms": max(submits),
