@@ -19,6 +19,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from hashlib import blake2b
 from math import sqrt
 from pathlib import Path
@@ -27,6 +28,7 @@ from typing import Any
 
 from benchmarks.worlds.make import draw_of, read_worlds, scenario
 from features.schema import State
+from pipeline.cluster import Keep, question_of
 from pipeline.worlds import Scenario, open_scenario
 from pipeline.worlds.policy_options import over
 from scheduler.core.policy import Policy
@@ -36,6 +38,7 @@ FIGURES = ("avg_jct_s", "p999_queue_s", "max_queue_large_s", "ftf_user_p99")
 FAILING = frozenset({State.FAILED, State.NODE_FAIL})
 MEASURED = ("features", "models", "scheduler")  # a cell is kept while these are the same
 TRACKS = ("honest", "honest-open")  # which differ in borrowing alone
+_digest = partial(blake2b, digest_size=8)
 NEVER: dict[str, Any] = {"max_wait_s": 1e12}
 
 
@@ -159,34 +162,14 @@ def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, fl
     }
 
 
-class Kept:
-    """Cells done so far, one a line of a file.
-
-    Args:
-        path: the file; lines measured by other code are passed over.
-    """
-
-    def __init__(self, path: Path):
-        self.path = path
-        self.code = code_digest()
-        self.cells: dict[str, dict[str, float]] = {}
-        if path.is_file():
-            for line in path.read_text().splitlines():
-                cell = json.loads(line)
-                if cell["code"] == self.code:
-                    self.cells[cell["cell"]] = cell["figures"]
-
-    def add(self, cell: str, figures: dict[str, float]) -> None:
-        self.cells[cell] = figures
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a") as file:
-            line = {"code": self.code, "cell": cell, "figures": figures}
-            file.write(json.dumps(line) + "\n")
+def kept_in(folder: Path) -> Keep:
+    """Cells done so far by the code as it is, a file each."""
+    return Keep(folder, question_of(code_digest()), lambda cell: _digest(cell.encode()).hexdigest())
 
 
 def code_digest() -> str:
     """Of the code that the figures depend on."""
-    root, digest = Path(__file__).resolve().parents[1], blake2b(digest_size=8)
+    root, digest = Path(__file__).resolve().parents[1], _digest()
     for package in MEASURED:
         for path in sorted((root / package).rglob("*.py")):
             if "service" not in path.parts and "backends" not in path.parts:
@@ -199,7 +182,7 @@ def ablate(
     tracks: Sequence[str],
     seeds: Sequence[int],
     groups: Sequence[str],
-    kept: Kept,
+    kept: Keep,
     *,
     durations: str = "own",
     failing: bool = True,
@@ -207,26 +190,24 @@ def ablate(
 ) -> dict[str, Any]:
     """Every cell that is not kept yet, seed by seed; then the tables. `only`: rows by name."""
     names = {g: [n for n in GROUPS[g] if not only or n in only] for g in groups}
+    cells: dict[str, dict[str, float]] = {}
     wanted = [(s, t, g, n) for s in seeds for t in tracks for g in groups for n in names[g]]
     for seed, track, group, name in wanted:
-        cell = _cell(track, seed, group, name, durations, failing)
-        if cell not in kept.cells:
-            row = GROUPS[group][name]
-            kept.add(cell, measure(data, track, seed, row, durations=durations, failing=failing))
-        jct = kept.cells[cell]["avg_jct_s"]
+        cell, row = _cell(track, seed, group, name, durations, failing), GROUPS[group][name]
+        make = partial(measure, data, track, seed, row, durations=durations, failing=failing)
+        cells[cell] = kept.once(cell, make)
+        jct = cells[cell]["avg_jct_s"]
         print(f"{track} {seed} {group} {name}: {jct:,.0f}", file=sys.stderr, flush=True)
     rows = []
     for track in tracks:
         whole = [
-            kept.cells.get(_cell(track, s, "without", "(everything on)", durations, failing))
+            cells.get(_cell(track, s, "without", "(everything on)", durations, failing))
             for s in seeds
         ]
         for group in groups:
             for name in names[group]:
-                cells = [
-                    kept.cells[_cell(track, s, group, name, durations, failing)] for s in seeds
-                ]
-                rows.append({"track": track, "group": group, "row": name, **_means(cells, whole)})
+                mine = [cells[_cell(track, s, group, name, durations, failing)] for s in seeds]
+                rows.append({"track": track, "group": group, "row": name, **_means(mine, whole)})
     return {"seeds": list(seeds), "durations": durations, "failing": failing, "rows": rows}
 
 
@@ -285,7 +266,7 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", default=[], help="only rows of these names")
     parser.add_argument("--durations", choices=("own", "ga2m", "oracle", "gpus"), default="own")
     parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
-    parser.add_argument("--keep", type=Path, default=Path("runs/ablation.jsonl"))
+    parser.add_argument("--keep", type=Path, default=Path("runs/ablation"))
     parser.add_argument("--json", action="store_true", help="print JSON only")
     args = parser.parse_args()
     found = ablate(
@@ -293,7 +274,7 @@ def main() -> None:
         args.worlds or args.track,
         args.seeds,
         args.groups,
-        Kept(args.keep),
+        kept_in(args.keep),
         durations=args.durations,
         failing=not args.without_failing,
         only=args.rows,

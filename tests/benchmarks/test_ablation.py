@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks import ablation
-from benchmarks.ablation import GROUPS, OFF, Kept, Row, ablate, table
+from benchmarks.ablation import GROUPS, OFF, Row, ablate, kept_in, table
 from scheduler.assembly import settings_of
 
 
@@ -31,24 +30,28 @@ def test_a_cell_is_measured_once_while_the_code_is_the_same(
         return dict.fromkeys((*ablation.FIGURES, "packed_jobs"), 100.0 * seed + len(done))
 
     monkeypatch.setattr(ablation, "measure", measure)
-    path = tmp_path / "cells.jsonl"
+    folder = tmp_path / "cells"
     with pytest.raises(KeyboardInterrupt):
-        ablate(tmp_path, ["honest"], [1, 2], ["without"], Kept(path))
+        ablate(tmp_path, ["honest"], [1, 2], ["without"], kept_in(folder))
     assert done == list(OFF.values())[:3]
     sevens = dict.fromkeys((*ablation.FIGURES, "packed_jobs"), 7.0)
     monkeypatch.setattr(ablation, "measure", lambda *_, **__: sevens)
-    found = ablate(tmp_path, ["honest"], [1, 2], ["without"], Kept(path))
+    found = ablate(tmp_path, ["honest"], [1, 2], ["without"], kept_in(folder))
     first = found["rows"][0]
     assert first["avg_jct_s"] == (101.0 + 7.0) / 2  # one kept, one measured anew
     assert first["difference_s"] == 0.0
-    cells = len(path.read_text().splitlines())
+    cells = len(list(folder.iterdir()))
     assert cells == 2 * (len(OFF) - 1)  # isolated, nobody borrows, with or without
     told = table(found)
     assert all(name in told for name in OFF)
 
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    path.write_text("".join(json.dumps(line | {"code": "other"}) + "\n" for line in lines))
-    assert not Kept(path).cells
+    cell, kept = (
+        ablation._cell("honest", 1, "without", next(iter(OFF)), "own", True),
+        kept_in(folder),
+    )
+    assert kept.path(cell).exists()
+    monkeypatch.setattr(ablation, "code_digest", lambda: "other")
+    assert not kept_in(folder).path(cell).exists()
 
 
 def test_a_world_is_a_track_of_its_own(shared_data: Path) -> None:
