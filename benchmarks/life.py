@@ -10,13 +10,12 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -25,6 +24,7 @@ import psutil
 from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
+from benchmarks.serving import free_port
 from scheduler.assembly import CoreSpec
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
@@ -70,9 +70,7 @@ class Life:
 
     def __init__(self, folder: Path, *, begun: bool = False, **more: Any):
         self.folder = folder
-        with closing(socket.socket()) as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         cluster = folder / "cluster.yaml"
         cluster.write_text(CLUSTER)
         (folder / "champion").mkdir(exist_ok=True)  # nothing in it yet

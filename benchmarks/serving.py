@@ -10,9 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from socket import create_server
 from tempfile import TemporaryDirectory
 
 from benchmarks.pages import ROOT
+
+
+def free_port() -> int:
+    """One of loopback that nobody listens on now."""
+    with create_server(("127.0.0.1", 0)) as held:
+        return int(held.getsockname()[1])
 
 
 @contextmanager

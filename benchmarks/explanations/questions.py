@@ -21,13 +21,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from socket import create_server
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from benchmarks.explanations.foretold import forecasts, of_log
 from benchmarks.explanations.log import GIVES, Log
+from benchmarks.serving import free_port
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
 
@@ -54,7 +54,7 @@ def measure(wanted: int, seed: int) -> dict[str, Any]:
     stopping = threading.Event()
     with (
         tempfile.TemporaryDirectory() as folder,
-        demo.service(Path(folder) / "service", _free_port()) as running,
+        demo.service(Path(folder) / "service", free_port()) as running,
         busy(multiprocessing.cpu_count()),
     ):
         sent = plan(round(JOBS_PER_MINUTE * minutes), minutes, seed)
@@ -67,11 +67,6 @@ def measure(wanted: int, seed: int) -> dict[str, Any]:
             stopping.set()
             feeding.join()
     return figures(answers, log)
-
-
-def _free_port() -> int:
-    with create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 def _compute() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from random import Random
-from socket import create_server
 from typing import Any
 from urllib.request import Request, urlopen
 
@@ -28,6 +27,7 @@ from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import command, lines
 from benchmarks.explanations.sentences import judged_between
+from benchmarks.serving import free_port
 from pipeline.demo import run as demo
 from pipeline.demo.plan import plan
 from scheduler.service.client import Client, ServiceError
@@ -46,7 +46,7 @@ def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) ->
     stopping = threading.Event()
     with (
         tempfile.TemporaryDirectory() as folder,
-        demo.service(Path(folder) / "service", _free_port()) as running,
+        demo.service(Path(folder) / "service", free_port()) as running,
     ):
         sent = plan(jobs, minutes, seed)
         feeding = threading.Thread(target=demo.feed, args=(running, sent, stopping.is_set))
@@ -59,11 +59,6 @@ def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) ->
             stopping.set()
             feeding.join()
     return found
-
-
-def _free_port() -> int:
-    with create_server(("127.0.0.1", 0)) as held:
-        return int(held.getsockname()[1])
 
 
 class _Asking:
