@@ -20,7 +20,7 @@ from pipeline.printed import between
 
 if TYPE_CHECKING:
     from features.codec import Json
-    from scheduler.explain.effect import Effect, Foreseen, WhatIfAnswer
+    from scheduler.explain.effect import Effect, ExpectedTimes, WhatIfAnswer
     from scheduler.service.api.shapes import RunsThere
     from scheduler.service.client import Client
 
@@ -102,7 +102,7 @@ def print_json(value: object) -> None:
     typer.echo(json.dumps(value, indent=2))
 
 
-def forecast_words(forecast: Foreseen | None, now: float) -> str:
+def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
     """A forecast in a sentence, times counted from `now`."""
     from scheduler.explain.words import ForecastKind
 

@@ -139,7 +139,7 @@ def _run(
         "loop": scenario.loop,
         "durations": estimator.name,
         **summarise(outcome, scenario.cluster_gpus()),
-        **foreseen(outcome.jobs),
+        **prediction_figures(outcome.jobs),
         "late_share": _late(outcome.jobs, scenario, policy),
         "left_out": scenario.workload.left_out,
         "notes": scenario.notes_on(policy),
@@ -164,7 +164,7 @@ def _run(
     return figures
 
 
-def foreseen(jobs: Sequence[JobResult]) -> dict[str, float | None]:
+def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
     """How well the predictions this schedule was made by separated long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that

@@ -160,7 +160,7 @@ def _about_the_wait(
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
     rows.append(("Its wait", explained.wait))
     if explained.standing is None:
-        rows += _foreseen(explained)
+        rows += _promised(explained)
     if explained.overtaken and not explained.wait:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
@@ -169,7 +169,7 @@ def _about_the_wait(
     return rows
 
 
-def _foreseen(explained: Explanation) -> list[tuple[str, str]]:
+def _promised(explained: Explanation) -> list[tuple[str, str]]:
     """When a job that waited, and runs or is over, was foreseen to start."""
     from scheduler.explain.words import AT_ONCE_S
 

@@ -21,7 +21,7 @@ def _about(description: str, default: Any = None) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class ExpectedTimes:
     """Start and end (seconds since the epoch), and the reason to wait, in one possible world."""
 
     start_p10: float | None = _about("In one of ten.")
@@ -59,8 +59,8 @@ class WhatIfAnswer:
 
     job_id: str
     changes: Json = field(metadata={"description": "What was to be different."})
-    now: Foreseen | None = _about("As it is.")
-    then: Foreseen | None = _about("As it would be.")
+    now: ExpectedTimes | None = _about("As it is.")
+    then: ExpectedTimes | None = _about("As it would be.")
     words: str = _about("The change, as the beginning of a sentence.", "")
     starts_now: bool = _about("The core, tried, starts it at once.", False)
     gain_s: float | None = _about("Seconds it starts earlier, p50 beside p50.")

@@ -136,7 +136,7 @@ def test_a_run_says_how_well_its_predictions_ranked(tmp_path: Path) -> None:
     )
     assert known["auc_1h"] == known["auc_6h"] == 1.0
     assert guessed["auc_1h"] == guessed["auc_6h"] == 0.5
-    assert runs.foreseen([])["auc_1h"] is None
+    assert runs.prediction_figures([])["auc_1h"] is None
 
 
 def test_jobs_that_the_run_left_waiting_are_said_to_be_in_no_average(

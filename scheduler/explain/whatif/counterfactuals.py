@@ -18,7 +18,7 @@ from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS
 from scheduler.core.durations import Quantiles
-from scheduler.explain.effect import Effect, Foreseen, OthersMoved, WhatIfAnswer
+from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
 from scheduler.explain.whatif.copies import CoreCopy
@@ -462,8 +462,8 @@ def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False)
     return WhatIfAnswer(
         job_id,
         outcome.change.body(),
-        now=_foreseen(outcome.now),
-        then=_foreseen(outcome.then, outcome.position, outcome.reason),
+        now=_expected_times(outcome.now),
+        then=_expected_times(outcome.then, outcome.position, outcome.reason),
         words=outcome.change.words(),
         starts_now=outcome.starts_now,
         gain_s=outcome.gain_s,
@@ -481,6 +481,8 @@ def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False)
     )
 
 
-def _foreseen(made: StartForecast, position: int | None = None, reason: str = "") -> Foreseen:
+def _expected_times(
+    made: StartForecast, position: int | None = None, reason: str = ""
+) -> ExpectedTimes:
     starts, ends = (made.start_p10, made.start_p50, made.start_p90), (made.end_p50, made.end_p90)
-    return Foreseen(*starts, *ends, position, reason, made.why_not, made.estimate)
+    return ExpectedTimes(*starts, *ends, position, reason, made.why_not, made.estimate)

@@ -44,7 +44,7 @@ class Follower(Protocol):
 
     def now(self) -> float: ...
     def futures(self) -> Futures: ...
-    def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
+    def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast: ...
 
 
@@ -76,7 +76,7 @@ class Answers:
         names = bool(body.get("names"))
         try:
             if kind == "forecast":
-                return body_of(self._of.foresee([job_id])[job_id])
+                return body_of(self._of.forecast([job_id])[job_id])
             if kind == "why":
                 futures = self._of.futures()
                 found, closed = reasons.answer(futures, job_id), self._closed(names)

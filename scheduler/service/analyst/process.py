@@ -122,7 +122,7 @@ class Analyst:
         self.state: State
         self.memory: Memory
         self.waits: Waits
-        self._new: dict[str, int] = {}  # submitted and not foreseen yet: seq of the event
+        self._new: dict[str, int] = {}  # submitted and not forecast yet: seq of the event
         self.promised: dict[str, StartForecast] = {}
         self.latest: dict[str, StartForecast] = {}
         self._crude: dict[str, float] = {}  # crude starts as last written, by job
@@ -138,7 +138,7 @@ class Analyst:
         self._futures: tuple[int, float, Futures] | None = None
         self.reply = Answers(self).reply
         self._answering = False
-        self._touched: dict[str, int] = {}  # jobs foreseen in vain, by the event that says so
+        self._touched: dict[str, int] = {}  # jobs forecast in vain, by the event that says so
         self.read_at = 0.0
         self.helps_s = budget_s
         self._share = 1.0  # of a core, that answers had lately
@@ -234,7 +234,7 @@ class Analyst:
         busy = self.answer() or busy
         if self.clock.monotonic() >= self._rested_at:
             began = time.process_time() - self._answered_s
-            self._foresee_new()
+            self._forecast_new()
             at = self.clock.monotonic()
             if (self._stale or at >= self._old_at) and at >= self._refresh_at:
                 self.refresh()
@@ -297,7 +297,7 @@ class Analyst:
         return any_at_all
 
     def _forget(self, job_id: str) -> None:
-        """What was foreseen of a job is of no interest any more."""
+        """What was forecast of a job is of no interest any more."""
         self._touched[job_id] = self.state.seen
         self.promised.pop(job_id, None)
         self.latest.pop(job_id, None)
@@ -314,7 +314,7 @@ class Analyst:
         for d in decisions:
             if d.action not in WAITS_AGAIN or d.job_id in self._new:
                 continue
-            # what was foreseen before is shown no more
+            # what was forecast before is shown no more
             self._touched[d.job_id] = self.state.seen
             self.latest.pop(d.job_id, None)
             self._crude.pop(d.job_id, None)
@@ -343,7 +343,7 @@ class Analyst:
             kept = self._futures = self.state.covered, now, made
         return kept[2]
 
-    def foresee(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
+    def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
         """Forecasts of jobs that have not ended, corrected; the others are left out, and those
         with whom something happened while futures ran: questions are answered in between, from
         the log as it is then."""
@@ -360,7 +360,7 @@ class Analyst:
         made = {job_id: end_of(core, self.memory, now, job_id) for job_id in running}
         if waiting:
             nothing = StartForecast(now, why_not=WhyNot.NO_TIME)
-            found = dict.fromkeys(waiting, nothing) | self._foreseen(waiting[:FORECAST_JOBS])
+            found = dict.fromkeys(waiting, nothing) | self._from_futures(waiting[:FORECAST_JOBS])
             if self.state is not state:  # it was begun again meanwhile
                 return {}
             now = self.now()
@@ -376,7 +376,7 @@ class Analyst:
         roughly = crude(core, self.memory, now)
         return self.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
 
-    def _foreseen(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
+    def _from_futures(self, waiting: Sequence[str]) -> dict[str, StartForecast]:
         """Forecasts of waiting jobs from futures; not tried again soon where there was no time."""
         if not waiting:
             return {}
@@ -393,14 +393,14 @@ class Analyst:
             self._in_vain_until = self.clock.monotonic() + RETRY_S
         return found
 
-    def _foresee_new(self) -> None:
+    def _forecast_new(self) -> None:
         """Forecast jobs that a pass has evaluated, for the log and the table."""
         wanted = [job_id for job_id, seq in self._new.items() if seq <= self.state.covered]
         for job_id in wanted:
             del self._new[job_id]
         if not wanted:
             return
-        made = self.foresee(wanted)
+        made = self.forecast(wanted)
         # of those with whom something happened meanwhile: in the next turn
         self._new |= {j: 0 for j in wanted if j not in made and j in self.state.core.jobs}
         self._write(made, first=True)
@@ -408,7 +408,7 @@ class Analyst:
     def refresh(self) -> None:
         """Make the forecasts of all jobs that have not ended."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
-        made = self.foresee(self.state.core.jobs)
+        made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
         soonest_s = min((left_s for left_s in left if left_s > 0), default=inf)
         self._old_at = self.clock.monotonic() + max(self.refresh_s, RENEW_AFTER * soonest_s)

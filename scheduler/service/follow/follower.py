@@ -72,7 +72,7 @@ from scheduler.service.settings import Settings
 
 LOOKS_S = 30.0  # from look to look
 NODES_EVERY = 10  # polls of the queue per poll of the nodes
-FORESEEN = 64  # waiting jobs, first in line, whose start is foreseen
+FORECAST_JOBS = 64  # waiting jobs, first in line, whose start is forecast
 SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
@@ -150,7 +150,7 @@ class Follower:
         self._nodes_written: list[Node] = []
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
-        self._foreseen: dict[str, StartForecast] = {}  # of jobs that wait
+        self._forecasts: dict[str, StartForecast] = {}  # of jobs that wait
         self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
 
     @property
@@ -255,7 +255,7 @@ class Follower:
         began = time.process_time()
         futures = self._planner.futures(snapshot, first, self._before(), self._looks)
         found = futures.forecast(
-            first[:FORESEEN], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
+            first[:FORECAST_JOBS], samples=SAMPLES, budget_s=BUDGET_S, between=self._renew
         )
         made |= {job_id: self._promises.put_off(one) for job_id, one in found.items()}
         self._foresee_at = self.clock.monotonic() + REST * (time.process_time() - began)
@@ -266,8 +266,8 @@ class Follower:
     ) -> dict[str, StartForecast]:
         """Forecasts that would have passed before the next look; of jobs that had none, rough ones
         or why there is none; and those whose row a new decision takes away. What there was no time
-        for keeps what was foreseen before."""
-        now, late, before = snapshot.now, snapshot.now + self.every_s, self._foreseen
+        for keeps what was forecast before."""
+        now, late, before = snapshot.now, snapshot.now + self.every_s, self._forecasts
         known: dict[str, StartForecast] = {}
         for j in (*snapshot.waiting, *snapshot.aside):
             one, was = made.get(j), before.get(j)
@@ -280,9 +280,9 @@ class Follower:
         made_now |= roughly(snapshot.core, self.memory, now, new, late) if new else {}
         for job_id in snapshot.aside.keys() - known.keys():
             made_now[job_id] = StartForecast(now, why_not=snapshot.left_out[job_id])
-        self._foreseen = known | made_now
+        self._forecasts = known | made_now
         again = {*made, *(d.job_id for d in snapshot.decisions if self._is_new(d))}
-        found = self._foreseen.items()
+        found = self._forecasts.items()
         return {j: one for j, one in found if j in again or one is not before.get(j)}
 
     def _withhold(
@@ -291,7 +291,7 @@ class Follower:
         """No forecasts of jobs of which something is not modelled; those again of jobs of which
         all is by now."""
         before, self._withheld = self._withheld, without_start(snapshot, first)
-        again = {j: self._foreseen[j] for j in before if j in self._foreseen}
+        again = {j: self._forecasts[j] for j in before if j in self._forecasts}
         return {j: one for j, one in again.items() if j not in self._withheld} | {
             j: StartForecast(snapshot.now, why_not=why)
             for j, why in self._withheld.items()

@@ -85,7 +85,7 @@ class VisibleRows:
 
     def _starts(self, ids: list[str]) -> dict[str, RowMapping]:
         """When each of some waiting jobs should start, as last foreseen."""
-        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORESEEN)).where(
+        query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORECAST)).where(
             forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
         )
         rows = self._all(query) if ids else []
@@ -141,4 +141,4 @@ class VisibleRows:
         return json.loads(rows[0]["body"]) if rows else None
 
 
-_FORESEEN = ("start_p10", "start_p50", "start_p90", "why_not", "estimate")
+_FORECAST = ("start_p10", "start_p50", "start_p90", "why_not", "estimate")

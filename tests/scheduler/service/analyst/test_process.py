@@ -365,7 +365,7 @@ def test_forecasts_are_scored_as_jobs_start(service: Service) -> None:
     service.wall += 100.0
     assert again.take_over()
     assert again.waits.learned == learned
-    mine, others = (one.foresee(one.state.core.jobs) for one in (service.analyst, again))
+    mine, others = (one.forecast(one.state.core.jobs) for one in (service.analyst, again))
     assert mine == others
 
 

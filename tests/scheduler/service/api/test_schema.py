@@ -104,6 +104,6 @@ def test_the_log_still_folds_after_all_that(service: Service) -> None:
 
 def test_every_field_of_a_what_if_answer_is_explained(service: Service) -> None:
     parts = service.app.openapi()["components"]["schemas"]
-    for name in ("WhatIfAnswer", "Foreseen", "Moved", "OthersMoved"):
+    for name in ("WhatIfAnswer", "ExpectedTimes", "Moved", "OthersMoved"):
         for field, told in parts[name]["properties"].items():
             assert field == "job_id" or told["description"], f"{name}.{field}"
