@@ -164,19 +164,6 @@ def test_anothers_job_is_not_there(service: Service) -> None:
     assert refused == [("alice", "not-yours")] * 7 + [("vera", "not-yours")] * 7
 
 
-def test_anothers_job_is_a_place_in_the_queue_and_a_mark_on_the_map(service: Service) -> None:
-    runs = service.submit("bob.noyce", 1000, gpus=8, name="zqruns")
-    service.turn(2)
-    waits = service.submit("bob.noyce", 1000, gpus=8, name="zqwaits")
-    service.turn(2)
-    hidden = (runs, waits, "bob.noyce", "zqruns", "zqwaits")
-    for path in ("/api/v1/queue?vc=vision", "/api/v1/cluster", "/?vc=vision", JOBS):
-        shown = service.by("alice").get(path)
-        assert shown.status_code == 200
-        assert not [mark for mark in hidden if mark in shown.text], path
-        assert any(mark in service.by("bob.noyce").get(path).text for mark in (runs, waits)), path
-
-
 def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
     _, secret = tokens.create(
         service.store, "alice", Role.VIEWER, os_user=service_user(), now=time.time()
@@ -447,12 +434,21 @@ def test_every_answer_tells_browsers_to_stay(service: Service) -> None:
         assert headers["cache-control"] == "no-store"
 
 
-def test_a_defect_tells_nothing(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("method", "breaks"),
+    [
+        ("GET", "scheduler.service.log.store.reads.VisibleQueries.jobs"),
+        ("POST", "scheduler.service.log.store.store.Store.writing"),
+    ],
+)
+def test_a_defect_tells_nothing(
+    service: Service, monkeypatch: pytest.MonkeyPatch, method: str, breaks: str
+) -> None:
     def broken(*_: object) -> None:
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("scheduler.service.log.store.reads.VisibleQueries.jobs", broken)
-    answer = service.by("alice").get(JOBS)
+    monkeypatch.setattr(breaks, broken)
+    answer = service.by("alice").request(method, JOBS, json=GOOD)
     assert answer.status_code == 500
     assert answer.headers["content-type"] == "application/problem+json"
     assert "secret" not in answer.text
@@ -539,16 +535,6 @@ def test_what_may_pass_is_no_defect_and_worth_another_try(
     assert answer.json()["type"].endswith(":unavailable")
     monkeypatch.undo()
     assert service.by("alice").post(JOBS, json=GOOD).status_code == 201
-
-
-def test_a_defect_is_still_one(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails() -> None:
-        raise RuntimeError("zq")
-
-    monkeypatch.setattr(service.store, "writing", fails)
-    answer = service.by("alice").post(JOBS, json=GOOD)
-    assert answer.status_code == 500
-    assert "zq" not in answer.text
 
 
 # --- tokens that come and go ---------------------------------------------------------------------
