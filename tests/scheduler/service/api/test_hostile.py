@@ -18,6 +18,7 @@ from sqlalchemy import event, select
 from sqlalchemy.exc import OperationalError
 
 from scheduler.backends.events import INPUTS, Kind
+from scheduler.backends.simulated import JobOutcome
 from scheduler.service.api import auth, tokens
 from scheduler.service.api.auth import COOKIE, service_user
 from scheduler.service.api.limits import Limits
@@ -30,6 +31,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages import live
 from scheduler.service.settings import Settings, SettingsError
+from scheduler.simulation.work import Work
 from tests.scheduler.service.api.conftest import Service, address_of
 
 JOBS = "/api/v1/jobs"
@@ -258,6 +260,7 @@ _FIELDS = (
 def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
     service: Service, change: dict[str, object]
 ) -> None:
+    service.world._truth = lambda _: JobOutcome(Work(1.0))  # whatever the command is
     before = len(inputs(service))
     body = json.dumps({**GOOD, **change})  # NaN and lone surrogates included
     answer = service.by("alice").post(
