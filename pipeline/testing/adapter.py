@@ -232,7 +232,8 @@ class AdapterConformance:
     # -- how it is read makes no difference --------------------------------------------------
 
     def test_cut_anywhere(self, tmp_path: Path) -> None:
-        """A truncated file: whole rows are kept, the torn one is refused or the file is."""
+        """A truncated file: whole rows are kept, the torn one is refused or the file is. A row
+        torn in front of a value that may be empty is as good as whole."""
         source = self.written(tmp_path, samples())
         file = self.adapter.files(source)[-1]
         content = file.read_bytes()
@@ -240,7 +241,8 @@ class AdapterConformance:
         for cut in range(0, len(content), max(1, len(content) // 60)):
             file.write_bytes(content[:cut])
             kept.append(self.check_account(source))
-        assert kept == sorted(kept)
+        torn = [max(kept[: n + 1]) - rows for n, rows in enumerate(kept)]
+        assert max(torn) <= 1, f"a longer file lost whole rows; rows kept, by its length: {kept}"
         assert kept[-1] >= len(samples()) - 1
 
     def test_line_ends_and_marks(self, tmp_path: Path) -> None:
