@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -192,7 +193,14 @@ def test_committed_tables_follow_from_their_measurements(tmp_path: Path) -> None
         (copy / "measurements.jsonl").write_bytes((folder / "measurements.jsonl").read_bytes())
         write_tables(Journal(copy, {}), copy, Settings().tolerance)
         for name in ("solo.parquet", "pairs.parquet"):
-            assert pq.read_table(copy / name).equals(pq.read_table(folder / name))
+            made, kept = pq.read_table(copy / name), pq.read_table(folder / name)
+            assert made.schema == kept.schema
+            for field in made.schema:
+                if field.type == pa.float64():  # Python 3.12 adds floats up more exactly than 3.11
+                    found, wanted = made[field.name].to_numpy(), kept[field.name].to_numpy()
+                    np.testing.assert_allclose(found, wanted, rtol=1e-12, err_msg=field.name)
+                else:
+                    assert made[field.name].equals(kept[field.name]), field.name
 
 
 @pytest.mark.parametrize("wrong", [{"group": 0}, {"settle_s": -0.1}, {"pair_s": 0.0}])
