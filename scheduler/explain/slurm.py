@@ -249,14 +249,15 @@ def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     """What explains the word, as clauses; the first by itself is the reason."""
-    if reason.code in PLAIN:
+    words = PLAIN.get(reason.code, ())
+    if words and (reason.reservation is not None or "{reservation}" not in words[0]):
         asked = {
             "job": job_id,
             "dependency": reason.dependency,
             "reservation": reason.reservation.name if reason.reservation else "",
             "nodes": count(reason.nodes or 0, "node"),
         }
-        return [part.format_map(asked) for part in PLAIN[reason.code]]
+        return [part.format_map(asked) for part in words]
     if reason.begins is not None:
         return [f"it may not begin before {clock_time(reason.begins, now)}"]
     if reason.too_long is not None:

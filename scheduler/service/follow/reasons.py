@@ -103,7 +103,7 @@ def briefly(job: SlurmJob) -> SlurmReason:
     word = slurm_word(job.reason)
     if "Dependency" in word:
         return SlurmReason(word, dependency=job.dependency)
-    if word == "Reservation":
+    if word == "Reservation" and job.reservation:  # backfill says so of others, too
         return SlurmReason(word, reservation=ReservationHeld(job.reservation))
     if word == "PartitionNodeLimit":
         return SlurmReason(word, nodes=job.num_nodes)

@@ -77,6 +77,7 @@ SENTENCES = [
         "update jobid=7_1 timelimit=60`), or another partition (long).",
     ),
     (SlurmReason("BadConstraints"), ""),
+    (SlurmReason("Reservation"), ""),  # backfill says so of a job that asks for none
 ]
 
 

@@ -215,3 +215,14 @@ def test_a_job_whose_node_is_down_is_told_so() -> None:
         "Slurm says ReqNodeNotAvail: it needs 4 GPUs, 8 CPUs; "
         "no node of partition main that suits is open: n1 (DOWN*)."
     )
+
+
+@pytest.mark.parametrize("named", ["", "course"])
+def test_a_reservation_without_a_name_is_not_told(named: str) -> None:
+    """Backfill of 22.05 gives the word to jobs that asked for no reservation."""
+    scene = scene_of(None)
+    scene.look(scene.job(2, reason="Reservation", reservation=named, **ASKS))
+    found = scene.follower.reasons["2"]
+    assert (found.reservation.name if found.reservation else "") == named
+    assert ("it waits for reservation course" in headline(found, "2", scene.now)) is bool(named)
+    assert found.reservation is None or named
