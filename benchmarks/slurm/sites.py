@@ -153,7 +153,7 @@ def site(
 
 def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
     """The fewest submissions of a seed's site with which a fault of a kind (`node`, `word`: the
-    first word of its line) is still found, and the first such. Raises ValueError: none is."""
+    first word of its line) is still found, and the first such."""
     made, last = generate(seed), ""
 
     def fails(places: Sequence[int]) -> bool:
@@ -165,7 +165,10 @@ def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
         tell(f"{len(places)} submissions: {lines[:1] or 'no such fault'}")
         return bool(lines)
 
-    kept = fewest(range(len(made.orders)), fails)
+    try:
+        kept = fewest(range(len(made.orders)), fails)
+    except ValueError as none:
+        return {"fault": str(none), "submissions": []}
     return {"fault": last, "submissions": [" ".join(made.orders[n].command()) for n in kept]}
 
 
