@@ -87,7 +87,8 @@ def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
 
 def previous() -> str:
     """The commit before the schema of today."""
-    added = ("log", "--diff-filter=A", "--format=%H", "-1", "--", f"{MIGRATIONS}/*.py")
+    head = max((HERE / MIGRATIONS).glob("[0-9]*.py")).relative_to(HERE)
+    added = ("log", "--diff-filter=A", "--format=%H", "-1", "--", str(head))
     return f"{git(*added).decode().strip()}~1"
 
 

@@ -15,8 +15,8 @@
       - feature: gpus                 # monotone: +1 never falls, -1 never rises
         monotone: 1
         why: more GPUs never make a job of this site shorter
-      - term: [cpus, like_spread]     # drop: a main effect (`feature`) or a pair (`term`)
-        drop: true
+      - term: [like_spread, user_submitted_1h]
+        drop: true                    # a main effect (`feature`) or a pair (`term`)
         why: nobody could explain it
 
 `by: NAME` and `on: 2026-03-01` say of an edit who made it and when; explanations repeat them.

@@ -24,7 +24,7 @@ def test_the_examples_can_be_followed_on_the_models_of_the_demo():
     page = (ROOT / "docs/editing-models.md").read_text()
     for text in (page.split("```yaml\n")[1].split("```")[0], module.__doc__.split("\n\n")[1]):
         done = apply_edits(model, Edits.model_validate(yaml.safe_load(text)))
-        assert done.metadata["dropped_terms"] == ["cpus & like_spread"]
+        assert done.metadata["dropped_terms"] == ["like_spread & user_submitted_1h"]
 
 
 def edits(*entries: dict) -> Edits:

@@ -163,8 +163,10 @@ class Desk:
         return [event.kind.value for event in self.store.read() if event.job_id == job_id]
 
 
-def upgraded(connection: Connection, undo: str, revision: str) -> None:
-    """Undo a revision of the schema, and upgrade to it again, with what is in the tables now."""
+def upgraded(connection: Connection, undo: str, revision: str, step: str = "upgrade") -> None:
+    """Undo a revision of the schema, or a step of it, and upgrade to it again, with what is in the
+    tables now."""
     connection.exec_driver_sql(undo)
     with Operations.context(MigrationContext.configure(connection)):
-        import_module(f"scheduler.service.log.store.migrations.versions.{revision}").upgrade()
+        found = import_module(f"scheduler.service.log.store.migrations.versions.{revision}")
+        getattr(found, step)()

@@ -319,7 +319,7 @@ def test_a_database_of_an_earlier_version_knows_its_settings(desk: Desk) -> None
     desk.ask(Kind.SETTINGS_SET, settings={"ageing": -1.0}, reason="")  # never taken
     desk.turn()
     with desk.store.writing() as connection:
-        upgraded(connection, "DROP TABLE settings", "0004_settings_in_force")
+        upgraded(connection, "DROP TABLE settings", "0011_unreleased", "_settings_in_force")
     settled(desk, file(ageing=0.5))
     desk.restart()
     assert audit(desk.store, desk.bundle_store.find).clean
