@@ -11,6 +11,7 @@ import pytest
 
 from features.job import Job
 from features.schema import State
+from pipeline.traces.synthetic.generate import default_config, write
 from pipeline.worlds import open_scenario
 from pipeline.worlds.venus import TrackError
 from scheduler.core.cluster import Cluster, ClusterSpec
@@ -103,11 +104,12 @@ def test_commands_and_completed_runs_of_the_script_say_how_long_a_job_lasts() ->
     work = {job.job_id: Work(draw.uniform(600, 40 * HOUR)) for job in jobs}
     asking = list(with_commands(jobs, work, stating(jobs, work, 1.0, 0.05, 0), 0))
     paces = {
-        job.user: work[job.job_id].duration_s / job.work.amount
+        (job.user, job.gpus): work[job.job_id].duration_s / job.work.amount
         for job in asking
-        if job.work and job.gpus == 1
+        if job.work
     }
-    assert len({round(pace) for pace in paces.values()}) == 3
+    assert len({round(paces[f"u{i}", 1]) for i in range(3)}) == 3
+    assert all(paces[f"u{i}", 4] < 0.8 * paces[f"u{i}", 1] for i in range(3)), "GPUs speed it up"
     estimator, off = HistoriesEstimator(), []
     for i, job in enumerate(asking):
         estimator.submitted(job, job.submit_time)
@@ -117,8 +119,28 @@ def test_commands_and_completed_runs_of_the_script_say_how_long_a_job_lasts() ->
         estimator.started(job.job_id, job.submit_time)
         estimator.ended(job.job_id, State.COMPLETED, work[job.job_id].duration_s, job.submit_time)
     assert median(off[30:]) < 0.15
+    of_one = [
+        log(work[job.job_id].duration_s / job.work.amount)
+        for job in asking
+        if job.work and (job.user, job.gpus) == ("u0", 1)
+    ]
+    assert 0.01 < stdev(of_one) < 0.1, "runs of a script differ as what jobs say is wrong"
     nobody = stating(jobs, work, 0.0, 0.05, 0)
     assert list(with_commands(jobs, work, nobody, 0)) == jobs
+
+
+def test_a_world_has_the_commands_of_those_who_are_readable(tmp_path: Path) -> None:
+    write(default_config("small"), tmp_path / "trace")
+    says = {
+        commands: open_scenario(tmp_path / "trace", readable=0.5, readable_commands=commands)
+        for commands in (False, True)
+    }
+    states = says[True].states
+    assert states is not None
+    asks = {job.job_id for job in says[True].workload.jobs if job.work is not None}
+    assert asks == set(states.off)
+    assert 0 < len(asks) < len(says[True].workload.jobs)
+    assert all(job.work is None for job in says[False].workload.jobs)
 
 
 @pytest.mark.parametrize(("option", "value"), [("readable", 1.5), ("readable_error", 0.0)])
