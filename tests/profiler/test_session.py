@@ -298,7 +298,12 @@ def test_recorder_gives_up_rates_rather_than_disturb() -> None:
     assert recorder.share > 0
 
 
-def test_recorder_takes_rates_up_again_when_there_is_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("later_s", "again"), [(0.0002, ("12.5", "25", "50", "100")), (0.0006, ("12.5", "25", "50"))]
+)
+def test_recorder_takes_rates_up_again_when_there_is_room(
+    later_s: float, again: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     now, used, cost_s = [0.0], [0.0], [0.004]
 
     def sleep(seconds: float) -> None:
@@ -307,7 +312,7 @@ def test_recorder_takes_rates_up_again_when_there_is_room(monkeypatch: pytest.Mo
     class Driver(Script):
         def read_fast(self, pids: Any) -> Reading:
             used[0] += cost_s[0]
-            cost_s[0] = 0.004 if now[0] < 10 else 0.0002  # it starts, then it trains
+            cost_s[0] = 0.004 if now[0] < 10 else later_s  # it starts, then it trains
             return super().read_fast(pids)
 
     clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: used[0], sleep=sleep)
@@ -316,7 +321,7 @@ def test_recorder_takes_rates_up_again_when_there_is_room(monkeypatch: pytest.Mo
     recorder = record(source, lambda _: now[0] > 30.0, hz=5.0, fast_hz=100.0, budget=0.05)
     assert [note.split(" (")[0] for note in recorder.notes] == [
         *(f"fast sampling lowered to {hz} Hz" for hz in ("50", "25", "12.5", "6.25")),
-        *(f"fast sampling raised to {hz} Hz again" for hz in ("12.5", "25", "50", "100")),
+        *(f"fast sampling raised to {hz} Hz again" for hz in again),
     ]
 
 
