@@ -415,7 +415,7 @@ def test_what_a_limit_never_lets_start_takes_the_other_components_with_it() -> N
     many, few = (job("x", qos="limited", gpus=(("", n),), reason=word) for n in (7, 4))
     asks = {
         "1": many, "2": few, "3+0": replace(few, job_id="3+0"), "3+1": replace(many, job_id="3+1"),
-        "4": replace(many, partitions=("short", "wide")),
+        "4": replace(many, partitions=("short", "wide")), "5": replace(many, reason="Priority"),
     }  # fmt: skip
     twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=site))
     assert [one for one in asks if limited(twin, one)] == ["1", "3+0", "3+1"]
