@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import HealthCheck, Phase, core, settings
 from hypothesis.vendor import pretty
 from sqlalchemy import create_engine, event, make_url, text
@@ -55,6 +56,16 @@ def unsynced(connection: Any, *_: Any) -> None:
     """No test cuts the power: commits of its own process wait for no disk."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous=OFF")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def fresh_loggers() -> Iterator[None]:
+    """What a test sets up as the service does keeps no logger, which `capture_logs` would miss."""
+    configure = structlog.configure
+    kept = {"cache_logger_on_first_use": False}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(structlog, "configure", lambda **how: configure(**{**how, **kept}))
+        yield
 
 
 @pytest.fixture
