@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from benchmarks.worlds.__main__ import Elsewhere, Played, Replicate, against, verdict
 from benchmarks.worlds.make import HALVES, bootstrap, draw_of, offered_load, read_worlds, scenario
+from benchmarks.worlds.played import Elsewhere, Played, Replicate, against, verdict
 from scheduler.core.cluster import ClusterSpec
 from scheduler.simulation.work import Workload
 from scheduler.testing.builders import a_job
@@ -141,8 +144,21 @@ def test_a_world_is_played_as_tuned_on_other_replicates_of_it(
     drawn = scenario("small", here, shared_data, draw_of("small", 0)).workload.jobs
     assert len(times | {tuple(j.submit_time for j in drawn)}) == 3
     set_ = ["max_wait_s=1.0"]
-    monkeypatch.setattr("benchmarks.worlds.__main__._tuned", lambda *_: set_)
+    monkeypatch.setattr("benchmarks.worlds.played._tuned", lambda *_: set_)
     other = played(Replicate("chosen", "small", 0))
     assert other["set"] == set_
     assert other["policies"]["tuned"] != row["policies"]["tuned"]
     assert other["policies"]["pellucid"] == row["policies"]["pellucid"]
+
+
+def test_replicates_are_played_elsewhere_too(tmp_path: Path) -> None:
+    """The command's own module is no module of the workers'."""
+    worlds = tmp_path / "worlds.yaml"
+    few = "{trace: one-vc, nodes: 1}"
+    worlds.write_text(f"chosen: {{few: {few}}}\nreported: {{more: {few.replace('1', '2')}}}")
+    asked = ["--worlds", str(worlds), "--seeds", "1", "--policies", "fifo-skip"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.worlds", *asked, "--where", "local:2", "--json"],
+        capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    assert [row["world"] for row in json.loads(done.stdout)["worlds"]] == ["few", "more"]

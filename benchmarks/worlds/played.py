@@ -1,0 +1,330 @@
+"""Every policy on worlds that nobody tuned it on.
+
+    python -m benchmarks.worlds --json [--half chosen|reported] [--only NAME ...] [--policies ...]
+        [--seeds 4] [--first-seed 0] [--durations own] [--tuned] [--where local:2] [--keep FOLDER]
+
+The worlds and what they are for stand in `benchmarks/worlds.yaml`: defaults may be chosen on one
+half of them, the other is run to report. Each world is played in a few replicates (block bootstraps
+of submissions, or other seeds of a generator), the same for every policy; errors are standard
+errors over those. With `--keep` finished replicates are taken up again for as long as the code is
+the same. Everything takes about 70 CPU-minutes. With `--tuned` the policy is played once more,
+under what `pipeline.tuning` adopts on two other replicates of the world (one chooses, one tests).
+
+What is asked of `pellucid`, in the half that is reported: a mean JCT of at most 1.03 times that of
+the best policy that neither stops jobs nor knows durations, in every world, and below it in three
+quarters of them; a p99 wait and a longest wait of a wide job (over 8 GPUs) no worse than Lucid's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from math import sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from benchmarks.ablation import code_digest
+from benchmarks.worlds.make import HALVES, WORLDS, draw_of, offered_load, read_worlds, scenario
+from pipeline.cluster import HERE, Keep, mapped, question_of
+from pipeline.tuning import assignments, candidates, tune
+from pipeline.worlds.policy_options import over
+from pipeline.worlds.scenario import Scenario
+from scheduler.core.settings import with_assignments
+from scheduler.policies import POLICIES
+from scheduler.simulation.results import summarise
+
+OWN, LUCID, TUNED = "pellucid", "lucid", "tuned"
+ELSEWHERE = 1_000  # the replicates that tuning is given
+PEERS = ("fifo-skip", "easy", "qssf", "lucid", "horus")
+AT_MOST = 1.03  # of the best peer's mean JCT
+BELOW = 0.75  # of the worlds
+# what is measured, by the name of the figure of a run
+FIGURES = {
+    "mean_jct_s": "avg_jct_s",
+    "p99_wait_s": "p99_queue_s",
+    "longest_wide_wait_s": "max_queue_large_s",
+    "fairness_p99": "ftf_user_p99",
+    "packed": "packed_jobs",
+    "over_memory": "over_memory",
+}
+Row = dict[str, Any]
+Figures = Mapping[str, Sequence[Row]]  # by policy, of each replicate
+
+
+@dataclass(frozen=True)
+class Replicate:
+    """One draw of a world, to be played by all policies."""
+
+    half: str
+    world: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.world}-{self.seed}"
+
+
+@dataclass(frozen=True)
+class Played:
+    """Plays a replicate; picklable, so that it can be sent elsewhere."""
+
+    data: Path
+    worlds: Path
+    policies: tuple[str, ...]
+    durations: str | None
+    tuned: bool = False
+
+    def __call__(self, wanted: Replicate) -> Row:
+        world = read_worlds(self.worlds)[wanted.half][wanted.world]
+        draw = draw_of(wanted.world, wanted.seed)
+        made = scenario(wanted.world, world, self.data, draw, self.durations)
+        found: Row = {
+            "jobs": len(made.workload.jobs),
+            "gpus": made.cluster_gpus(),
+            "load": round(offered_load(made.workload), 3),
+            "policies": {},
+        }
+        cpu = time.process_time()
+        for policy in (*self.policies, *([TUNED] if self.tuned else [])):
+            if policy == TUNED:
+                found["set"] = settings = _tuned(
+                    replace(self, policies=()), wanted.half, wanted.world
+                )
+                made.settings = {OWN: with_assignments(made.settings.get(OWN, {}), settings)}
+            outcome, _ = made.simulate(OWN if policy == TUNED else policy)
+            figures: Mapping[str, Any] = summarise(outcome, made.cluster_gpus())
+            if figures["ended"] < figures["jobs"]:
+                raise RuntimeError(f"{wanted}: {policy} left jobs that never ended")
+            found["policies"][policy] = {name: figures[key] for name, key in FIGURES.items()}
+        return {**found, "cpu_s": round(time.process_time() - cpu, 1)}
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """The two replicates that tuning is given, as halves of a past."""
+
+    played: Played
+    half: str
+    world: str
+
+    def __call__(self, half: int, seed: int, settings: Mapping[str, Any]) -> Scenario:
+        world = read_worlds(self.played.worlds)[self.half][self.world]
+        draw = draw_of(self.world, ELSEWHERE + 2 * seed + half)
+        made = scenario(self.world, world, self.played.data, draw, self.played.durations)
+        made.settings = {OWN: over(made.settings.get(OWN, {}), settings)}
+        return made
+
+
+@cache
+def _tuned(played: Played, half: str, world: str) -> list[str]:
+    """What tuning sets in a world; empty where it keeps the settings."""
+    worlds = Elsewhere(played, half, world)
+    tried = candidates({}, worlds(0, 0, {}).workload, {})
+    return assignments(tune(worlds, {}, tried, 1)["settings"])
+
+
+def measure(
+    played: Played,
+    halves: Sequence[str],
+    only: Sequence[str],
+    seeds: range,
+    *,
+    where: str = HERE,
+    keep: Path | None = None,
+) -> Iterator[Row]:
+    """A row for each world, as it is done."""
+    wanted = [
+        Replicate(half, name, seed)
+        for half in halves
+        for name in read_worlds(played.worlds)[half]
+        if not only or name in only
+        for seed in seeds
+    ]
+    kept = None
+    if keep is not None:
+        kept = Keep(keep, question_of((code_digest(), played), [played.data, played.worlds]))
+    with mapped(where, kept) as over:
+        rows: list[Row] = []
+        for replicate, row in zip(wanted, over(played, wanted), strict=True):
+            rows.append(row)
+            if len(rows) == len(seeds):
+                yield table(replicate, rows)
+                rows = []
+
+
+def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
+    """Means over the replicates of a world, with their errors, and what comes of it."""
+    figures = {policy: [row["policies"][policy] for row in rows] for policy in rows[0]["policies"]}
+    return {
+        "world": replicate.world,
+        "half": replicate.half,
+        "replicates": len(rows),
+        "jobs": round(mean(row["jobs"] for row in rows)),
+        "gpus": rows[0]["gpus"],
+        "load": round(mean(row["load"] for row in rows), 3),
+        "policies": [
+            {"policy": policy} | {k: v for name in FIGURES for k, v in _mean(of, name).items()}
+            for policy, of in figures.items()
+        ],
+        "against": against(figures),
+        **({"set": rows[0]["set"], "tuned": against(figures, TUNED)} if TUNED in figures else {}),
+        "cpu_s": round(sum(row["cpu_s"] for row in rows), 1),
+    }
+
+
+def _mean(rows: Sequence[Row], name: str) -> Row:
+    values = [row[name] for row in rows if row[name] is not None]
+    if not values:
+        return {name: None, f"{name}_se": None}
+    return {name: mean(values), f"{name}_se": _se(values)}
+
+
+def _se(values: Sequence[float]) -> float | None:
+    return stdev(values) / sqrt(len(values)) if len(values) > 1 else None
+
+
+def against(figures: Figures, own: str = OWN) -> Row | None:
+    """The policy beside the best peer (mean JCT) and beside Lucid (waits), as ratios of means.
+
+    None where a policy that this asks for was not played.
+    """
+    peers = [name for name in PEERS if name in figures]
+    if own not in figures or LUCID not in peers:
+        return None
+    best = min(peers, key=lambda name: mean(row["mean_jct_s"] for row in figures[name]))
+    return {
+        "best_peer": best,
+        "mean_jct": _ratio(figures[own], figures[best], "mean_jct_s"),
+        "p99_wait": _ratio(figures[own], figures[LUCID], "p99_wait_s"),
+        "longest_wide_wait": _ratio(figures[own], figures[LUCID], "longest_wide_wait_s"),
+    }
+
+
+def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
+    """Ratio of means and the error of the paired differences; None where nothing waits."""
+    both = [(a[name], b[name]) for a, b in zip(own, other, strict=True)]
+    pairs = [(a, b) for a, b in both if a is not None and b is not None]
+    base = mean(b for _, b in pairs) if pairs else 0.0
+    if not base:
+        return None
+    error = _se([a - b for a, b in pairs])
+    return {
+        "ratio": mean(a for a, _ in pairs) / base,
+        "se": None if error is None else error / base,
+    }
+
+
+def verdict(rows: Sequence[Row]) -> list[Row]:
+    """What is asked of the policy, and whether it holds in these worlds."""
+    told = [(row["world"], row["against"]) for row in rows if row["against"]]
+    if not told:
+        return []
+
+    def asked(what: str, figure: str, most: float, share: float = 1.0, *, below: bool) -> Row:
+        ratios = {world: of[figure]["ratio"] for world, of in told if of[figure] is not None}
+        good = [w for w, ratio in ratios.items() if (ratio < most if below else ratio <= most)]
+        worst = max(ratios, key=lambda world: ratios[world], default=None)
+        return {
+            "asked": what,
+            "worlds": len(ratios),
+            "holds_in": len(good),
+            "holds": len(good) >= share * len(ratios),
+            "worst": worst,
+            "worst_ratio": None if worst is None else ratios[worst],
+            "fails_in": sorted(set(ratios) - set(good)),
+        }
+
+    return [
+        asked(f"mean JCT at most {AT_MOST} of the best peer's", "mean_jct", AT_MOST, below=False),
+        asked("mean JCT below the best peer's in 3/4", "mean_jct", 1.0, BELOW, below=True),
+        asked("p99 wait no worse than Lucid's", "p99_wait", 1.0, below=False),
+        asked("longest wide wait no worse than Lucid's", "longest_wide_wait", 1.0, below=False),
+    ]
+
+
+def show(row: Row) -> str:
+    """A world, for a person."""
+    lines = [
+        f"{row['world']} ({row['half']}): {row['jobs']:,} jobs, {row['gpus']:,} GPUs, load "
+        f"{row['load']:.2f}, {row['replicates']} replicates, {row['cpu_s']:.0f} CPU s",
+        f"  {'':10} {'mean JCT, s':>18} {'p99 wait, h':>16} {'longest wide, h':>16} "
+        f"{'JCT/duration, p99 user':>24} {'packed':>14} {'over memory':>12}",
+    ]
+    for of in row["policies"]:
+        cells = [
+            _cell(of, "mean_jct_s", 1.0, 18, 0),
+            _cell(of, "p99_wait_s", 3600.0, 16, 1),
+            _cell(of, "longest_wide_wait_s", 3600.0, 16, 1),
+            _cell(of, "fairness_p99", 1.0, 24, 1),
+            _cell(of, "packed", 1.0, 14, 0),
+            _cell(of, "over_memory", 1.0, 12, 0),
+        ]
+        lines.append(f"  {of['policy']:10} " + " ".join(cells))
+    if row["against"]:
+        ratio = row["against"]["mean_jct"]
+        lines.append(f"  {ratio['ratio']:.3f} of {row['against']['best_peer']}'s mean JCT")
+    if "set" in row:
+        lines.append(f"  tuned on other replicates: {' '.join(row['set']) or 'nothing is set'}")
+    return "\n".join(lines)
+
+
+def _cell(of: Row, name: str, unit: float, width: int, digits: int) -> str:
+    if of[name] is None:
+        return "-".rjust(width)
+    error = of[f"{name}_se"]
+    text = f"{of[name] / unit:,.{digits}f}"
+    return (text if error is None else f"{text} ± {error / unit:,.{digits}f}").rjust(width)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--worlds", type=Path, default=WORLDS)
+    parser.add_argument("--half", choices=HALVES, help="one half alone")
+    parser.add_argument("--only", nargs="+", default=[], help="worlds by name")
+    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
+    parser.add_argument("--seeds", type=int, default=4, help="replicates of each world")
+    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
+    parser.add_argument("--tuned", action="store_true", help="play it tuned elsewhere, too")
+    parser.add_argument("--durations", help="see pellucid compare --help")
+    parser.add_argument("--where", default=HERE, help="see pellucid compare --help")
+    parser.add_argument("--keep", type=Path, help="take up finished replicates from this folder")
+    parser.add_argument("--json", action="store_true", help="print JSON only")
+    options = parser.parse_args()
+    known = {name for worlds in read_worlds(options.worlds).values() for name in worlds}
+    if unknown := set(options.only) - known:
+        parser.error(f"--only {sorted(unknown)[0]}: use some of {', '.join(sorted(known))}")
+    return options
+
+
+def main() -> None:
+    options = _options()
+    began = time.monotonic()
+    played = Played(
+        options.data, options.worlds, tuple(options.policies), options.durations, options.tuned
+    )
+    seeds = range(options.first_seed, options.first_seed + options.seeds)
+    halves = [options.half] if options.half else HALVES
+    rows = []
+    for row in measure(played, halves, options.only, seeds, where=options.where, keep=options.keep):
+        rows.append(row)
+        print("." if options.json else show(row), file=sys.stderr if options.json else sys.stdout,
+              end="" if options.json else "\n\n", flush=True)  # fmt: skip
+    verdicts = {half: verdict([row for row in rows if row["half"] == half]) for half in halves}
+    if options.json:
+        wall_s = round(time.monotonic() - began, 1)
+        said = {"durations": options.durations or "own", "seeds": options.seeds}
+        print(json.dumps({**said, "worlds": rows, "verdict": verdicts, "wall_s": wall_s}, indent=2))
+        return
+    for half, asked in verdicts.items():
+        for of in asked:
+            print(
+                f"{half}: {of['asked']}: {'yes' if of['holds'] else 'NO'}, in {of['holds_in']} of "
+                f"{of['worlds']} worlds"
+                + (f"; worst {of['worst']} {of['worst_ratio']:.2f}" if of["worst"] else "")
+            )
