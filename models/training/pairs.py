@@ -310,6 +310,8 @@ def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
 
 
 def _first_line(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):  # pyarrow's says nothing but the path
+        return "no such file"
     reason = error.strerror if isinstance(error, OSError) else None
     return reason or str(error).splitlines()[0]
 

@@ -98,6 +98,8 @@ def _check_plain(trace: Path, playing: Playing) -> None:
         raise TrackError(f"--readable is {playing.readable:g}; it must be 0 to 1")
     if not 0.01 <= playing.readable_error <= 2:
         raise TrackError(f"--readable-error is {playing.readable_error:g}; it must be 0.01 to 2")
+    if playing.readable_commands and not playing.readable:
+        raise TrackError("--readable-commands: say of how many users with --readable")
     within(playing.loop or "open")
 
 

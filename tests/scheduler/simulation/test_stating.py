@@ -147,3 +147,8 @@ def test_a_world_has_the_commands_of_those_who_are_readable(tmp_path: Path) -> N
 def test_shares_and_errors_that_cannot_be_are_refused(option: str, value: float) -> None:
     with pytest.raises(TrackError, match=option.replace("_", "-")):
         open_scenario(Path(__file__), **{"readable": 0.5, option: value})
+
+
+def test_commands_of_nobody_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrackError, match="--readable-commands: say of how many users"):
+        open_scenario(tmp_path, readable_commands=True)
