@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import runpy
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,22 @@ def test_every_file_that_a_contributor_is_sent_to_exists(page: str) -> None:
     paths = {word for word in quoted if re.fullmatch(r"[a-z][\w-]*/[\w./-]*", word)}
     assert paths
     assert sorted(path for path in paths if not (ROOT / path).exists()) == []
+
+
+def test_pages_link_only_pages_of_the_site() -> None:
+    """Sphinx, which CI runs late, refuses a link to a page that it does not build."""
+    built = runpy.run_path(str(ROOT / "docs" / "conf.py"))["include_patterns"]
+    outside = [
+        (page, link)
+        for page in PAGES
+        if any(fnmatch(page, one) for one in built)
+        for link in re.findall(r"\]\(([^)#:\s]+\.md)[)#]", (ROOT / page).read_text())
+        if not any(
+            fnmatch(str((ROOT / page).parent.joinpath(link).resolve().relative_to(ROOT)), one)
+            for one in built
+        )
+    ]
+    assert outside == []
 
 
 def test_the_index_names_every_page() -> None:
