@@ -45,7 +45,10 @@ def main() -> None:
         "they printed goes there",
     )
     parser.add_argument(
-        "--again", type=Path, help="twin: second recordings, to compare two real runs of a seed"
+        "--again",
+        type=Path,
+        help="a second run of a seed, to compare two real ones. twin: kept there. sites: the "
+        "first was kept there",
     )
     parser.add_argument("--count", type=int, default=1, help="sites: how many")
     parser.add_argument(
@@ -89,7 +92,7 @@ def main() -> None:
 def _sites(asked: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     every = Found()
     for seed in range(asked.seed, asked.seed + asked.count):
-        site(seed, every, _tell, asked.keep)
+        site(seed, every, _tell, asked.keep, again=asked.again)
     return every.told(), every.missed()
 
 

@@ -17,7 +17,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +156,16 @@ class SlurmCluster:
             return all(f" UserName={user}(" in said for user in users)
 
         until(known, "slurmctld to know its users")
+
+    def shared(self, users: Collection[str]) -> None:
+        """Until fair shares of users are computed for the first time: new ones have none."""
+
+        def known() -> bool:
+            text = self.run("sshare", "-h", "-P", "-a", "-o", "User,FairShare").stdout
+            shares = [line.split("|") for line in text.splitlines()]
+            return all(float(share or 0) > 0 for user, share in shares if user.strip() in users)
+
+        until(known, "fair shares", 150.0)
 
     def start(self, *command: str, user: str | None = None) -> subprocess.Popen[str]:
         """Begin a command that waits (srun, salloc)."""

@@ -58,6 +58,7 @@ class Generated:
         own: nodes and slurm.conf. accounting: words of sacctmgr. settings: of scontrol.
         orders: what is submitted. past: what ran before. lost_node: goes down on the way; "": none.
         enforced: `sbatch` refuses what its partition does not take.
+        weighed: priorities have terms, of fair share too.
     """
 
     seed: int
@@ -67,6 +68,7 @@ class Generated:
     orders: tuple[Order, ...]
     lost_node: str
     enforced: bool
+    weighed: bool
     past: tuple[Order, ...]
 
 
@@ -138,7 +140,7 @@ class _Maker:
         chance = self.chance
         partitions = self.partitions()
         names = [one.split()[0].partition("=")[2] for one in partitions]
-        preempts, enforced = "scav" in names, self.some(0.5)
+        preempts, enforced, weighed = "scav" in names, self.some(0.5), self.some(0.8)
         conf = [
             "GresTypes=gpu",
             "Licenses=matlab:2,ansys:4",
@@ -147,7 +149,7 @@ class _Maker:
             f"AccountingStorageTRES=gres/gpu,gres/gpu:{self.kinds[0]},license/matlab",
             *(["EnforcePartLimits=ALL"] * enforced),
             *(["PreemptType=preempt/partition_prio", "PreemptMode=REQUEUE"] * preempts),
-            *(PRIORITY if self.some(0.8) else ["PriorityType=priority/basic"]),
+            *(PRIORITY if weighed else ["PriorityType=priority/basic"]),
         ]
 
         def lines(ports: Sequence[int]) -> list[str]:
@@ -162,7 +164,9 @@ class _Maker:
         lost = f"n{chance.randint(1, len(self.nodes))}" if self.some(0.4) else ""
         self.chance, self.jobs = random.Random(f"{self.seed}/past"), 2 * self.jobs
         past = self.orders(names, False)
-        return Generated(self.seed, own, accounting, settings, orders, lost, enforced, past)
+        return Generated(
+            self.seed, own, accounting, settings, orders, lost, enforced, weighed, past
+        )
 
     def accounting(self, names: Sequence[str]) -> tuple[str, ...]:
         chance = self.chance

@@ -98,15 +98,8 @@ def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) ->
     """Bring up a cluster, run the workload of `seed`, and look at it all the while."""
     with SlurmCluster(university=True, accounting=True) as slurm:
         slurm.account(*ACCOUNTING)
-        # until they are computed for the first time, new accounts have a fair share of nothing
-        until(lambda: _shared(slurm), "fair shares", 150.0)
+        slurm.shared(USERS)
         return _Recorder(slurm, seed, tell).run(orders(seed, jobs, every_s))
-
-
-def _shared(slurm: SlurmCluster) -> bool:
-    text = slurm.run("sshare", "-h", "-P", "-a", "-o", "User,FairShare").stdout
-    shares = [line.split("|") for line in text.splitlines()]
-    return all(float(share or 0) > 0 for user, share in shares if user.strip() in USERS)
 
 
 class _Recorder:

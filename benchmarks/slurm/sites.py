@@ -23,8 +23,10 @@ from benchmarks.slurm import accounting, judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
+from benchmarks.slurm.kept import PAST, Kept, refused, refused_second
 from benchmarks.slurm.recording import SACCT, SITE
 from benchmarks.slurm.shrink import fewest
+from benchmarks.slurm.workload import USERS
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
@@ -65,20 +67,27 @@ class Found:
     ended; words: that are Slurm's; terms: answers that have any, and termed: as `sprio`; same: that
     one look without a service says alike; unforeseen; offers and etas that were asked; sooner and
     right: with no fault. `faults`: with their seeds; `promises`: the first forecast of each job
-    that has one."""
+    that has one; `refused`: why replays are not believed."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
     promises: list[judge.Promise] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
     def fault(self, where: str, line: str) -> None:
         self.counts[f"faults of {line.partition(':')[0]}"] += 1
         self.faults.append(f"{where}: {line}")
 
+    def replayed(self, what: str, seed: int, why_not: Sequence[str]) -> None:
+        """Whether a replay of a site's own `sacct` is believed."""
+        self.counts.update({f"{what}s": 1, f"{what}s believed": int(not why_not)})
+        self.refused += [f"seed {seed} {what}: {why}" for why in why_not]
+
     def told(self) -> dict[str, Any]:
         """As JSON has it."""
         first = judge.promised(self.promises)
-        return {**dict(sorted(self.counts.items())), "first": first, "faults": self.faults}
+        counts = dict(sorted(self.counts.items()))
+        return {**counts, "first": first, "refused": self.refused, "faults": self.faults}
 
     def missed(self) -> list[str]:
         """Which aims are missed."""
@@ -103,38 +112,20 @@ def use(release: str) -> None:
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
-@dataclass
-class Kept:
-    """What a site printed, so that its looks can be looked at again without daemons.
-
-    Attributes:
-        looks: when each was, and what each command printed; the first is before any job.
-        jobs: as `scontrol` had them at the end, `at`, by the ids that `why` takes.
-        sacct, site: what `pellucid replay` asks for; conf: slurm.conf.
-    """
-
-    seed: int
-    looks: list[tuple[float, dict[tuple[str, ...], str]]] = field(default_factory=list)
-    jobs: dict[str, dict[str, str]] = field(default_factory=dict)
-    at: float = 0.0
-    sacct: str = ""
-    site: str = ""
-    conf: str = ""
-
-
 def site(
     seed: int,
     found: Found,
     tell: Callable[[str], None],
     keep: Path | None = None,
     *,
+    again: Path | None = None,
     places: Sequence[int] | None = None,
     kind: str = "",
 ) -> None:
     """Bring the site of a seed up, submit, look, judge.
 
     Args:
-        keep: a folder for what it printed.
+        keep: a folder for what it printed. again: what an earlier run put there.
         places: of the submissions, those to make; None: all.
         kind: of faults: once one is found that is enough, and what was forecast is not waited for.
     """
@@ -144,11 +135,19 @@ def site(
     with SlurmCluster(accounting=True, own=made.own) as slurm:
         slurm.account(*made.accounting)
         accounting.remember(slurm.folder, slurm.name, _past(made))
+        if made.weighed:
+            slurm.shared(USERS)
         run = _Run(slurm, made, found, tell)
         run.all(range(len(made.orders)) if places is None else places, kind)
-        if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            (keep / f"site{seed}.pickle").write_bytes(pickle.dumps(run.kept))
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        (keep / f"site{seed}.pickle").write_bytes(pickle.dumps(run.kept))
+    if kind:
+        return
+    found.replayed("replay", seed, refused(run.kept))
+    if again is not None:
+        before = pickle.loads((again / f"site{seed}.pickle").read_bytes())
+        found.replayed("second run", seed, refused_second(before, run.kept))
 
 
 def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
@@ -181,7 +180,7 @@ def _past(made: Generated) -> Iterator[dict[str, str | int]]:
         gpus = int(next(counts, "0")) * int(options.get("--nodes", 1))
         start = int(now - PAST_S + number * (PAST_S - 1800.0) / len(made.past))
         yield {
-            "user": order.user, "job_name": "wrap", "id_job": 10**6 + number, "state": 3,
+            "user": order.user, "job_name": "wrap", "id_job": PAST + number, "state": 3,
             "id_user": pwd.getpwnam(order.user).pw_uid, "id_group": 0, "nodelist": "n1",
             "partition": options.get("--partition", "main").partition(",")[0], "nodes_alloc": 1,
             "cpus_req": 1, "priority": 1, "timelimit": options["--time"], "time_submit": start - 30,
@@ -253,7 +252,7 @@ class _Run:
         facts = self.facts()
         self.keep(facts)
         kept = self.kept
-        kept.jobs, kept.at = facts.by_id, facts.at
+        kept.jobs, kept.at, kept.ids = facts.by_id, facts.at, self.ids
         kept.sacct = self.slurm.run(*SACCT).stdout
         kept.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
         kept.conf = (self.slurm.folder / "slurm.conf").read_text()
