@@ -10,6 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from pipeline.errors import UserError
 from pipeline.replay.figures import backtest, doubts, misfit
 from pipeline.replay.runs import VARIANTS, Cell, cell
 from pipeline.replay.site import DumpOptions, Site, read_site
@@ -55,7 +56,10 @@ class Kept:
 def refused(kept: Kept) -> list[str]:
     """Why `pellucid replay` states no saving on the site's own `sacct`; none: it believes it."""
     with TemporaryDirectory() as folder:
-        site = kept.read(Path(folder))
+        try:
+            site = kept.read(Path(folder))
+        except UserError as error:
+            return [str(error).partition(": ")[2]]
         return doubts(cell(site, Cell(next(one for one in VARIANTS if one.twin))))
 
 

@@ -23,7 +23,16 @@ from pipeline.replay.extra import COLUMNS, Extra, read_extra
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.record import recorded_of, seconds, text
 from pipeline.replay.twin import Rows, Twin, twin_of
-from pipeline.replay.window import Window, from_eligible, opened, window_of, with_column
+from pipeline.replay.window import (
+    Window,
+    from_eligible,
+    latest,
+    opened,
+    runs,
+    until,
+    window_of,
+    with_column,
+)
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.base import zone_of
 from pipeline.traces.dataset import read_months
@@ -72,8 +81,9 @@ class Site:
             waited when the window opened come first, with what was left of them.
         recorded: one row per job of `workload`, in its order: job_id, user, vc (the partition),
             gpus, submit, wait_s, ran_s as it happened; `carried`: not judged, it only fills the
-            cluster as the window opens; `cause`: what it waited for (`pipeline.replay.causes`),
-            `started_by`: the pass of Slurm that started it, "" where the dump does not tell.
+            cluster as the window opens or the dump ends; `cause`: what it waited for
+            (`pipeline.replay.causes`), `started_by`: the pass of Slurm that started it, "" where
+            the dump does not tell.
         twin: the site's own Slurm.
         shape: where the cluster's shape comes from, a sentence.
         counts: rows of the dump and what became of them; they add up to `lines`.
@@ -206,7 +216,7 @@ def read_site(
     ended = _ended(scratch / "dataset")
     _check_any(dump, ended, summary)
     table, bare = ended.with_gpus, ended.bare
-    counts = _counts(summary, table.num_rows, ended.kept_bare)
+    counts = _counts(summary, table.num_rows - ended.running, ended.kept_bare)
     hide: Hide = _Hidden() if options.anonymise else str
     if options.anonymise:
         table, bare = _anonymous(table, hide), _anonymous(bare, hide)
@@ -257,7 +267,7 @@ def read_site(
 
 def _check_any(dump: Path, ended: _Ended, summary: IngestSummary) -> None:
     """UserError unless a job with GPUs ended."""
-    if ended.with_gpus.num_rows:
+    if ended.with_gpus.num_rows > ended.running:
         return
     without = len(ended.bare) + summary.quarantined.get("no_gpu", 0)
     cpus = f"; its {count(without, 'job')} without GPUs are only played beside such"
@@ -289,28 +299,30 @@ _NEEDED = (
 
 
 class _Ended(NamedTuple):
-    """Jobs of a dump with a start and an end, in the order in which they could have started.
+    """Jobs of a dump with a start and an end, in the order in which they could have started; those
+    that still run (`window.until`) end as the dump does.
 
     Attributes:
-        months: of those with GPUs.
+        months: of those with GPUs that ended.
         delayed: how many of those had to wait for something else first.
+        running: how many with GPUs still run.
         kept_bare: rows without GPUs, whether they ended or not.
     """
 
     with_gpus: pa.Table
     months: list[Month]
     delayed: int
+    running: int
     bare: pa.Table
     kept_bare: int
 
 
 def _ended(dataset: Path) -> _Ended:
-    tables, months, delayed = list[pa.Table](), list[Month](), 0
+    tables, months, delayed, running = list[pa.Table](), list[Month](), 0, 0
     others, kept_bare = [], 0
+    last = max((latest(month) for month in read_months(dataset)), default=0)
     for month in read_months(dataset):
-        held = month.filter(
-            pc.and_(month["start_time"].is_valid(), month["end_time"].is_valid())
-        ).select(_NEEDED)
+        held = until(month.select(_NEEDED), last)
         bare = pc.equal(held["gpus"], 0)
         kept_bare += pc.sum(pc.equal(month["gpus"], 0)).as_py() or 0
         if pc.any(bare).as_py():
@@ -321,6 +333,10 @@ def _ended(dataset: Path) -> _Ended:
         held, moved = from_eligible(held)
         delayed += moved
         tables.append(held)
+        held = held.filter(pc.invert(runs(held)))
+        running += tables[-1].num_rows - held.num_rows
+        if not held.num_rows:
+            continue
         submit, start, end = (seconds(held, f"{n}_time") for n in ("submit", "start", "end"))
         first = datetime.fromtimestamp(float(submit[0]), UTC)
         months.append(
@@ -333,7 +349,7 @@ def _ended(dataset: Path) -> _Ended:
         )
     like = (tables or others or [_empty()])[0].slice(0, 0)
     with_gpus, bare = (_in_order(found) if found else like for found in (tables, others))
-    return _Ended(with_gpus, months, delayed, bare, kept_bare)
+    return _Ended(with_gpus, months, delayed, running, bare, kept_bare)
 
 
 def _empty() -> pa.Table:

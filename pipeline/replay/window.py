@@ -8,10 +8,35 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.schema import State
+
 DAY_S = 86_400.0
 DAY_MS = 86_400_000
 # Submitted so long before the window opens: what ran then starts before anything else does.
 CARRIED_S = 61.0
+_TIMES = ("submit_time", "start_time", "end_time")
+
+
+def latest(table: pa.Table) -> int:
+    """The last moment (ms) that jobs tell of; 0: there are none."""
+    return max((pc.max(table[name].cast(pa.int64())).as_py() or 0 for name in _TIMES), default=0)
+
+
+def runs(table: pa.Table) -> pa.ChunkedArray:
+    """Which jobs had not ended when the trace was taken."""
+    return pc.fill_null(pc.equal(table["state"].cast(pa.string()), State.RUNNING.value), False)
+
+
+def until(table: pa.Table, last: int) -> pa.Table:
+    """The jobs with a start and an end; those that run end at the last moment (ms) of the dump, as
+    they hold their GPUs until then. One past its limit has ended, unseen by accounting."""
+    start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
+    limit = pc.fill_null(pc.cast(table["time_limit_s"], pa.float64()), float("inf"))
+    ran_s = pc.divide(pc.cast(pc.subtract(last, start), pa.float64()), 1000.0)
+    still = pc.and_(pc.and_(runs(table), end.is_null()), pc.less(ran_s, limit))
+    table = with_column(table, "end_time", pc.if_else(still, last, end))
+    table = with_column(table, "duration_s", pc.if_else(still, ran_s, table["duration_s"]))
+    return table.filter(pc.and_(table["start_time"].is_valid(), table["end_time"].is_valid()))
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
@@ -61,13 +86,14 @@ def window_of(
 
 
 def opened(table: pa.Table, since: int) -> pa.Table:
-    """What was submitted since a moment (ms), and what still ran or waited then (`carried`)."""
+    """What was submitted since a moment (ms), and what still ran or waited then (`carried`), or
+    runs as the dump ends."""
     carried = table["submit_time"].cast(pa.int64()).to_numpy() < since
     kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
     table, carried = table.filter(pa.array(kept)), carried[kept]
     if carried.any():
         table = _carried_over(table, carried, since)
-    return table.append_column("carried", pa.array(carried))
+    return table.append_column("carried", pc.or_(pa.chunked_array([carried]), runs(table)))
 
 
 def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
@@ -88,5 +114,5 @@ def _carried_over(table: pa.Table, carried: Any, since: int) -> pa.Table:
 
 def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
     place, kind = table.schema.get_field_index(name), table.schema.field(name)
-    column = values if isinstance(values, pa.Array) else pa.array(values)
+    column = values if isinstance(values, (pa.Array, pa.ChunkedArray)) else pa.array(values)
     return table.set_column(place, kind, column.cast(kind.type))

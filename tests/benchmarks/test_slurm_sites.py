@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from benchmarks.slurm.judge import (
     terms_of,
     unlike,
 )
+from benchmarks.slurm.kept import PAST, Kept, refused, refused_second
 from benchmarks.slurm.shrink import fewest
 from tests.waiting import until
 
@@ -234,3 +236,38 @@ def test_what_ran_before_a_site_is_submitted_to_differs_from_what_is() -> None:
     assert len(made.past) == 2 * len(made.orders)
     assert {one.user for one in made.past} == {one.user for one in made.orders}
     assert made.past[:40] != made.orders[:40]
+
+
+SACCT = "JobID|User|Partition|Submit|Eligible|Start|End|Timelimit|State|NNodes|AllocTRES"
+BEGAN = 1_800_000_000
+
+
+def kept(starts: Sequence[int], first_id: int = 1) -> Kept:
+    """A site with one GPU, to which jobs of a minute came at once; and one of its past."""
+
+    def row(job_id: int, start: int) -> str:
+        at, began, ended = (
+            datetime.fromtimestamp(BEGAN + s, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+            for s in (0, start, start + 60)
+        )
+        return f"{job_id}|ada|gpu|{at}|{at}|{began}|{ended}|00:02:00|COMPLETED|1|gres/gpu=1"
+
+    lines = [row(first_id + n, start) for n, start in enumerate(starts)]
+    node = "NodeName=n1 State=IDLE CPUTot=8 RealMemory=64000 Gres=gpu:a100:1\n   Partitions=gpu\n"
+    ids = {place: str(first_id + place) for place in range(len(starts))}
+    sacct = "\n".join([SACCT, row(PAST + 1, 0), *lines])
+    return Kept(7, ids=ids, sacct=sacct, site=node)
+
+
+def test_a_site_s_own_sacct_is_believed_where_it_was_scheduled_as_slurm_does() -> None:
+    in_turn = [60 * n for n in range(10)]
+    assert refused(kept(in_turn)) == []
+    assert "rank correlation" in " ".join(refused(kept([*reversed(in_turn)])))
+    assert "on average" in " ".join(refused(kept([3 * start for start in in_turn])))
+
+
+def test_a_second_run_is_held_against_the_first_by_who_was_submitted_when() -> None:
+    in_turn = [60 * n for n in range(10)]
+    assert refused_second(kept(in_turn), kept(in_turn, first_id=41)) == []
+    assert refused_second(kept(in_turn), kept([*reversed(in_turn)], first_id=41))
+    assert refused_second(kept(in_turn), kept([3 * start for start in in_turn], first_id=41))

@@ -318,6 +318,34 @@ def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
     assert test["avg_wait_replayed_s"] == pytest.approx(test["avg_wait_recorded_s"], rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("limit", "wait_s"),
+    [("1-00:00:00", 7200.0), ("00:10:00", 0.0)],
+    ids=["runs", "past its limit: accounting missed its end"],
+)
+def test_a_job_that_still_runs_as_the_dump_ends_holds_its_gpus_and_is_not_judged(
+    nodes: Path, tmp_path: Path, limit: str, wait_s: float
+) -> None:
+    path = tmp_path / "dump.txt"
+    path.write_text(
+        "JobID|User|Partition|Submit|Eligible|Start|End|Timelimit|State|NNodes|AllocTRES\n"
+        + "".join(
+            f"{job}|ada|short|{at}|{at}|{start}|{end}|{lasts}|{state}|{n}|gres/gpu={n * 4}\n"
+            for job, at, start, end, lasts, state, n in (
+                (1, "2026-03-02T08:00:00", "2026-03-02T08:00:00", "Unknown", limit, "RUNNING", 2),
+                (2, "2026-03-02T09:00:00", "2026-03-02T10:30:00", "2026-03-02T11:00:00",
+                 "01:00:00", "COMPLETED", 1),
+                (3, "2026-03-02T10:30:00", "Unknown", "Unknown", "01:00:00", "PENDING", 1),
+            )
+        )
+    )  # fmt: skip
+    site = read_site(path, tmp_path / "d", DumpOptions(nodes=nodes))
+    assert site.judged["job_id"].to_pylist() == ["2"]
+    assert site.counts["replayed"] == site.counts["lines"] - site.counts["not_ended"] == 1
+    found = replay(site, 1, variants=PLAIN)
+    assert found["by_job"]["easy"]["wait_s"] == [pytest.approx(wait_s, abs=120.0)]
+
+
 def test_a_dump_too_large_is_cut_and_says_so(told: Path, nodes: Path, tmp_path: Path) -> None:
     site = read_site(told, tmp_path, DumpOptions(nodes=nodes, most=100))
     assert site.window["cut"]
