@@ -220,15 +220,19 @@ class Promise:
     start: float | None
     until: float
 
+    def began(self) -> float:
+        return inf if self.start is None else self.start
 
-HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}  # a second a minute
+
+NEAR_MIN = 10.0  # a second a minute
+HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}
 
 
 def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
-    """First forecasts by how far off they say the start is: how many, what share began by p90, by
-    p50, and within ten minutes of p50; how far p90 is behind p50 in the median, in minutes. `open`
-    ones, that could still have come true when the site was taken down, and `crude` ones, which have
-    no p90, are left out."""
+    """First forecasts by how far off they say the start is: how many, and what share began by p90;
+    of how many (`of`) what share began by p50, and within ten minutes of it; how far p90 is behind
+    p50 in the median, in minutes. Those that could still have come true when the site was taken
+    down are left out, in p90's case as `open`; and `crude` ones, which have no p90."""
     every = list(every)
     found: dict[str, dict[str, float]] = {}
     least = 0.0
@@ -238,20 +242,19 @@ def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
     for name, most in HORIZONS.items():
         some = [one for one in known if least <= max(0.0, one.p50 - one.at) < most]
         least = most
-        over = [one for one in some if one.until >= (one.p90 or 0.0)]
-        starts = [(one, inf if one.start is None else one.start) for one in over]
-        if some and not over:
-            found[name] = {"jobs": 0, "open": len(some)}
-        if not over:
+        if not some:
             continue
-        found[name] = {
-            "jobs": len(over),
-            "open": len(some) - len(over),
-            "by_p90": fmean(at <= (one.p90 or 0.0) + SLACK_S for one, at in starts),
-            "by_p50": fmean(at <= one.p50 + SLACK_S for one, at in starts),
-            "within_10_min": fmean(abs(at - one.p50) <= 10.0 for one, at in starts),
-            "width_min": median((one.p90 or 0.0) - one.p50 for one in over),
-        }
+        over = [one for one in some if one.until >= (one.p90 or 0.0)]
+        half = [one for one in some if one.until >= one.p50 + NEAR_MIN]
+        found[name] = {"jobs": len(over), "open": len(some) - len(over), "of": len(half)}
+        found[name]["width_min"] = median((one.p90 or 0.0) - one.p50 for one in some)
+        if over:
+            kept = [one.began() <= (one.p90 or 0.0) + SLACK_S for one in over]
+            found[name]["by_p90"] = fmean(kept)
+        if half:
+            late = [one.began() - one.p50 for one in half]
+            found[name]["by_p50"] = fmean(by <= SLACK_S for by in late)
+            found[name]["within_10_min"] = fmean(abs(by) <= NEAR_MIN for by in late)
     return found
 
 

@@ -203,15 +203,15 @@ def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
     near = made(5, 4), made(5, 40), made(5, None), made(20, 29), made(20, None, 60.0)
     found = promised([*near, crude, far])
     assert found["to 10 min"] == {
-        "jobs": 3, "open": 0, "by_p90": 1 / 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
+        "jobs": 3, "open": 0, "by_p90": 1 / 3, "of": 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
         "width_min": 25.0,
     }  # fmt: skip
-    assert (found["to 1 h"]["jobs"], found["to 1 h"]["open"], found["to 1 h"]["by_p90"]) == (
-        1,
-        1,
-        1,
-    )
-    assert found["to 6 h"] == {"jobs": 0, "open": 1}
+    # of its p90 one is open, of its p50 none
+    assert found["to 1 h"] == {
+        "jobs": 1, "open": 1, "by_p90": 1, "of": 2, "by_p50": 0, "within_10_min": 0.5,
+        "width_min": 25.0,
+    }  # fmt: skip
+    assert found["to 6 h"] == {"jobs": 0, "open": 1, "of": 0, "width_min": 20.0}
     assert found["crude"] == {"jobs": 1}
     assert set(found) == {"to 10 min", "to 1 h", "to 6 h", "crude"}
 
