@@ -281,6 +281,9 @@ def times(state: str, start: float | None, end: float | None, nodes: Sequence[st
     return {"start": None if never else start, "end": end}
 
 
+_IN_ALL = ("mem", "gres/gpu", "node")
+
+
 def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]) -> Asks:
     """GPUs by type, memory and CPUs of each GPU as they were asked for, as fields of a SlurmJob.
 
@@ -299,6 +302,10 @@ def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[fl
         found["gpu_types"] = tuple((kind, n * tasks) for kind, n in types.items())
     if (per_gpu := gpu_types(text["memory_per_tres"])) is not None:
         least, per = float(sum(per_gpu.values())), "gpu"
+        # of several partitions, one's default in the place of what was asked for and is counted
+        asked, counted_gpus, nodes = (dict(found["tres"]).get(one, 0.0) for one in _IN_ALL)
+        if nodes and asked > least * counted_gpus:
+            least, per = asked / nodes, "node"
     if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:
         found["cpus_per_gpu"] = sum(per_gpu.values())
     found["least_mib"], found["per"] = least, per

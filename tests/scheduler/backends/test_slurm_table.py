@@ -352,3 +352,20 @@ def test_gpus_that_are_in_use_on_a_node_are_those_of_its_jobs() -> None:
     chain[0] = replace(apart, gpus=2)
     held_gpus = [job.held_gpus for job in on_gpus([plain, *chain, typed], [*nodes, n3])]
     assert held_gpus == [((3,),), ((5,), (0,)), ((1,), (2,)), ((4,),)]
+
+
+def test_memory_asked_for_is_not_a_partition_s_default_that_slurm_shows_meanwhile() -> None:
+    """Slurm tries a job in each of its partitions, and shows what it tried last."""
+
+    def of(memory: str) -> SlurmJob:
+        counted = f"cpu=4,mem={memory},node=1,billing=4,gres/gpu=2"
+        shown = {"NumNodes": "1", "tres_per_job": "gres/gpu:2", "tres_per_node": "N/A"}
+        row = record(
+            MinMemory="6000M", mem_per_tres="gpu:6000", tres_alloc=counted, cpus_per_tres="gpu:2",
+            **shown,
+        )  # fmt: skip
+        (job,) = Table(Printed((row, ""))).jobs()
+        return job
+
+    assert (of("20G").least_mib, of("20G").per) == (20 * 1024, "node")
+    assert (of("12000M").least_mib, of("12000M").per) == (6000, "gpu")
