@@ -50,6 +50,7 @@ REST = follower.REST / 60.0
 WATCHED_S = 150.0  # after the last look, until forecasts have come true or not
 PAST_S = 7200.0  # before the first look, in which jobs ran that accounting knows
 LOST_AT = 3  # the look after which a node is gone
+BUSY = "Requested nodes are busy"  # no refusal: so are licences that others have
 NOT_THERE = ("node configuration is not available", "not in partition", "excluded", "Invalid node")
 # what has no start, and is told so
 STOPPED = (
@@ -450,7 +451,8 @@ class _Run:
         key = (order.user, *command)
         if key not in self.tested:
             done = self.slurm.run(*command, user=order.user, check=False)
-            self.tested[key] = done.stderr.strip() if done.returncode else ""
+            against = done.stderr.strip() if done.returncode else ""
+            self.tested[key] = "" if BUSY in against else against
         return self.tested[key]
 
     def on(self, order: Order, node: str) -> str:

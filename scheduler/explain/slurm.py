@@ -198,7 +198,10 @@ class SlurmReason:
         """Without moments that have passed since it was found."""
         plan = self.plan if self.plan is not None and self.plan.at > now else None
         begins = self.begins if self.begins is not None and self.begins > now else None
-        return replace(self, plan=plan, begins=begins)
+        held = self.reservation
+        if held is not None and held.ends is not None and held.ends <= now:
+            held = None
+        return replace(self, plan=plan, begins=begins, reservation=held)
 
 
 # --- in words ------------------------------------------------------------------------------------

@@ -117,6 +117,16 @@ def test_what_is_known_beside_it_is_a_line_each() -> None:
     assert headline(SlurmReason(started=True), "7_1", NOW) == "Slurm started it"
 
 
+def test_what_is_over_by_now_is_not_in_its_way() -> None:
+    held = ReservationHeld("m", NodeNames.of("ab"), NOW - 60, NOW)
+    plan = PlannedStart(NOW, ("n1",))
+    over = SlurmReason("ReqNodeNotAvail", reservation=held, begins=NOW, plan=plan)
+    assert over.as_of(NOW) == SlurmReason("ReqNodeNotAvail")
+    assert over.as_of(NOW - 1) == over
+    its_own = SlurmReason("Reservation", reservation=ReservationHeld("m"))
+    assert its_own.as_of(NOW) == its_own
+
+
 @pytest.mark.parametrize("reason", [reason for reason, _ in SENTENCES])
 def test_a_reason_comes_back_from_json(reason: SlurmReason) -> None:
     held = replace(reason, reservation=ReservationHeld("m", NodeNames.of("ab"), 1.0, 2.0))
