@@ -1,9 +1,11 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps|sites`.
+"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps|sites|looks`.
 
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
 dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
 sites: `--count` sites made up from `--seed` on, every answer judged (five minutes a site).
+looks: what `sites --keep` kept, looked at again by this code, without daemons; and as if it were
+known how long every job runs (a minute a site).
 Needs root and the packages that `make slurm-test` installs. Ends with 1 when a budget is missed.
 """
 
@@ -21,6 +23,7 @@ from typing import Any
 from benchmarks.calibration import Calibration
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
+from benchmarks.slurm.looks import looked_again
 from benchmarks.slurm.recording import Recording, kept, record
 from benchmarks.slurm.sites import Found, shrink, site, use
 from benchmarks.slurm.twice import two_runs
@@ -33,7 +36,7 @@ SLOWER = 1.05  # Slurm's commands with advise mode to without
 def main() -> None:
     """Run the scenarios; JSON on standard output, progress on standard error."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument("scenario", choices=["advise", "twin", "dumps", "sites"])
+    parser.add_argument("scenario", choices=["advise", "twin", "dumps", "sites", "looks"])
     parser.add_argument("--jobs", type=int, help="10,000 in advise, 200 a seed in twin")
     parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
     parser.add_argument("--seed", type=int, default=0)
@@ -42,7 +45,7 @@ def main() -> None:
         "--keep",
         type=Path,
         help="twin, dumps: recordings of daemons; those there are not made again. sites: what "
-        "they printed goes there",
+        "they printed goes there. looks: it is there, or here",
     )
     parser.add_argument(
         "--again",
@@ -81,19 +84,22 @@ def main() -> None:
         found = dumps(asked.seed, asked.keep, _tell)
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
-    if asked.scenario == "sites" and asked.shrink:
-        told["shrunk"] = shrink(asked.seed, asked.shrink, _tell)
-    elif asked.scenario == "sites":
-        told["sites"], missed = _sites(asked)
+    if asked.scenario in ("sites", "looks"):
+        more, missed = _generated(asked)
+        told |= more
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 
 
-def _sites(asked: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _generated(asked: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    if asked.scenario == "looks":
+        return {"looks": looked_again(asked.keep or Path.cwd(), _tell)}, []
+    if asked.shrink:
+        return {"shrunk": shrink(asked.seed, asked.shrink, _tell)}, []
     every = Found()
     for seed in range(asked.seed, asked.seed + asked.count):
         site(seed, every, _tell, asked.keep, again=asked.again)
-    return every.told(), every.missed()
+    return {"sites": every.told()}, every.missed()
 
 
 def _twin(asked: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,8 @@ slurmctld itself, which ran the same submissions a second time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,6 +17,8 @@ from pipeline.replay.runs import VARIANTS, Cell, cell
 from pipeline.replay.site import DumpOptions, Site, read_site
 
 PAST = 10**6  # ids of jobs from here on are of what accounting was given
+MARK = "<mark>"  # of a table, where it was a number drawn for that look
+_MARK = re.compile(r"\b[0-9a-f]{16}\b")
 Look = tuple[float, dict[tuple[str, ...], str]]
 
 
@@ -81,6 +84,12 @@ def refused_second(once: Kept, again: Kept) -> list[str]:
         "wait_s": pa.array([wait for _, wait in known], pa.float64()),
     }
     return misfit(backtest(pa.table(table), record))
+
+
+def marked(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
+    """A command without the mark in it; and the mark, "" where it has none."""
+    mark = next(iter(_MARK.findall(" ".join(command))), "")
+    return tuple(one.replace(mark, MARK) if mark else one for one in command), mark
 
 
 def _past(line: str) -> bool:

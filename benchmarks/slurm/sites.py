@@ -7,7 +7,6 @@ import os
 import pickle
 import pwd
 import random
-import re
 import subprocess
 import sys
 import time
@@ -23,7 +22,7 @@ from benchmarks.slurm import accounting, judge
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.generated import Generated, Order, generate
 from benchmarks.slurm.judge import Facts
-from benchmarks.slurm.kept import PAST, Kept, refused, refused_second
+from benchmarks.slurm.kept import MARK, PAST, Kept, marked, refused, refused_second
 from benchmarks.slurm.recording import SACCT, SITE
 from benchmarks.slurm.shrink import fewest
 from benchmarks.slurm.workload import USERS
@@ -42,7 +41,6 @@ from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 
-_MARK = re.compile(r"\b[0-9a-f]{16}\b")  # of a table
 PART = "PartitionName"
 LOOKS, LOOK_S = 8, 8.0
 SETTLED_S = 8.0  # after the first submissions, until slurmctld has looked at them
@@ -131,8 +129,6 @@ def site(
         kind: of faults: once one is found that is enough, and what was forecast is not waited for.
     """
     made = generate(seed)
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
-    follower.NODES_EVERY, follower.REST = 1, REST
     with SlurmCluster(accounting=True, own=made.own) as slurm:
         slurm.account(*made.accounting)
         accounting.remember(slurm.folder, slurm.name, _past(made))
@@ -199,12 +195,23 @@ class OneLook(Slurm):
         self.printed: dict[tuple[str, ...], str] = {}
 
     def _run(self, command: Sequence[str], patience_s: float) -> str:
-        marks = [*dict.fromkeys(_MARK.findall(" ".join(command))), ""]
-        key = tuple(one.replace(marks[0], "<mark>") if marks[0] else one for one in command)
+        key, mark = marked(command)
         if key not in self.printed:
-            said = super()._run(command, patience_s)
-            self.printed[key] = said.replace(marks[0], "<mark>") if marks[0] else said
-        return self.printed[key].replace("<mark>", marks[0]) if marks[0] else self.printed[key]
+            printed = super()._run(command, patience_s)
+            self.printed[key] = printed.replace(mark, MARK) if mark else printed
+        return self.printed[key].replace(MARK, mark)
+
+
+def follow(slurm: Slurm, store: Store | None, clock: Clock | None = None) -> Follower:
+    """A follower of a site in compressed time."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    follower.NODES_EVERY, follower.REST = 1, REST
+    shape = Shape.followed(slurm.nodes())
+    spec, now = CoreSpec.of(shape.spec, "slurm"), (clock or Clock()).now()
+    header = LogHeader(spec, now, backend=FOLLOWED, names=shape.names)
+    made = Follower(header, shape, slurm, store, Following(table=Table(slurm)), clock=clock)
+    made.every_s = LOOK_S
+    return made
 
 
 class _Run:
@@ -221,15 +228,9 @@ class _Run:
         self.kept = Kept(made.seed)
         store = Store(f"sqlite:///{slurm.folder}/pellucid.db")
         prepare(store)
-        shape = Shape.followed(self.client.nodes())
-        header = LogHeader(
-            CoreSpec.of(shape.spec, "slurm"), time.time(), backend=FOLLOWED, names=shape.names
-        )
-        establish(store, header)
         self.reads = Reads(store.engine)
-        asked = Following(table=Table(self.client))
-        self.follower = Follower(header, shape, self.client, store, asked)
-        self.follower.every_s = LOOK_S
+        self.follower = follow(self.client, store)
+        establish(store, self.follower.header)
         assert self.follower.take_over("benchmark", 3600.0)
         self.kept.looks.append((time.time(), self.client.printed))
 

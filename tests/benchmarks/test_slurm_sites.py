@@ -26,7 +26,8 @@ from benchmarks.slurm.judge import (
     terms_of,
     unlike,
 )
-from benchmarks.slurm.kept import PAST, Kept, refused, refused_second
+from benchmarks.slurm.kept import MARK, PAST, Kept, marked, refused, refused_second
+from benchmarks.slurm.looks import looked_again, ran
 from benchmarks.slurm.shrink import fewest
 from tests.waiting import until
 
@@ -271,3 +272,26 @@ def test_a_second_run_is_held_against_the_first_by_who_was_submitted_when() -> N
     assert refused_second(kept(in_turn), kept(in_turn, first_id=41)) == []
     assert refused_second(kept(in_turn), kept([*reversed(in_turn)], first_id=41))
     assert refused_second(kept(in_turn), kept([3 * start for start in in_turn], first_id=41))
+
+
+def test_how_long_a_job_ran_is_known_once_it_began() -> None:
+    began = {"StartTime": "100", "EndTime": "160"}
+    rows = {
+        "1": {"JobState": "COMPLETED", **began},
+        "2": {"JobState": "RUNNING", "StartTime": "100", "EndTime": "900"},  # by its limit
+        "3": {"JobState": "PENDING", "StartTime": "400", "EndTime": "900"},
+        "4": {"JobState": "CANCELLED", **began},
+    }
+    assert ran(Kept(7, jobs=rows, at=200.0)) == {"1": 60.0, "2": pytest.approx(130.0)}
+
+
+def test_where_no_site_was_kept_none_is_looked_at(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no site was kept there"):
+        looked_again(tmp_path, print)
+
+
+def test_a_command_is_known_again_whatever_mark_its_table_has() -> None:
+    once, again = (marked(["squeue", f"Name:|{one * 16}|", "-a"]) for one in "ab")
+    assert once == (("squeue", f"Name:|{MARK}|", "-a"), "a" * 16)
+    assert again[0] == once[0]
+    assert marked(["sinfo"]) == (("sinfo",), "")
