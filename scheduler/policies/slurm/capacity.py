@@ -118,17 +118,9 @@ def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
         got = tuple(node.gpus)
         short = ask.gpus_per_node and _gpus(dict(node.gpus), ask.gpus) is None
         return None if short or node.cpus < ask.min_cpus else Room(node.cpus, free.memory_mib, got)
-    if ask.gpus and ask.gpus_per_node:
-        per_node = _gpus(free.gpus, ask.gpus)
-        if per_node is None:
-            return None
-        gpus = per_node
-    else:
-        gpus = tuple((kind, n) for kind, n in free.gpus.items() if n > 0)
-        if ask.gpus and not any(not kind or free.gpus.get(kind, 0) > 0 for kind, _ in ask.gpus):
-            return None
-        if ask.gpus and not gpus:
-            return None
+    gpus = _gpus_there(ask, free)
+    if gpus is None:
+        return None
     cpus = free.cpus
     if ask.per_cpu and ask.memory_mib:
         cpus = min(cpus, int(free.memory_mib // ask.memory_mib))
@@ -138,6 +130,29 @@ def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
     if ask.nodes > 1 and ask.min_cpus * ask.nodes == ask.cpus:  # so many tasks on each
         cpus = min(cpus, ask.min_cpus)
     return Room(cpus // each * each, free.memory_mib, gpus) if cpus >= each else None
+
+
+def _gpus_there(ask: Ask, free: Free) -> tuple[tuple[str, int], ...] | None:
+    """Those of each node that it asks for, or those that it could have; None: too few, or none."""
+    most = 1_000_000
+    if ask.per_gpu and ask.memory_mib:
+        most = int(free.memory_mib // ask.memory_mib)
+    if ask.gpus and ask.gpus_per_node:
+        each = _gpus(free.gpus, ask.gpus)
+        return None if each is None or sum(count for _, count in each) > most else each
+    there = _first(((kind, n) for kind, n in free.gpus.items() if n > 0), most)
+    usable = any(not kind or free.gpus.get(kind, 0) > 0 for kind, _ in ask.gpus)
+    return there if not ask.gpus or (there and usable) else None
+
+
+def _first(gpus: Iterable[tuple[str, int]], most: int) -> tuple[tuple[str, int], ...]:
+    """So many of these GPUs at most, the first."""
+    found = []
+    for kind, count in gpus:
+        some = min(count, most)
+        most -= some
+        found += [(kind, some)] * (some > 0)
+    return tuple(found)
 
 
 def _of_all_or_fewer(ask: Ask, usable: Mapping[str, Room], site: Site) -> tuple[Share, ...] | None:

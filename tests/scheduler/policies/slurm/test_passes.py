@@ -132,6 +132,15 @@ def test_gpus_are_found_behind_nodes_that_have_too_few() -> None:
     assert found(4, 2, (1, 1, 1), (32, 2, 1), (32, 2, 1)) == {"it": ("n1", "n2")}
 
 
+def test_a_node_gives_no_more_gpus_than_it_has_memory_for() -> None:
+    asked = {"gpus": (("", 3),), "per_gpu": True, "cpus": 3, "partitions": ("long",)}
+    fits, split = job("1", memory_mib=20_000, **asked), job("2", memory_mib=30_000, **asked)
+    assert on(look(SITE, fits)) == {"1": ("a1",)}
+    assert on(look(SITE, split)) == {"2": ("a1", "a2")}  # two here, one there
+    assert on(look(SITE, replace(split, max_nodes=1))) == {"2": ("a2",)}
+    assert not on(look(SITE, replace(split, gpus_per_node=True, gpus=(("2080ti", 3),))))
+
+
 def test_a_tier_goes_before_a_priority_and_keeps_its_nodes_from_lower_ones() -> None:
     full = job("full", gpus=(("2080ti", 8),), priority=9)
     passes = look(
