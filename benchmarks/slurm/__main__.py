@@ -15,6 +15,7 @@ import argparse
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -57,12 +58,19 @@ def main() -> None:
     parser.add_argument(
         "--shrink", metavar="KIND", help="sites: the fewest submissions of --seed with such a fault"
     )
-    parser.add_argument("--slurm", help="22.05, 24.11, 26.05: that release; else this host's")
+    parser.add_argument(
+        "--slurm",
+        help="22.05, 24.11, 26.05: that release; else this host's. sites: several with commas, "
+        "a column each",
+    )
     parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
-    if asked.slurm:
-        use(asked.slurm)
+    if asked.slurm and "," in asked.slurm and asked.scenario != "sites":
+        parser.error("--slurm: several releases only for sites")
+    releases = asked.slurm.split(",") if asked.slurm else []
+    if len(releases) == 1:
+        use(releases[0])
     told: dict[str, Any] = {}
     missed: list[str] = []
     if asked.scenario == "advise":
@@ -85,21 +93,36 @@ def main() -> None:
         told["dumps"] = [asdict(one) for one in found]
         missed += [one.missed for one in found if one.missed]
     if asked.scenario in ("sites", "looks"):
-        more, missed = _generated(asked)
+        more, missed = _generated(asked, releases)
         told |= more
     sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
     sys.exit(1 if missed else 0)
 
 
-def _generated(asked: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+def _generated(
+    asked: argparse.Namespace, releases: Sequence[str]
+) -> tuple[dict[str, Any], list[str]]:
     if asked.scenario == "looks":
         return {"looks": looked_again(asked.keep or Path.cwd(), _tell)}, []
     if asked.shrink:
         return {"shrunk": shrink(asked.seed, asked.shrink, _tell)}, []
+    if len(releases) < 2:
+        found = _sites(asked, asked.keep, asked.again)
+        return {"sites": found.told()}, found.missed()
+    columns, missed = {}, []
+    for release in releases:
+        use(release)
+        found = _sites(asked, *(one and one / release for one in (asked.keep, asked.again)))
+        columns[release] = found.told()
+        missed += [f"{release}: {one}" for one in found.missed()]
+    return {"sites": columns}, missed
+
+
+def _sites(asked: argparse.Namespace, keep: Path | None, again: Path | None) -> Found:
     every = Found()
     for seed in range(asked.seed, asked.seed + asked.count):
-        site(seed, every, _tell, asked.keep, again=asked.again)
-    return {"sites": every.told()}, every.missed()
+        site(seed, every, _tell, keep, again=again)
+    return every
 
 
 def _twin(asked: argparse.Namespace) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import pickle
 import pwd
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -103,8 +104,17 @@ class Found:
         return [*found, *([f"looks lost: {n['lost']}"] if n["lost"] else [])]
 
 
+_PATH = os.environ["PATH"]
+
+
 def use(release: str) -> None:
-    """The daemons of a release, in a folder (`install.sh`), are first in PATH."""
+    """The daemons of a release are first in PATH: this host's own, or those of a folder
+    (`install.sh`)."""
+    os.environ["PATH"] = _PATH
+    if shutil.which("slurmctld"):
+        own = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True)
+        if f" {release}." in own.stdout:
+            return
     subprocess.run([Path(__file__).with_name("install.sh"), release], check=True)
     cache = os.environ.get("XDG_CACHE_HOME") or "/var/cache"
     folder = Path(cache) / "pellucid" / f"slurm-{release}" / "pellucid-bin"
