@@ -437,11 +437,18 @@ class Passes:
 
     def would_do(self, ask: Ask, names: Iterable[str]) -> list[str]:
         """Those of these nodes that, were they empty, could do their part of a job. Of one that
-        does not say how many it may have, those that could do it alone, if there are any: asked
-        for as ``--nodes=1`` it looks the same."""
+        does not say how many it may have, those that could do it alone, if its partitions have
+        such a node: asked for as ``--nodes=1`` it looks the same."""
         found = [name for name in names if self._does(ask, name)]
-        alone = replace(ask, max_nodes=1) if ask.nodes == 1 and not ask.max_nodes else ask
-        return [n for n in found if alone is not ask and self._does(alone, n)] or found
+        if ask.nodes != 1 or ask.max_nodes:
+            return found
+        alone = replace(ask, max_nodes=1)
+        by_itself = [name for name in found if self._does(alone, name)]
+        known = self.site.partitions
+        there = {n for part in ask.partitions if part in known for n in known[part].nodes}
+        if by_itself or any(self._does(alone, name) for name in there & self.site.nodes.keys()):
+            return by_itself
+        return found
 
     def _does(self, ask: Ask, name: str) -> bool:
         node = self.site.nodes[name]

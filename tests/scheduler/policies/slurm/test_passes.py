@@ -369,6 +369,9 @@ def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_su
     # of so many GPUs in all, on any number of nodes: where one has them, those with fewer are none
     assert told(gpus=(("", 5),)) == (["a1"], "A")
     assert told(gpus=(("", 9),)) == (["a1", "a2"], "A")
+    five, nine = (job("j", gpus=(("", count),)) for count in (5, 9))
+    assert passes.would_do(five, ["a2"]) == []  # while that one is down or kept from it
+    assert passes.would_do(nine, ["a2"]) == ["a2"]
 
 
 @pytest.mark.parametrize(
