@@ -63,7 +63,8 @@ def refused(kept: Kept) -> list[str]:
             site = kept.read(Path(folder))
         except UserError as error:
             return [str(error).partition(": ")[2]]
-        return doubts(cell(site, Cell(next(one for one in VARIANTS if one.twin))))
+        found = doubts(cell(site, Cell(next(one for one in VARIANTS if one.twin))))
+        return [*found, *site.unlike] if found else []
 
 
 def refused_second(once: Kept, again: Kept) -> list[str]:

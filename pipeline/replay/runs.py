@@ -291,7 +291,8 @@ def replay(
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
     checked = tests.get(base) if base is not None else None
     against = found[base][0] if checked is not None and base is not None else None
-    why_not = doubts(against)
+    if why_not := doubts(against):
+        why_not = [*why_not, *site.unlike]
     return {
         "seeds": seeds,
         "backtest": checked,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -15,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from features.schema import TRACE_SCHEMA
+from features.schema import TRACE_SCHEMA, State
 from pipeline.errors import UserError
 from pipeline.replay.beside import Beside, arriving, beside_of
 from pipeline.replay.causes import CAPACITY, LIMIT
@@ -58,6 +59,11 @@ from scheduler.simulation.work import Workload
 MANY_JOBS = 25_000
 # With more jobs than this those without GPUs are not played, unless it is asked for.
 MOST_BESIDE = 5_000
+
+_ENDED_BY = {
+    State.PREEMPTED: "preemption",
+    State.NODE_FAIL: "the failure of a node",
+}
 
 Progress = Callable[[int], None]
 
@@ -108,6 +114,17 @@ class Site:
     twin: Twin | None = None
     nearer: list[str] = field(default_factory=list)
     beside: Beside | None = None
+
+    @property
+    def unlike(self) -> list[str]:
+        """What happened here, or is set, that no replay has; sentences."""
+        counts = Counter(self.recorded["state"].to_pylist())
+        ended = [
+            f"{count(counts[state], 'run')} ended by {why}, which no replay repeats."
+            for state, why in _ENDED_BY.items()
+            if counts[state]
+        ]
+        return [*ended, *(self.twin.left_out if self.twin is not None else ())]
 
     @property
     def submitted(self) -> pa.Table:

@@ -30,7 +30,7 @@ class Twin:
         pools: virtual cluster of each of the other policies' virtual clusters.
         asks: what each job asked for, those without GPUs too.
         limits: whether limits of QOS and associations are among what it knows.
-        notes: what a reader must know, sentences.
+        notes: what a reader must know, sentences; left_out: of settings that no replay has.
     """
 
     site: Site
@@ -40,6 +40,7 @@ class Twin:
     asks: Mapping[str, Ask]
     limits: bool = False
     notes: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
         """The same jobs, each in the pool it is in here, and those beside them; types are in what
@@ -107,8 +108,10 @@ def twin_of(
     # how long a partition lets jobs run counted where a job named several, and nowhere else
     free = {name: replace(one, max_time_s=None) for name, one in site.partitions.items()}
     site = replace(site, partitions=free)
-    notes = _notes(printed, site, list(asks.values()), limits) + _not_given(printed, rows)
-    return Twin(site, shape.spec, names, pools, asks, limits, notes)
+    found = unmodelled(site, asks.values())
+    left_out = [unmodelled_words(what, jobs) for what, jobs in found.items()]
+    notes = [*_notes(printed, site, limits), *left_out, *_not_given(printed, rows)]
+    return Twin(site, shape.spec, names, pools, asks, limits, notes, left_out)
 
 
 def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
@@ -227,7 +230,7 @@ def _hidden(account: str, hide: Hide) -> str:
     return account if account == "root" else hide(account)
 
 
-def _notes(printed: Printed, site: Site, asks: Sequence[Ask], limits: bool) -> list[str]:
+def _notes(printed: Printed, site: Site, limits: bool) -> list[str]:
     notes = []
     if not printed.config:
         notes.append(
@@ -238,5 +241,4 @@ def _notes(printed: Printed, site: Site, asks: Sequence[Ask], limits: bool) -> l
         notes.append("Accounts were not given (--site), so fair share counts for nothing.")
     if not limits:
         notes.append("No limits of QOS or accounts are known (--site), so none is replayed.")
-    notes += [unmodelled_words(what, jobs) for what, jobs in unmodelled(site, asks).items()]
     return notes

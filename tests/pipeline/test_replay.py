@@ -318,6 +318,36 @@ def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
     assert test["avg_wait_replayed_s"] == pytest.approx(test["avg_wait_recorded_s"], rel=0.1)
 
 
+def lines_of(folder: Path, *rows: tuple[int, str, str, str, str, str, int]) -> Path:
+    """A dump: of each job id, submission, start, end, limit, state and nodes with four GPUs."""
+    path = folder / "dump.txt"
+    path.write_text(
+        "JobID|User|Partition|Submit|Eligible|Start|End|Timelimit|State|NNodes|AllocTRES\n"
+        + "".join(
+            f"{job}|ada|short|{at}|{at}|{start}|{end}|{lasts}|{state}|{n}|gres/gpu={n * 4}\n"
+            for job, at, start, end, lasts, state, n in rows
+        )
+    )
+    return path
+
+
+def test_what_no_replay_repeats_is_named_where_no_saving_is_stated(
+    nodes: Path, tmp_path: Path
+) -> None:
+    day = "2026-03-02T"
+    first = (1, f"{day}08:00:00", f"{day}08:00:00", f"{day}09:00:00", "1-00:00:00", "PREEMPTED", 2)
+    late = (2, f"{day}09:00:00", f"{day}10:30:00", f"{day}11:00:00", "01:00:00", "COMPLETED", 1)
+    site = read_site(lines_of(tmp_path, first, late), tmp_path / "d", DumpOptions(nodes=nodes))
+    misfit = replay(site, 1, variants=PLAIN)["misfit"]
+    assert misfit[-1] == "1 run ended by preemption, which no replay repeats."
+    assert "on average" in misfit[0]
+    at_once = (2, f"{day}09:00:00", f"{day}09:00:00", f"{day}11:00:00", "03:00:00", "COMPLETED", 1)
+    again = tmp_path / "again"
+    again.mkdir()
+    site = read_site(lines_of(again, first, at_once), again / "d", DumpOptions(nodes=nodes))
+    assert replay(site, 1, variants=PLAIN)["misfit"] == []
+
+
 @pytest.mark.parametrize(
     ("limit", "wait_s"),
     [("1-00:00:00", 7200.0), ("00:10:00", 0.0)],
@@ -326,18 +356,12 @@ def test_a_window_opens_on_a_cluster_as_busy_as_it_was(
 def test_a_job_that_still_runs_as_the_dump_ends_holds_its_gpus_and_is_not_judged(
     nodes: Path, tmp_path: Path, limit: str, wait_s: float
 ) -> None:
-    path = tmp_path / "dump.txt"
-    path.write_text(
-        "JobID|User|Partition|Submit|Eligible|Start|End|Timelimit|State|NNodes|AllocTRES\n"
-        + "".join(
-            f"{job}|ada|short|{at}|{at}|{start}|{end}|{lasts}|{state}|{n}|gres/gpu={n * 4}\n"
-            for job, at, start, end, lasts, state, n in (
-                (1, "2026-03-02T08:00:00", "2026-03-02T08:00:00", "Unknown", limit, "RUNNING", 2),
-                (2, "2026-03-02T09:00:00", "2026-03-02T10:30:00", "2026-03-02T11:00:00",
-                 "01:00:00", "COMPLETED", 1),
-                (3, "2026-03-02T10:30:00", "Unknown", "Unknown", "01:00:00", "PENDING", 1),
-            )
-        )
+    path = lines_of(
+        tmp_path,
+        (1, "2026-03-02T08:00:00", "2026-03-02T08:00:00", "Unknown", limit, "RUNNING", 2),
+        (2, "2026-03-02T09:00:00", "2026-03-02T10:30:00", "2026-03-02T11:00:00", "01:00:00",
+         "COMPLETED", 1),
+        (3, "2026-03-02T10:30:00", "Unknown", "Unknown", "01:00:00", "PENDING", 1),
     )  # fmt: skip
     site = read_site(path, tmp_path / "d", DumpOptions(nodes=nodes))
     assert site.judged["job_id"].to_pylist() == ["2"]
