@@ -202,15 +202,15 @@ def test_first_forecasts_are_scored_by_horizon_and_open_ones_left_out() -> None:
     crude = Promise(NOW, NOW + 5, None, NOW, NOW + 50)
     far = made(70, None, 90.0)
     near = made(5, 4), made(5, 40), made(5, None), made(20, 29), made(20, None, 60.0)
-    found = promised([*near, crude, far])
+    found = promised([*near, made(35, 2, 45.0), crude, far])
     assert found["to 10 min"] == {
         "jobs": 3, "open": 0, "by_p90": 1 / 3, "of": 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
         "width_min": 25.0,
     }  # fmt: skip
     # of its p90 one is open, of its p50 none
     assert found["to 1 h"] == {
-        "jobs": 1, "open": 1, "by_p90": 1, "of": 2, "by_p50": 0, "within_10_min": 0.5,
-        "width_min": 25.0,
+        "jobs": 2, "open": 1, "by_p90": 1, "of": 3, "by_p50": 1 / 3, "within_10_min": 1 / 3,
+        "width_min": 10.0,
     }  # fmt: skip
     assert found["to 6 h"] == {"jobs": 0, "open": 1, "of": 0, "width_min": 20.0}
     assert found["crude"] == {"jobs": 1}

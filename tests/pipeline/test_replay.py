@@ -555,6 +555,11 @@ def test_whatever_a_dump_holds_is_replayed_or_refused_in_a_line(
         ("JobID|State|AllocTRES\n1|COMPLETED|gres/gpu=1\n", "no column 'Submit'"),
         ("\x1f\x8b\x08\x00", "bars"),
         ("JobID|State|Submit|AllocTRES\n1|RUNNING|2026-03-02T10:00:00|gres/gpu=1\n", "an end"),
+        (
+            "JobID|State|Submit|Start|End|AllocTRES\n"
+            "1|RUNNING|2026-03-02T10:00:00|2026-03-02T10:00:00|Unknown|gres/gpu=1\n",
+            "an end",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_dump_is_said(tmp_path: Path, text: str, said: str) -> None:

@@ -139,6 +139,14 @@ def test_a_node_gives_no_more_gpus_than_it_has_memory_for() -> None:
     assert on(look(SITE, split)) == {"2": ("a1", "a2")}  # two here, one there
     assert on(look(SITE, replace(split, max_nodes=1))) == {"2": ("a2",)}
     assert not on(look(SITE, replace(split, gpus_per_node=True, gpus=(("2080ti", 3),))))
+    # one of a lower weight with much else to give is not in the way of one that has the memory
+    little = SiteNode("n0", 32, 16_000, (("a100", 2), ("h100", 2)), weight=1)
+    nodes = {"n0": little, "n1": SiteNode("n1", 8, 64_000, little.gpus, weight=5)}
+    site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
+    four = job("4", memory_mib=6_000, per_gpu=True, partitions=("p",), max_nodes=1)
+    in_all, of_each = (("", 4),), (("a100", 2), ("h100", 2))
+    assert on(look(site, replace(four, gpus=in_all))) == {"4": ("n1",)}
+    assert on(look(site, replace(four, gpus=of_each, gpus_per_node=True))) == {"4": ("n1",)}
 
 
 def test_a_tier_goes_before_a_priority_and_keeps_its_nodes_from_lower_ones() -> None:
