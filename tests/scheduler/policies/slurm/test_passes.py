@@ -143,7 +143,8 @@ def test_a_node_gives_no_more_gpus_than_it_has_memory_for() -> None:
     little = SiteNode("n0", 32, 16_000, (("a100", 2), ("h100", 2)), weight=1)
     nodes = {"n0": little, "n1": SiteNode("n1", 8, 64_000, little.gpus, weight=5)}
     site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
-    four = job("4", memory_mib=6_000, per_gpu=True, partitions=("p",), max_nodes=1)
+    asked = {"memory_mib": 6_000, "per_gpu": True, "cpus": 8}
+    four = job("4", **asked, partitions=("p",), max_nodes=1)
     in_all, of_each = (("", 4),), (("a100", 2), ("h100", 2))
     assert on(look(site, replace(four, gpus=in_all))) == {"4": ("n1",)}
     assert on(look(site, replace(four, gpus=of_each, gpus_per_node=True))) == {"4": ("n1",)}
