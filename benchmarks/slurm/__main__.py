@@ -68,7 +68,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     if asked.slurm and "," in asked.slurm and asked.scenario != "sites":
         parser.error("--slurm: several releases only for sites")
-    releases = asked.slurm.split(",") if asked.slurm else []
+    releases = [one for one in (asked.slurm or "").split(",") if one]
     if len(releases) == 1:
         use(releases[0])
     told: dict[str, Any] = {}

@@ -115,7 +115,8 @@ def use(release: str) -> None:
         own = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True)
         if f" {release}." in own.stdout:
             return
-    subprocess.run([Path(__file__).with_name("install.sh"), release], check=True)
+    if subprocess.run([Path(__file__).with_name("install.sh"), release], check=False).returncode:
+        raise SystemExit(2)  # it has said why
     cache = os.environ.get("XDG_CACHE_HOME") or "/var/cache"
     folder = Path(cache) / "pellucid" / f"slurm-{release}" / "pellucid-bin"
     os.environ["PATH"] = f"{folder}:{os.environ['PATH']}"
