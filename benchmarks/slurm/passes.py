@@ -22,7 +22,6 @@ from scheduler.policies.slurm.limits import Usage
 from scheduler.policies.slurm.passes import (
     Passes,
     Ranked,
-    Running,
     in_order,
     listed,
     ranks,
@@ -30,7 +29,7 @@ from scheduler.policies.slurm.passes import (
 )
 from scheduler.policies.slurm.policy import BACKFILL_DEPTH, DEPTH, WINDOW_MIN
 from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Share
+from scheduler.policies.slurm.site import Ask, Running, Share
 
 _LINES = {
     "main": re.compile(r"sched: Running job scheduler for"),

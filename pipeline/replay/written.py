@@ -16,11 +16,12 @@ from scheduler.policies.slurm.site import GPU
 # of slurm.conf, whose names are in letters of either size, those that are read
 _NAMES = (
     "AccountingStorageEnforce", "AccountingStorageTRES", "AccountingStorageType", "AllowAccounts",
-    "AllowGroups", "AllowQos", "ClusterName", "CPUs", "CoresPerSocket", "Default", "DefaultTime",
-    "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode", "DenyAccounts", "DenyQos",
+    "AllowGroups", "AllowQos", "AuthInfo", "ClusterName", "CPUs", "CoresPerSocket", "Default",
+    "DefaultTime", "DefCpuPerGPU", "DefMemPerCPU", "DefMemPerGPU", "DefMemPerNode",
+    "DenyAccounts", "DenyQos",
     "Exclusive", "Feature", "Gres", "Hidden", "Licenses", "MaxMemPerCPU", "MaxMemPerNode",
     "MaxNodes", "MaxTime", "MemSpecLimit", "NodeName", "Nodes", "OverSubscribe", "PartitionName",
-    "PreemptExemptTime", "PreemptMode", "PreemptType", "PriorityCalcPeriod",
+    "PreemptExemptTime", "PreemptMode", "PreemptParameters", "PreemptType", "PriorityCalcPeriod",
     "PriorityDecayHalfLife",
     "PriorityFavorSmall", "PriorityFlags", "PriorityJobFactor", "PriorityMaxAge", "PriorityTier",
     "PriorityType", "PriorityWeightAge", "PriorityWeightAssoc", "PriorityWeightFairShare",

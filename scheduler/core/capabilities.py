@@ -11,6 +11,7 @@ class Capabilities:
 
     Attributes:
         preemptive: may stop a running job.
+        restarts: a job that it stopped begins again from nothing.
         oracle: reads the truth (`Turn.oracle`); not a contender.
         twin: decides as another scheduler does, for nodes and jobs that stay as they are.
         keeps_priorities: goes by the priorities of the scheduler it stands in front of.
@@ -30,6 +31,7 @@ class Capabilities:
     """
 
     preemptive: bool = False
+    restarts: bool = False
     oracle: bool = False
     twin: bool = False
     keeps_priorities: bool = False

@@ -59,6 +59,7 @@ class Host(Protocol):
     def started(self, run: Run, queued: QueuedJob) -> None: ...
     def stopped(self, run: Run, now: float) -> QueuedJob: ...
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
+    def withdrawn(self, job_id: str, now: float) -> None: ...
     def held_by(self, vc: str, gpus: int, now: float) -> Holding: ...
     def record(
         self, now: float, action: Action, reason: Reason, job_id: str, vc: str, **more: Any
@@ -227,8 +228,7 @@ class Turn:
 
         Raises PolicyViolation where the policy has not declared that it preempts.
         """
-        if not self._core.policy.capabilities.preemptive:
-            self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
+        self._may_stop(run)
         queued = self._core.stopped(run, self.now)
         self.cluster.release(run.job.job_id)
         queued.key, queued.reason = key, reason
@@ -245,6 +245,15 @@ class Turn:
             vc=run.vc,
         )
         return queued
+
+    def cancel(self, run: Run) -> None:
+        """Stop a run for good. Raises PolicyViolation as `preempt` does."""
+        self._may_stop(run)
+        self._core.withdrawn(run.job.job_id, self.now)
+
+    def _may_stop(self, run: Run) -> None:
+        if not self._core.policy.capabilities.preemptive:
+            self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
 
     def again(self) -> None:
         """Look at this virtual cluster once more before the time moves on."""

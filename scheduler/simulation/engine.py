@@ -233,6 +233,8 @@ class Engine(EventLoop):
                 self._profile(d, now)
             elif action is Action.PREEMPT:
                 self._preempt(d.job_id, now)
+            elif action is Action.CANCEL:
+                self._cancel(d.job_id, now)
             elif action is Action.REFUSE:
                 self._refused(d.job_id, now)
 
@@ -284,12 +286,22 @@ class Engine(EventLoop):
         self._push(now + run.remaining, END, run, run.version)
 
     def _preempt(self, job_id: str, now: float) -> None:
+        run = self._stop(job_id, now)
+        if not self.core.policy.capabilities.restarts:
+            gpus = self.results[job_id].job.gpus
+            self._remaining[job_id] = run.left(now) + preemption_cost_s(gpus)
+
+    def _cancel(self, job_id: str, now: float) -> None:
+        self._stop(job_id, now)
+        self.results[job_id].end_time = now
+        self._ended(job_id, now)
+
+    def _stop(self, job_id: str, now: float) -> Progress:
         run = self._running.pop(job_id)
         run.version += 1  # its end will not come
         result = self.results[job_id]
-        job = result.job
-        self._remaining[job_id] = run.left(now) + preemption_cost_s(job.gpus)
         result.ran_s += now - run.started
         result.preemptions += 1
         self._counts["preemptions"] += 1
         self._busy_gpu_s += result.job.gpus * (now - run.started)
+        return run

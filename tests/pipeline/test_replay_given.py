@@ -103,12 +103,14 @@ class TestJobsWithoutGpus:
 
 def test_a_setting_that_no_replay_has_is_named_with_the_jobs_it_touches(tmp_path: Path) -> None:
     conf = (
-        "PartitionName=gpu Nodes=n1 PriorityTier=1 PreemptMode=REQUEUE State=UP\n"
+        "PartitionName=gpu Nodes=n1 PriorityTier=1 PreemptMode={} State=UP\n"
         "PartitionName=all Nodes=n[1-2] PriorityTier=9 PreemptMode=OFF State=UP\n"
         "PreemptType = preempt/partition_prio\n"
     )
-    site = site_of(tmp_path, [ran("1", 0, 0, 60, ON_GPU)], NODES + conf)
-    said = "Not modelled by the policy slurm: partition gpu: PreemptMode=REQUEUE (1 job)."
+    site = site_of(tmp_path, [ran("1", 0, 0, 60, ON_GPU)], NODES + conf.format("REQUEUE"))
+    assert not site.unlike
+    site = site_of(tmp_path, [ran("1", 0, 0, 60, ON_GPU)], NODES + conf.format("SUSPEND"))
+    said = "Not modelled by the policy slurm: partition gpu: PreemptMode=SUSPEND (1 job)."
     assert site.unlike == [said]
     assert said in site.notes
 

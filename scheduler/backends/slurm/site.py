@@ -45,13 +45,13 @@ QOS = (
     "Name", "Priority", "GrpTRES", "GrpJobs", "MaxTRES", "MaxWall", "MaxTRESPU", "MaxJobsPU",
     "MaxTRESPA", "MaxJobsPA", "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins",
     "MaxTRESPerNode", "MinTRES", "Flags", "UsageFactor", "GrpJobsAccrue", "MaxJobsAccruePA",
-    "MaxJobsAccruePU", "PreemptExemptTime",
+    "MaxJobsAccruePU", "PreemptExemptTime", "PreemptMode",
 )  # fmt: skip
 _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
 _NOT_MODELLED = (
-    "Preempt", "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode",
-    "MinTRES", "Flags", "GrpJobsAccrue", "MaxJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU",
+    "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode", "MinTRES",
+    "Flags", "GrpJobsAccrue", "MaxJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU",
 )  # fmt: skip
 # of a QOS: what is known, or refuses jobs before they are in the queue
 _FLAGS = frozenset(("DenyOnLimit", "NoDecay", "OverPartQOS", "RequiresReservation"))
@@ -198,9 +198,15 @@ def _partition(row: Mapping[str, str]) -> Partition:
         root_only=row.get("RootOnly") == "YES",
         hidden=row.get("Hidden") == "YES",
         in_reservations=row.get("ReqResv") == "YES",
-        preempted="" if row.get("PreemptMode", "OFF") == "OFF" else row["PreemptMode"],
+        preempted=_mode(row.get("PreemptMode", "OFF")),
         defaults=defaults_of(row),
     )
+
+
+def _mode(text: str) -> str:
+    """How jobs make way: GANG says how they share, and OFF that they do not make way."""
+    modes = [one for one in text.upper().split(",") if one not in ("GANG", "OFF")]
+    return ",".join(modes)
 
 
 def defaults_of(row: Mapping[str, str]) -> dict[str, float]:
@@ -294,6 +300,7 @@ def _qos(row: Mapping[str, str]) -> Qos:
         _names(row["Preempt"]),
         "OverPartQOS" in flags,
         duration_s(row["PreemptExemptTime"]) if row["PreemptExemptTime"] else None,
+        "" if row["PreemptMode"] in ("", "cluster") else row["PreemptMode"].upper(),
     )
 
 

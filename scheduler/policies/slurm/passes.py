@@ -15,8 +15,17 @@ from typing import Any
 
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
 from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
+from scheduler.policies.slurm.preemption import Preemption
 from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, AssocKey, Partition, Reservation, Share, Site
+from scheduler.policies.slurm.site import (
+    Ask,
+    AssocKey,
+    Partition,
+    Reservation,
+    Running,
+    Share,
+    Site,
+)
 
 RESOURCES, PRIORITY, LICENSES = "Resources", "Priority", "Licenses"
 NOT_AVAILABLE, DOWN = "ReqNodeNotAvail", "PartitionDown"
@@ -30,20 +39,6 @@ WINDOW_S = 30.0  # of ends that are taken together, at first
 TRIES = 64  # to plan one job
 # waits for what others have or for their turn, not for a limit or a hold
 CAPACITY = frozenset((RESOURCES, PRIORITY))
-
-
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A job that runs since `start`, until its limit at the latest.
-
-    `listed`: since when Slurm has a record of it: of a task of an array, since the one before it
-    began.
-    """
-
-    ask: Ask
-    start: float
-    until: float
-    listed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +135,7 @@ class Passes:
             that wait, and keeps it until it finds another. None: it has none.
         started: jobs to start now, in order, and where.
         planned: when backfill means to start others, and where.
+        preempted: runs that make way, by job, and for which.
         parts: how many components each heterogeneous job has, by its id. Backfill alone starts
             them, when all can start.
     """
@@ -152,6 +148,7 @@ class Passes:
     reasons: dict[str, str] = field(default_factory=dict)
     started: dict[str, tuple[Ranked, tuple[Share, ...]]] = field(default_factory=dict)
     planned: dict[str, tuple[float, frozenset[str]]] = field(default_factory=dict)
+    preempted: dict[str, tuple[Running, str]] = field(default_factory=dict)
     licences: dict[str, int] = field(default_factory=dict)
     tasks: dict[str, int] = field(default_factory=dict)  # of arrays, that run
     parts: Mapping[str, int] = field(default_factory=dict)
@@ -159,12 +156,13 @@ class Passes:
         default_factory=dict
     )  # components, by heterogeneous job: from when each could run, and where
     _empty: Capacity = field(init=False)  # never taken of
+    _preemption: Preemption = field(init=False)
     _suiting: dict[tuple[str, str], set[str]] = field(default_factory=dict)
     _open: dict[str, list[str]] = field(default_factory=dict)  # nodes by partition
 
     def __post_init__(self) -> None:
         self.now = floor(self.now)  # time(NULL)
-        self._empty = Capacity.of(self.site)
+        self._empty, self._preemption = Capacity.of(self.site), Preemption(self.site)
         self.licences = dict(self.site.licences)
         for run in self.running.values():
             self._count(run.ask, 1)
@@ -214,9 +212,9 @@ class Passes:
                 self._set_reason(ask, PRIORITY)
             return False
         names = [n for n in self.nodes_of(ask, part, self.now) if n not in closed]
-        placed = choose(ask, self.capacity, names, self.site)
         reason = self._blocked_by(ask, part)
-        if placed is not None and not reason:
+        placed = None if reason else self._placed(ranked, names)
+        if placed is not None:
             self.start(ranked, placed)
             return True
         reason = reason or self._lacking(ask, part)
@@ -276,8 +274,10 @@ class Passes:
             self._set_reason(ask, hit.reason)
             return False
         if ready is None and at <= self.now:
-            self.start(ranked, placed)
-            return True
+            there = self._placed(ranked, [share.node for share in placed])
+            if there is not None:
+                self.start(ranked, there)
+            return there is not None
         nodes = frozenset(share.node for share in placed)
         space.plan(at, ask.limit_s(part), nodes)
         known = self.planned.get(ask.job_id)
@@ -321,7 +321,7 @@ class Passes:
             later = min([*freed, *([later] if later is not None else [])], default=None)
             names = tuple(name for name in found if name in suiting)
             if names not in tried:
-                tried[names] = self._will_run(ask, names)
+                tried[names] = self._will_run(ask, part, names)
             known = tried[names]
             if known is not None:
                 start, placed = max(known[0], at), known[1]
@@ -337,8 +337,10 @@ class Passes:
             at = later
         return None
 
-    def _will_run(self, ask: Ask, names: Sequence[str]) -> tuple[float, tuple[Share, ...]] | None:
-        """When a job could start on some of these nodes, as runs come to their limits.
+    def _will_run(
+        self, ask: Ask, part: Partition, names: Sequence[str]
+    ) -> tuple[float, tuple[Share, ...]] | None:
+        """When a job could start on some of these nodes, as runs make way or come to their limits.
 
         Slurm takes several ends at once: those of half a minute, then of twice as long each time.
         """
@@ -347,10 +349,19 @@ class Passes:
             return self.now, placed
         if choose(ask, self._empty, names, self.site) is None:
             return None
+        capacity, making_way = self.capacity.later(names), set()
+        for run in self._candidates(ask, part):
+            capacity.take(run.ask.shares, -1)
+            making_way.add(run.ask.job_id)
+        placed = choose(ask, capacity, names, self.site) if making_way else None
+        if placed is not None:
+            return self.now, placed
         wanted = set(names)
-        leaving = sorted(self.running.values(), key=lambda run: (run.until, run.listed))
+        leaving = sorted(
+            (run for job_id, run in self.running.items() if job_id not in making_way),
+            key=lambda run: (run.until, run.listed),
+        )
         ours = [any(share.node in wanted for share in run.ask.shares) for run in leaving]
-        capacity = self.capacity.later(names)
         window_s, end = WINDOW_S, 0.0
         for place, run in enumerate(leaving):
             if not ours[place]:  # what comes after it is taken with what came before
@@ -367,6 +378,34 @@ class Passes:
             if placed is not None:
                 return max(run.until, self.now + 1), placed
         return None
+
+    # --- preemption ---------------------------------------------------------------------------
+
+    def _candidates(self, ask: Ask, part: Partition) -> list[Running]:
+        """Runs that can make way for a job."""
+        if het_job(ask):
+            return []
+        there = (run for job_id, run in self.running.items() if job_id not in self.started)
+        return self._preemption.candidates(ask, part, there, self.now)
+
+    def _placed(self, ranked: Ranked, names: Sequence[str]) -> tuple[Share, ...] | None:
+        """Where a job is put now on some of these nodes; runs make way for it, where they can."""
+        ask = ranked.ask
+        placed = choose(ask, self.capacity, names, self.site)
+        if placed is not None:
+            return placed
+        candidates = self._candidates(ask, ranked.partition)
+        room = self._preemption.room(ask, candidates, self.capacity, names)
+        if room is None:
+            return None
+        placed, gone = room
+        for run in gone:
+            job_id = run.ask.job_id
+            self.preempted[job_id] = self.running.pop(job_id), ask.job_id
+            self.capacity.take(run.ask.shares, -1)
+            self.usage.add(run.ask, self.site, -1)
+            self._count(run.ask, -1)
+        return placed
 
     # --- what they ask ------------------------------------------------------------------------
 

@@ -31,7 +31,6 @@ from scheduler.policies.slurm.passes import (
     Passes,
     PendingReason,
     Ranked,
-    Running,
     blaming,
     het_job,
     in_order,
@@ -39,8 +38,9 @@ from scheduler.policies.slurm.passes import (
     ranks,
     reason_key,
 )
+from scheduler.policies.slurm.preemption import CANCEL, Preemption
 from scheduler.policies.slurm.priority import FairShare, Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Share, Site, SiteNode
+from scheduler.policies.slurm.site import Ask, Partition, Running, Share, Site, SiteNode
 
 _REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
 
@@ -108,7 +108,10 @@ class Slurm(Policy):
             now: when it was printed: priorities are Slurm's until it computes them again.
         """
         self._look(site)
-        self.capabilities = replace(self.capabilities, places_cpus=True)
+        preempts = not site.config.get("PreemptType", "none").endswith("none")
+        self.capabilities = replace(
+            self.capabilities, places_cpus=True, preemptive=preempts, restarts=preempts
+        )
         self._names, self._asks = list(names), dict(asks)
         self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
@@ -275,6 +278,9 @@ class Slurm(Policy):
         if tries:
             self.soon |= look.started.keys()
             look.started.clear()
+            look.preempted.clear()
+        for ran, blocker in look.preempted.values():
+            self._make_way(turn, ran, blocker)
         for job_id, (ranked, shares) in look.started.items():
             queued = waiting.pop(job_id)
             self._ranked.pop(job_id, None)
@@ -287,6 +293,21 @@ class Slurm(Policy):
                 found.planned_at, found.planned_on = self._planned[job_id]
             self.reasons[job_id] = found
             turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
+
+    def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
+        """A job that the pass took off its nodes is gone, or waits again."""
+        job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
+        run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
+        self._shares.ran(ran, turn.now)
+        if preemption.mode(ask.qos, ran.ask.partitions[0]) == CANCEL:
+            turn.cancel(run)
+            return
+        turn.preempt(run, -float(ask.priority), blocker=blocker, reason=Reason.PRIORITY)
+        at = preemption.requeued_at(floor(turn.now))
+        self._asks[job_id] = replace(ask, shares=(), submit=floor(turn.now), begin=at, accrue=at)
+        self._ranked.pop(job_id, None)
+        self.reasons[job_id] = PendingReason("BeginTime")
+        self._clock.came(run.vc)
 
     def _pass(self, now: float) -> Passes:
         known = self.site, now, self._capacity, self._usage, self._running

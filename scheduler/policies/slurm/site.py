@@ -110,6 +110,7 @@ class Qos:
         factor: by which its jobs' usage counts. preempts: QOS whose jobs make way for its own.
         first: its limits go before those of a partition's QOS (OverPartQOS).
         exempt_s: for how long its jobs run before they make way; None: as the site has it.
+        preempted: how they make way, ``REQUEUE``; "": as the site has it.
     """
 
     name: str
@@ -120,6 +121,7 @@ class Qos:
     preempts: frozenset[str] = frozenset()
     first: bool = False
     exempt_s: float | None = None
+    preempted: str = ""
 
 
 # account, user; user "" = the account itself, ``ada|gpu`` = in partition gpu only
@@ -360,3 +362,17 @@ class Ask:
             accrue=job.submit_time,
             tres={"cpu": cpus, "mem": job.memory_mib or 0.0, "node": 1, GPU: job.gpus},
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A job that runs since `start`, until its limit at the latest.
+
+    `listed`: since when Slurm has a record of it: of a task of an array, since the one before it
+    began.
+    """
+
+    ask: Ask
+    start: float
+    until: float
+    listed: float = 0.0

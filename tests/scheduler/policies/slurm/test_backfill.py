@@ -13,10 +13,20 @@ from scheduler.core.estimates import Estimator
 from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
 from scheduler.policies.slurm.limits import Usage, first_hit
-from scheduler.policies.slurm.passes import Passes, Running, Space, in_order, ranks
+from scheduler.policies.slurm.passes import Passes, Space, in_order, ranks
 from scheduler.policies.slurm.policy import Slurm, since_calculated
 from scheduler.policies.slurm.priority import FairShare, Multifactor
-from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Share, Site, SiteNode
+from scheduler.policies.slurm.site import (
+    Ask,
+    Assoc,
+    Limits,
+    Partition,
+    Qos,
+    Running,
+    Share,
+    Site,
+    SiteNode,
+)
 
 NOW = 1_200_000.0
 NODES = {name: SiteNode(name, 8, 64_000, (("gpu", 4),)) for name in ("n1", "n2", "n3")}
@@ -35,7 +45,7 @@ def starts_at(*runs: Running, names: tuple[str, ...]) -> float:
     for run in runs:
         capacity.take(run.ask.shares)
     passes = Passes(SITE, NOW, capacity, Usage(), {run.ask.job_id: run for run in runs})
-    found = passes._will_run(Ask("new", gpus=(("gpu", 4),), gpus_per_node=True), names)
+    found = passes._will_run(Ask("new", gpus=(("gpu", 4),), gpus_per_node=True), PARTITION, names)
     assert found is not None
     return found[0] - NOW
 

@@ -394,19 +394,19 @@ def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_su
         ("preempt/none", {"qos": "high"}, {"qos": "low"}, False),
     ],
 )
-def test_who_may_preempt_whom_is_not_foreseen(
+def test_whom_a_suspended_job_makes_way_for_is_not_foreseen(
     kind: str, waits: dict[str, Any], runs: dict[str, Any], touched: bool
 ) -> None:
-    parts = {name: replace(part, preempted="REQUEUE") for name, part in PARTITIONS.items()}
-    qos = {"high": Qos("high", preempts=frozenset({"low"})), "low": Qos("low")}
-    site = replace(SITE, partitions=parts, qos=qos, config={"PreemptType": kind})
+    def suspending(mode: str) -> Site:
+        parts = {name: replace(part, preempted=mode) for name, part in PARTITIONS.items()}
+        qos = {"high": Qos("high", preempts=frozenset({"low"})), "low": Qos("low", preempted=mode)}
+        return replace(SITE, partitions=parts, qos=qos, config={"PreemptType": kind})
+
     ran = job("ran", shares=(Share("a1", 1, 1.0),), **runs)
     why = {"new": "not modelled: it may preempt 1 running job"} if touched else {}
-    assert unforeseen(site, [job("new", **waits)], [ran]) == why
-    exempt = {name: replace(qos.get(name, Qos(name)), exempt_s=HOUR) for name in (*qos, "normal")}
-    by_site = {"PreemptType": kind, "PreemptExemptTime": "01:00:00"}
-    for over in (replace(site, config=by_site), replace(site, qos=exempt)):
-        assert not unforeseen(over, [job("new", **waits)], [ran])  # it is over before
+    assert unforeseen(suspending("SUSPEND"), [job("new", **waits)], [ran]) == why
+    for known in ("REQUEUE", "CANCEL"):
+        assert not unforeseen(suspending(known), [job("new", **waits)], [ran])
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ SAYS = {
 }
 
 
-ODD = "odd|0|||||||||low|cpu=100|||||||||||"  # Preempt, GrpTRESMins
+ODD = "odd|0||||||||||cpu=100|||||gres/gpu=1|||||||"  # GrpTRESMins, MinTRES
 
 
 class Told:
@@ -637,10 +637,10 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
         scene.look(scene.job(1, gpus=0, qos="odd"), scene.job(2, gpus=0, qos="odd"), scene.job(3))
         scene.look(scene.job(1, gpus=0, qos="odd"))
     warned = [log["what"] for log in logs if log["event"] == "not_modelled"]
-    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: Preempt=low"]
+    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: MinTRES=gres/gpu=1"]
     lines = [
         "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: Preempt=low (1 job).",
+        "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
     ]
     operator, user = Viewer("olga", Role.OPERATOR), Viewer("ada", Role.VIEWER)
     assert PageQueries(store, operator).not_modelled() == lines
@@ -668,7 +668,7 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
 
     assert said() == [
         "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: Preempt=low (1 job).",
+        "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
     ]
     told.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
     output = CliRunner().invoke(app, words).output
@@ -713,8 +713,8 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     """
     scene = Scene(store, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
-    scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos"
-    plain = f"{'|' * 21}"
+    scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos\nPreemptMode = SUSPEND"
+    plain = f"{'|' * 22}"
     scene.slurm.says["qos"] = f"low|0{plain}\nhigh|0|||||||||low{plain[9:]}\nmins|0||||||||||cpu=1"
     scene.slurm.says["qos"] += plain[10:]
     runs = scene.job(1, "RUNNING", qos="low", start=NOW, **EVERYTHING)

@@ -184,7 +184,7 @@ def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
     scene = Scene(None, "slurm", order=False)
     scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     scene.slurm.says["scontrol show config"] += ENFORCED
-    scene.slurm.says["qos"] = f"normal|0{'|' * 21}\nslow|0|gres/gpu=1{'|' * 20}"
+    scene.slurm.says["qos"] = f"normal|0{'|' * 22}\nslow|0|gres/gpu=1{'|' * 21}"
     scene.slurm.says["cluster=c"] = "\n".join(
         [*ASSOCS[:2], ASSOCS[2].replace("high,normal|", "normal,slow|slow"), *ASSOCS[3:]]
     )
