@@ -1,11 +1,12 @@
 """The looks that generated sites kept, looked at again without daemons: how first forecasts come
-true as they are, and how they would if how long every job runs were known. What is missed then, no
-better duration mends: it is of jobs yet to come, of nodes that die, of chance in who goes first."""
+true as they are, if how long every job runs were known, and if who is yet to come were known, too.
+What is missed then is of nodes that die, of chance in who goes first, and of the policy."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,17 @@ from benchmarks.slurm import judge
 from benchmarks.slurm.kept import MARK, Kept, marked
 from benchmarks.slurm.sites import follow
 from features.clock import Clock
+from features.job import Job
 from scheduler.backends.slurm.client import Slurm, SlurmDown
+from scheduler.backends.slurm.snapshot import ClusterSnapshot
+from scheduler.core.core import Core
 from scheduler.core.durations import Stated
 from scheduler.core.queue import QueuedJob
-from scheduler.explain.whatif.memory import Memory, SubmittedJob
+from scheduler.explain.whatif.futures import Arrival, Beliefs, Piece
+from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
+from scheduler.policies.slurm.site import Ask
+from scheduler.policies.slurm.twin import twin_in
+from scheduler.service.follow.follower import Follower
 
 ERROR = 0.01  # of a duration that is known
 LONGER = 1.3  # than it ran by the end: one that still ran then
@@ -38,19 +46,22 @@ class _Printed(Slurm):
         return self.printed[key].replace(MARK, mark)
 
 
-def promises(kept: Kept) -> list[judge.Promise]:
-    """The first forecast of each job of a site, by this tree's code."""
+def looked(kept: Kept) -> Iterator[tuple[Follower, ClusterSnapshot]]:
+    """Each look at a site, by this tree's code."""
     (began, printed), *looks = kept.looks
     slurm, at = _Printed(printed), [began]
     follower = follow(slurm, None, Clock.by(lambda: at[0]))
     follower._histories.recall(follower._accounted())  # as it does when it takes over a log
-    first: dict[str, judge.Promise] = {}
     for now, printed in looks:
         slurm.printed, at[0] = printed, now
-        try:
-            snapshot = follower.look()
-        except SlurmDown:  # another version's question
-            continue
+        with suppress(SlurmDown):  # another version's question
+            yield follower, follower.look()
+
+
+def promises(kept: Kept) -> list[judge.Promise]:
+    """The first forecast of each job of a site."""
+    first: dict[str, judge.Promise] = {}
+    for follower, snapshot in looked(kept):
         waiting = snapshot.waiting.keys() | snapshot.aside.keys()
         for job_id in (waiting & kept.jobs.keys()) - follower._withheld.keys():
             row, made = kept.jobs[job_id], follower._forecasts.get(job_id)
@@ -73,27 +84,68 @@ def ran(kept: Kept) -> dict[str, float]:
     return found
 
 
+def came(kept: Kept) -> dict[str, tuple[Job, Ask]]:
+    """Each job of a site as it was first seen."""
+    found: dict[str, tuple[Job, Ask]] = {}
+    for _, snapshot in looked(kept):
+        twin = twin_in(snapshot.core.policy)
+        assert twin is not None
+        for job_id, queued in snapshot.core.jobs.items():
+            ask = twin.asked(job_id)
+            if ask is not None:
+                found.setdefault(job_id, (queued.job, replace(ask, shares=(), after=())))
+    return found
+
+
+def durations_known(truth: Mapping[str, float]) -> AbstractContextManager[object]:
+    """How long each job runs is known to 1 %."""
+    believed = Memory.believed
+
+    def knowing(self: Memory, queued: QueuedJob) -> SubmittedJob:
+        past, ran_s = believed(self, queued), truth.get(queued.job.job_id)
+        return past if ran_s is None else replace(past, predicted_s=Stated(ran_s, ERROR))
+
+    return patch.object(Memory, "believed", knowing)
+
+
+def arrivals_known(
+    truth: Mapping[str, float], jobs: Mapping[str, tuple[Job, Ask]]
+) -> AbstractContextManager[object]:
+    """Who comes later, and when, is known; how long they run, too."""
+    made_of = Beliefs.of
+
+    def coming(memory: Memory, core: Core, now: float, **more: Any) -> Beliefs:
+        piece: Piece = {}
+        later = {j for j, (job, _) in jobs.items() if job.submit_time > now and j in truth}
+        for job_id in later - core.jobs.keys():
+            job, ran_s = jobs[job_id][0], truth[job_id]
+            if job.vc in core.queues:
+                one = Arrival(job.submit_time - now, job, ran_s, None, ran_s)
+                piece.setdefault(job.vc, []).append(one)
+        if (twin := twin_in(core.policy)) is not None:
+            twin.expect({job_id: jobs[job_id][1] for job_id in later - core.jobs.keys()})
+        pieces = [piece] if piece else []
+        return replace(made_of(memory, core, now, **more), pieces=pieces, piece_s=14 * DAY_S)
+
+    return patch.object(Beliefs, "of", coming)
+
+
 def looked_again(folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """First forecasts of the sites kept in a folder, by horizon: as they are, and with durations
-    known. FileNotFoundError: none were."""
+    """First forecasts of the sites kept in a folder, by horizon: as they are, with durations
+    known, and with arrivals known as well. FileNotFoundError: none were."""
     paths = sorted(folder.rglob("site*.pickle"))
     if not paths:
         raise FileNotFoundError(f"{folder}: no site was kept there (sites --keep)")
-    believed = Memory.believed
-    now: list[judge.Promise] = []
-    known: list[judge.Promise] = []
+    found: dict[str, list[judge.Promise]] = {
+        "as_they_are": [], "durations_known": [], "arrivals_too": [],
+    }  # fmt: skip
     for path in paths:
         kept = pickle.loads(path.read_bytes())
-        truth = ran(kept)
-
-        def knowing(
-            self: Memory, queued: QueuedJob, truth: dict[str, float] = truth
-        ) -> SubmittedJob:
-            past, ran_s = believed(self, queued), truth.get(queued.job.job_id)
-            return past if ran_s is None else replace(past, predicted_s=Stated(ran_s, ERROR))
-
-        now += promises(kept)
-        with patch.object(Memory, "believed", knowing):
-            known += promises(kept)
-        tell(f"{path}: {len(now)} forecasts so far")
-    return {"as_they_are": judge.promised(now), "durations_known": judge.promised(known)}
+        truth, jobs = ran(kept), came(kept)
+        found["as_they_are"] += promises(kept)
+        with durations_known(truth):
+            found["durations_known"] += promises(kept)
+            with arrivals_known(truth, jobs):
+                found["arrivals_too"] += promises(kept)
+        tell(f"{path}: {len(found['as_they_are'])} forecasts so far")
+    return {name: judge.promised(made) for name, made in found.items()}

@@ -27,8 +27,17 @@ from benchmarks.slurm.judge import (
     unlike,
 )
 from benchmarks.slurm.kept import MARK, PAST, Kept, marked, refused, refused_second
-from benchmarks.slurm.looks import looked_again, ran
+from benchmarks.slurm.looks import arrivals_known, looked_again, ran
 from benchmarks.slurm.shrink import fewest
+from features.job import Job
+from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.core import Core
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.whatif.futures import Arrival, Beliefs
+from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.slurm.policy import Slurm
+from scheduler.policies.slurm.site import Ask
+from scheduler.policies.slurm.twin import twin_in
 from tests.waiting import until
 
 NOW = 1_800_000_000.0
@@ -283,6 +292,25 @@ def test_how_long_a_job_ran_is_known_once_it_began() -> None:
         "4": {"JobState": "CANCELLED", **began},
     }
     assert ran(Kept(7, jobs=rows, at=200.0)) == {"1": 60.0, "2": pytest.approx(130.0)}
+
+
+def test_where_arrivals_are_known_those_that_are_yet_to_come_do_and_no_others() -> None:
+    core = Core(Cluster(ClusterSpec({"vc": 1}, 8)), Slurm())
+    times = {"here": 50.0, "later": 160.0, "unended": 160.0, "elsewhere": 160.0}
+    jobs = {
+        name: (Job(name, at, 1, "u", "other" if name == "elsewhere" else "vc"), Ask(name, user="u"))
+        for name, at in times.items()
+    }
+    truth = {"here": 9.0, "later": 30.0, "elsewhere": 9.0}
+    memory = Memory(LiveEstimator(), asks=True)
+    with arrivals_known(truth, jobs):
+        made = Beliefs.of(memory, core, 100.0)
+    assert made.pieces == [{"vc": [Arrival(60.0, jobs["later"][0], 30.0, None, 30.0)]}]
+    twin = twin_in(core.policy)
+    assert twin is not None
+    assert twin.asked("later") == jobs["later"][1]
+    assert twin.asked("here") is None
+    assert Beliefs.of(memory, core, 100.0).pieces == []
 
 
 def test_where_no_site_was_kept_none_is_looked_at(tmp_path: Path) -> None:
