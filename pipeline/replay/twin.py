@@ -58,7 +58,7 @@ class Twin:
             job.job_id: replace(
                 self.asks[job.job_id],
                 submit=job.submit_time,
-                accrue=job.submit_time,
+                accrue=None,
                 time_limit_s=job.time_limit_s,
             )
             for job in jobs

@@ -51,7 +51,7 @@ _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma
 # set, these change what starts, and the twin does not know them
 _NOT_MODELLED = (
     "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode", "MinTRES",
-    "Flags", "GrpJobsAccrue", "MaxJobsAccrue", "MaxJobsAccruePA", "MaxJobsAccruePU",
+    "Flags",
 )  # fmt: skip
 # of a QOS: what is known, or refuses jobs before they are in the queue
 _FLAGS = frozenset(("DenyOnLimit", "NoDecay", "OverPartQOS", "RequiresReservation"))
@@ -288,6 +288,9 @@ def _qos(row: Mapping[str, str]) -> Qos:
         max_jobs_pu=_limit(row["MaxJobsPU"]),
         max_tres_pa=counts(row["MaxTRESPA"]),
         max_jobs_pa=_limit(row["MaxJobsPA"]),
+        grp_accrue=_limit(row["GrpJobsAccrue"]),
+        max_accrue_pa=_limit(row["MaxJobsAccruePA"]),
+        max_accrue_pu=_limit(row["MaxJobsAccruePU"]),
     )
     flags = _names(row["Flags"])
     odd = {**row, "Flags": ",".join(sorted(flags - _FLAGS))}
@@ -332,6 +335,8 @@ def _assoc(row: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | 
         grp_jobs=_limit(row["GrpJobs"]),
         max_tres=counts(row["MaxTRES"]),
         max_jobs=_limit(row["MaxJobs"]),
+        grp_accrue=_limit(row["GrpJobsAccrue"]),
+        max_accrue=_limit(row["MaxJobsAccrue"]),
         max_wall_s=duration_s(row["MaxWall"]),
     )
     usage, fairshare = used.get(key, (0.0, None))

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from scheduler.policies.slurm.priority import accounts_of
 from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
@@ -124,7 +125,7 @@ def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
     """Those that no QOS sets, which comes before an association, as the one of a partition comes
     before the one of a job: a limit holds where it is set first."""
     for one in above:
-        taken = {
+        taken: dict[str, Any] = {
             name: {tres: n for tres, n in getattr(limits, name).items() if tres not in set_there}
             for name in ("grp_tres", "max_tres", "max_tres_pu", "max_tres_pa")
             if (set_there := getattr(one, name))
@@ -195,6 +196,42 @@ def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> I
     limits, (whose, key) = assoc.limits, _whose(assoc)
     yield _tres(ask, limits.grp_tres, "AssocGrp", "", "GrpTRES", whose, usage, key)
     yield _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage)
+
+
+def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
+    """Of the jobs that may be looked at, in order, those whose age begins to count: in each limit
+    so many of them have one."""
+    asks = list(waiting)
+    new = [ask.job_id for ask in asks if ask.accrue is None]
+    if not (new and site.limits_ages):
+        return new
+    counted = Counter(key for ask in asks if ask.accrue is not None for key, _ in _ages(ask, site))
+    found = []
+    for ask in asks:
+        limits = list(_ages(ask, site)) if ask.accrue is None else []
+        if ask.accrue is None and all(counted[key] < most for key, most in limits):
+            found.append(ask.job_id)
+            counted.update(key for key, _ in limits)
+    return found
+
+
+def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
+    """The limits that hold for a job's age, each by whose jobs it counts."""
+    part = site.partitions.get(next(iter(ask.partitions), ""))
+    found: list[tuple[tuple[str, ...], int | None]] = []
+    for name in dict.fromkeys((ask.qos, part.qos if part is not None else "")):
+        if (qos := site.qos.get(name)) is not None:
+            found += [
+                (("qos", name), qos.limits.grp_accrue),
+                (("qos-user", name, ask.user), qos.limits.max_accrue_pu),
+                (("qos-account", name, ask.account), qos.limits.max_accrue_pa),
+            ]
+    mine = site.key(ask.account, ask.user, part.name if part is not None else "")
+    for key in (mine, *((name, "") for name in accounts_of(site, ask.account))):
+        if (assoc := site.assocs.get(key)) is not None:
+            found.append((("assoc", *key), assoc.limits.grp_accrue))
+            found.append((("user", *key), assoc.limits.max_accrue if assoc.user else None))
+    yield from ((key, most) for key, most in found if most is not None)
 
 
 _LIMITS = re.compile("QOS(Grp|Max|Min)|Assoc(Grp|Max)|MaxJobsPer")  # how Slurm names them

@@ -22,7 +22,7 @@ from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
 from scheduler.policies.slurm.capacity import Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
-from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
+from scheduler.policies.slurm.limits import Usage, begin_to_age, first_hit, is_limit
 from scheduler.policies.slurm.passes import (
     ARRAY_FULL,
     NOT_AVAILABLE,
@@ -264,11 +264,12 @@ class Slurm(Policy):
         waiting = {queued.job.job_id: queued for queued in turn.queue}
         asks = [self.ask(queued.job) for queued in waiting.values()]
         kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
+        self._begin_to_age(asks, kept, now)
         line = self._line(asks, kept, now)
         self._lines[turn.vc] = line
         _put_in_order(turn, waiting, line)
         tries = clock.tries(turn.vc)
-        look = self._trial(now) if tries else self._pass(now)
+        look = self._look_now(now, tries=tries)
         if tries or clock.main_due(turn.vc, now):
             look.main(line, self._depth)
         if self.site.backfills and (tries or clock.backfill_due(turn.vc, now)):
@@ -309,15 +310,15 @@ class Slurm(Policy):
         self.reasons[job_id] = PendingReason("BeginTime")
         self._clock.came(run.vc)
 
-    def _pass(self, now: float) -> Passes:
-        known = self.site, now, self._capacity, self._usage, self._running
-        return Passes(*known, reasons=self._slurm_reasons, parts=self._parts)
-
-    def _trial(self, now: float) -> Passes:
-        """One that changes nothing."""
-        capacity = self._capacity.later(self._capacity.free)
-        known = self.site, now, capacity, self._usage.copy(), dict(self._running)
-        return Passes(*known, reasons=dict(self._slurm_reasons), parts=self._parts)
+    def _look_now(self, now: float, *, tries: bool) -> Passes:
+        """A look at the queue; one that `tries` changes nothing."""
+        capacity, usage, running = self._capacity, self._usage, self._running
+        reasons = self._slurm_reasons
+        if tries:
+            capacity, usage = capacity.later(capacity.free), usage.copy()
+            running, reasons = dict(running), dict(reasons)
+        known = self.site, now, capacity, usage, running
+        return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
         """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
@@ -342,6 +343,16 @@ class Slurm(Policy):
         if at is not None:
             self._shares.count(self._running.values(), at)
             self._ranked = {}
+
+    def _begin_to_age(self, asks: list[Ask], kept: Mapping[str, object], now: float) -> None:
+        """Once a job may be looked at its age counts, if no limit says otherwise."""
+        if all(ask.accrue is not None or ask.job_id in kept for ask in asks):
+            return
+        places = {ask.job_id: n for n, ask in enumerate(asks) if ask.job_id not in kept}
+        in_turn = sorted((asks[n] for n in places.values()), key=lambda ask: ask.submit)
+        for job_id in begin_to_age(in_turn, self.site):
+            ask = replace(self._asks[job_id], accrue=float(floor(now)))
+            self._asks[job_id] = asks[places[job_id]] = ask
 
     def _line(self, asks: Iterable[Ask], kept: Mapping[str, object], now: float) -> list[Ranked]:
         """Jobs that may be looked at, in order, with priorities of the last calculation."""
@@ -500,7 +511,7 @@ def _holding(ask: Ask, shares: tuple[Share, ...]) -> Ask:
 
 def _again(before: Ask, job: Job) -> Ask:
     at = job.submit_time
-    return replace(before, job_id=job.job_id, submit=at, accrue=at, shares=(), array_limit=0)
+    return replace(before, job_id=job.job_id, submit=at, accrue=None, shares=(), array_limit=0)
 
 
 def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:

@@ -99,6 +99,16 @@ class Limits:
     max_jobs_pu: int | None = None
     max_tres_pa: Tres = field(default_factory=dict)
     max_jobs_pa: int | None = None
+    # waiting jobs whose age counts
+    grp_accrue: int | None = None
+    max_accrue: int | None = None  # of an association
+    max_accrue_pu: int | None = None
+    max_accrue_pa: int | None = None
+
+    @property
+    def of_ages(self) -> bool:
+        own = self.grp_accrue, self.max_accrue, self.max_accrue_pu, self.max_accrue_pa
+        return any(one is not None for one in own)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +206,13 @@ class Site:
     def enforced(self) -> frozenset[str]:
         """What `AccountingStorageEnforce` sets."""
         return frozenset(self.config.get("AccountingStorageEnforce", "").lower().split(","))
+
+    @cached_property
+    def limits_ages(self) -> bool:
+        """Whether of some jobs that wait age does not count, since that of others does."""
+        known = [one.limits for one in self.qos.values()]
+        known += [one.limits for one in self.assocs.values()]
+        return bool({"limits", "safe"} & self.enforced) and any(one.of_ages for one in known)
 
     def key(self, account: str, user: str, partition: str) -> AssocKey:
         """The association of a job in a partition: the one of that partition alone goes first."""

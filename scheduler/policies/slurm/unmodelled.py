@@ -28,8 +28,6 @@ class Charged(Protocol):
     @property
     def partition(self) -> str: ...
     @property
-    def accrue(self) -> float | None: ...
-    @property
     def odd(self) -> tuple[str, ...]: ...
 
 
@@ -42,12 +40,11 @@ class _Kind:
     user: str
     partitions: tuple[str, ...]
     odd: tuple[str, ...]
-    ages: bool
 
     @classmethod
     def of(cls, job: Charged) -> _Kind:
         parts = tuple(job.partition.split(","))
-        return cls(job.qos, job.account, job.user, parts, job.odd, job.accrue is not None)
+        return cls(job.qos, job.account, job.user, parts, job.odd)
 
     def touching(self, site: Site) -> Iterator[str]:
         """What of it is not modelled."""
@@ -93,16 +90,12 @@ def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> di
     for ask in waiting:
         kind = _Kind.of(ask)
         if kind not in known:
-            named = [
-                one
-                for one in kind.touching(site)
-                # who ages is kept back by no such limit
-                if not (kind.ages and "JobsAccrue" in one)
-            ]
             parts = [site.partitions[name] for name in ask.partitions if name in site.partitions]
             many = sum(any(preemption.makes_way(ran, ask, part) for part in parts) for ran in odd)
             preempts = [f"it may preempt {count(many, 'running job')}"] if many else []
-            known[kind] = next((f"not modelled: {one}" for one in [*named, *preempts]), "")
+            known[kind] = next(
+                (f"not modelled: {one}" for one in [*kind.touching(site), *preempts]), ""
+            )
         if known[kind]:
             found[ask.job_id] = known[kind]
     return found

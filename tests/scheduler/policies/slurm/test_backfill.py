@@ -208,3 +208,23 @@ def test_a_look_between_passes_starts_none_and_says_who_is_next() -> None:
     assert isinstance(policy, Slurm)
     assert policy.soon == {"1", "2", "3"}
     assert snapshot.order == ["1", "2", "3", "4"]
+
+
+def test_the_age_of_a_job_counts_once_it_may_be_looked_at() -> None:
+    nodes = [
+        Node(name, 4, "gpu", ("all",), True, "IDLE", (("gpu", 4),), 8, 64_000) for name in NODES
+    ]
+    shape = Shape.followed(nodes)
+    most = Qos("one", limits=Limits(max_accrue_pu=1))
+    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    jobs = [
+        SlurmJob(n, "PENDING", user, "", "all", NOW - age_s, priority=9, gpus=4, qos="one")
+        for n, user, age_s in (("1", "ada", 9), ("2", "ada", 8), ("3", "bob", 7), ("4", "eva", 6))
+    ]
+    jobs[0] = replace(jobs[0], accrue=NOW - 9)
+    jobs[3] = replace(jobs[3], eligible=NOW + 60)
+    site = replace(SITE, qos={"one": most})
+    build_snapshot(core, shape, jobs, nodes, NOW + 0.5, by_slurm=True, site=site)
+    assert isinstance(core.policy, Slurm)
+    ages = {n: ask.accrue for n in "1234" if (ask := core.policy.asked(n)) is not None}
+    assert ages == {"1": NOW - 9, "2": None, "3": NOW, "4": None}

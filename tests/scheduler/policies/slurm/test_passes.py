@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.limits import Hit, Usage, first_hit
+from scheduler.policies.slurm.limits import Hit, Usage, begin_to_age, first_hit
 from scheduler.policies.slurm.passes import Passes, closed_to, in_order, ranks
 from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
 from scheduler.policies.slurm.site import (
@@ -457,3 +457,24 @@ def test_a_reservation_without_its_gpus_never_has_a_job_start() -> None:
     }  # fmt: skip
     twin = cast("SlurmTwin", SimpleNamespace(asked=asks.get, site=site))
     assert [one for one in asks if misplaced(twin, one)] == ["1", "5"]
+
+
+def test_as_many_jobs_age_as_limits_let_those_that_came_first() -> None:
+    site = replace(
+        SITE,
+        qos={"high": Qos("high", limits=Limits(max_accrue_pu=2)), "normal": Qos("normal")},
+        assocs={
+            ("root", ""): Assoc("root"), ("ai", ""): Assoc("ai", parent="root"),
+            ("bio", ""): Assoc("bio", parent="root", limits=Limits(grp_accrue=1, max_accrue=0)),
+            ("bio", "eva"): Assoc("bio", "eva", parent="bio"),
+            ("bio", "joe"): Assoc("bio", "joe", parent="bio", limits=Limits(max_accrue=0)),
+        },
+    )  # fmt: skip
+    ages = job("old", qos="high", accrue=NOW)
+    new = [job(name, qos="high") for name in ("a", "b")]
+    other = [job("c", qos="high", user="bob"), job("d")]
+    bio = [job(name, user=name[:3], account="bio") for name in ("joe1", "eva1", "eva2")]
+    assert begin_to_age([*new, ages, *other, *bio], site) == ["a", "c", "d", "eva1"]
+    free = replace(site, config={"AccountingStorageEnforce": "associations"})
+    everybody = [ask.job_id for ask in (*new, *other, *bio)]
+    assert begin_to_age([*new, ages, *other, *bio], free) == everybody
