@@ -274,7 +274,9 @@ class Passes:
             self._set_reason(ask, hit.reason)
             return False
         if ready is None and at <= self.now:
-            there = self._placed(ranked, [share.node for share in placed])
+            there: tuple[Share, ...] | None = placed
+            if self._candidates(ask, part):
+                there = self._placed(ranked, [share.node for share in placed])
             if there is not None:
                 self.start(ranked, there)
             return there is not None

@@ -96,9 +96,7 @@ class Preemption:
             after = candidates[candidates.index(last) + 1 :]
             shared = {run.ask.job_id: -_nodes_among(run, nodes) for run in after}
             rest.sort(key=lambda run: shared.get(run.ask.job_id, 0))
-        found = self._first_fit(ask, [last, *rest], capacity, names)
-        assert found is not None  # it did in the other order
-        placed, gone = found
+        placed, gone = self._first_fit(ask, [last, *rest], capacity, names) or found
         nodes = {share.node for share in placed}
         return placed, [run for run in gone if _nodes_among(run, nodes)]
 
