@@ -76,6 +76,7 @@ class _Maker:
     def __init__(self, seed: int, jobs: int) -> None:
         self.seed, self.jobs, self.chance = seed, jobs, random.Random(seed)
         self.later = random.Random(f"{seed}/later")  # of what is drawn beside
+        self.kinds_of_nodes = random.Random(f"{seed}/constraints")
         self.nodes = self._nodes()
         self.kinds = sorted({kind for _, _, gpus, _ in self.nodes for kind in gpus})
 
@@ -235,9 +236,24 @@ class _Maker:
             kind = chance.choice(("afterok:%J", "afterany:%J", "afternotok:%J", "after:%J"))
             options.append(f"--dependency={kind}")
         options += self._more(course and user in ("proxy", "uucp", "news"))
+        if self.kinds_of_nodes.random() < 0.06 and not any(
+            "--constraint" in one for one in options
+        ):
+            options += self._several(options)
         if self.some(0.05) and after is None and not any("--array" in one for one in options):
             options += [":", *self._size()]
         return Order(at, user, tuple(options), runs_s, after)
+
+    def _several(self, options: Sequence[str]) -> list[str]:
+        """Nodes all of one kind, or so many of each."""
+        chance = self.kinds_of_nodes
+        features = sorted(
+            {one for _, _, gpus, _ in self.nodes for k in gpus for one in KINDS[k].split(",")}
+        )
+        one, other = chance.sample(features, 2) if len(features) > 1 else (*features, "ib")
+        if any("--nodes" in option for option in options) or chance.random() < 0.5:
+            return [f"--constraint=[{one}|{other}]"]
+        return ["--nodes=2", f"--constraint=[{one}*1&{other}*1]"]
 
     def _size(self) -> list[str]:
         chance, kind = self.chance, self.chance.choice(self.kinds)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scheduler.policies.slurm.site import Ask, Share, Site, SiteNode
 
@@ -59,18 +59,28 @@ def suits(ask: Ask, node: SiteNode) -> bool:
     """Whether a job may run on a node at all: features, names."""
     if node.name in ask.exc_nodes:
         return False
-    return not ask.features or _has(node.features, ask.features)
+    if not ask.features:
+        return True
+    counts = _counts(ask.features)
+    if sum(counts.values()) < ask.nodes and counts and "[" not in ask.features:
+        return True  # the rest may be any
+    return _has(node.features, "|".join(counts) or ask.features)
 
 
 def _has(features: frozenset[str], wanted: str) -> bool:
-    """``a&b``, ``a,b``, ``a|b``; brackets and counts (``[a*2&b]``) are taken as either."""
-    plain = re.sub(r"[\[\]()]|\*\d+", "", wanted)
-    if "[" in wanted:
-        plain = plain.replace("&", "|")
+    """``a&b``, ``a,b``, ``a|b``, ``[a|b]``."""
     return any(
         all(one in features for one in re.split(r"[&,]", either) if one)
-        for either in plain.split("|")
+        for either in re.sub(r"[\[\]()]", "", wanted).split("|")
     )
+
+
+def _counts(wanted: str) -> dict[str, int]:
+    """Of ``[a*2&b*1]`` how many nodes are to have each; of what counts none, nothing."""
+    parts = [part.partition("*") for part in re.split(r"[&,|]", wanted.strip("[]"))]
+    if not all(times and most.isdecimal() for _, times, most in parts):
+        return {}
+    return {name: int(most) for name, _, most in parts}
 
 
 def choose(
@@ -82,6 +92,14 @@ def choose(
     that suffices by itself, or the tightest; in it the one node that suffices with the fewest CPUs
     free, else nodes in order.
     """
+    if ask.features and (counts := _counts(ask.features)):
+        return _with_so_many(ask, counts, capacity, names, site)
+    if ask.features.startswith("["):  # all of one kind
+        for one in ask.features.strip("[]").split("|"):
+            same = [name for name in names if _has(site.nodes[name].features, one)]
+            if (found := choose(replace(ask, features=one), capacity, same, site)) is not None:
+                return found
+        return None
     if ask.req_nodes and not ask.req_nodes <= set(names):
         return None
     usable = {n: room for n in names if (room := _room(ask, capacity.free[n], site.nodes[n]))}
@@ -95,6 +113,28 @@ def choose(
             if found is not None:
                 return found
     return None
+
+
+def _with_so_many(
+    ask: Ask, counts: Mapping[str, int], capacity: Capacity, names: Sequence[str], site: Site
+) -> tuple[Share, ...] | None:
+    """So many nodes of each kind are found first, one kind after the other and beside those named,
+    and then the rest."""
+    kinds = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)
+    each = replace(ask, features="", req_nodes=frozenset(), gpus=kinds, gpus_per_node=True)
+    found = set(ask.req_nodes)
+    for feature, many in counts.items():
+        there = [n for n in names if n not in found and feature in site.nodes[n].features]
+        some = replace(each, nodes=many, max_nodes=many, cpus=many * ask.min_cpus)
+        placed = choose(some, capacity, there, site)
+        if placed is None:
+            return None
+        found |= {share.node for share in placed}
+    if ask.max_nodes and len(found) > ask.max_nodes:
+        return None
+    nodes = max(ask.nodes, len(found))
+    whole = replace(ask, features="", req_nodes=frozenset(found), nodes=nodes)
+    return choose(whole, capacity, names, site)
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,11 +283,11 @@ def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
     wanted = _Wanted(ask)
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])
-    runs = _neighbours([n for n in usable if n not in ask.req_nodes], site)
+    runs = [run for run in _neighbours(usable, site) if not ask.req_nodes.issuperset(run)]
     while runs and wanted.most > 0 and not wanted.done:
         best = _best(runs, wanted, usable, site)
         runs.remove(best)
-        for name in _single(best, wanted, usable) or best:
+        for name in _from_required(best, ask) or _single(best, wanted, usable) or best:
             if wanted.done or wanted.most <= 0:
                 break
             if wanted.most == 1 and usable[name].cpus < wanted.cpus:
@@ -276,15 +316,32 @@ def _neighbours(names: Iterable[str], site: Site) -> list[list[str]]:
 def _best(
     runs: Sequence[list[str]], wanted: _Wanted, usable: Mapping[str, Room], site: Site
 ) -> list[str]:
-    """The run of the lowest weight; of several the tightest that suffices, else the largest."""
+    """The first with a node that is asked for by name, unless a later one is better; else the run
+    of the lowest weight; of several the tightest that suffices, else the largest."""
+    required = wanted.ask.req_nodes
 
     def worth(run: list[str]) -> tuple[int, bool, int]:
-        cpus = sum(usable[name].cpus for name in run)
-        fits = cpus >= wanted.cpus and len(run) >= wanted.nodes
-        fits = fits and wanted.suffices(usable[name] for name in run)
+        others = [name for name in run if name not in required]
+        cpus = sum(usable[name].cpus for name in others)
+        fits = cpus >= wanted.cpus and len(others) >= wanted.nodes
+        fits = fits and wanted.suffices(usable[name] for name in others)
         return site.order[run[0]][0], not fits, cpus if fits else -cpus
 
-    return min(runs, key=worth)
+    best, most = runs[0], worth(runs[0])
+    for run in runs[1:]:
+        named = required.isdisjoint(best) and not required.isdisjoint(run)
+        if (other := worth(run)) < most or named:
+            best, most = run, other
+    return best
+
+
+def _from_required(run: Sequence[str], ask: Ask) -> list[str]:
+    """The nodes of a run from the first that is asked for by name upwards, then down from it; []:
+    none of it is."""
+    first = next((place for place, name in enumerate(run) if name in ask.req_nodes), None)
+    if first is None:
+        return []
+    return [name for name in (*run[first:], *run[:first][::-1]) if name not in ask.req_nodes]
 
 
 def _single(run: Sequence[str], wanted: _Wanted, usable: Mapping[str, Room]) -> list[str]:

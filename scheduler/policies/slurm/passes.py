@@ -501,6 +501,7 @@ class Passes:
         one = replace(
             ask, nodes=1, max_nodes=1, cpus=cpus, min_cpus=min(ask.min_cpus, cpus),
             req_nodes=frozenset(), gpus=ask.gpus if in_all else each, gpus_per_node=not in_all,
+            features="",
         )  # fmt: skip
         return choose(one, self._empty, [name], self.site) is not None
 
