@@ -246,10 +246,12 @@ class Turn:
         )
         return queued
 
-    def cancel(self, run: Run) -> None:
-        """Stop a run for good. Raises PolicyViolation as `preempt` does."""
-        self._may_stop(run)
-        self._core.withdrawn(run.job.job_id, self.now)
+    def cancel(self, job_id: str) -> None:
+        """A job is gone for good. Raises PolicyViolation as `preempt` does where it runs."""
+        run = self.cluster.runs.get(job_id)
+        if run is not None:
+            self._may_stop(run)
+        self._core.withdrawn(job_id, self.now)
 
     def _may_stop(self, run: Run) -> None:
         if not self._core.policy.capabilities.preemptive:

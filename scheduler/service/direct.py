@@ -22,7 +22,7 @@ from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.life import Held
-from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, unfinished
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.policies.slurm.site import Site
 from scheduler.service.api.explanation import explain
 from scheduler.service.follow.histories import Histories
@@ -165,8 +165,9 @@ class Direct:
         late = [job_id for job_id, one in found.items() if unfinished(one)]
         memory, soon = self._planner.memory, self.now + SOON_S
         self._made |= roughly(self._snapshot.core, memory, self.now, late, soon) if late else {}
-        withheld = without_start(self._snapshot, waiting).items()
-        self._made |= {job_id: StartForecast(self.now, why_not=why) for job_id, why in withheld}
+        withheld = too_late(self._snapshot.core, {j: self._made[j] for j in waiting})
+        withheld |= without_start(self._snapshot, waiting)
+        self._made |= {j: StartForecast(self.now, why_not=why) for j, why in withheld.items()}
 
     def _task(self, job_id: str) -> str:
         if job_id in self._rows:

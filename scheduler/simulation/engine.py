@@ -292,6 +292,9 @@ class Engine(EventLoop):
             self._remaining[job_id] = run.left(now) + preemption_cost_s(gpus)
 
     def _cancel(self, job_id: str, now: float) -> None:
+        if job_id not in self._running:
+            self._refused(job_id, now)
+            return
         self._stop(job_id, now)
         self.results[job_id].end_time = now
         self._ended(job_id, now)

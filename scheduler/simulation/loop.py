@@ -233,6 +233,6 @@ class EventLoop(ABC):
             self.progress(self._counts["ended"])
 
     def _refused(self, job_id: str, now: float) -> None:
-        """A job can never run."""
+        """A job can never run, or not by its deadline."""
         self.results[job_id].refused = True
         self._answered(job_id, now, at_once=True)

@@ -75,7 +75,8 @@ class SlurmJob:
         accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
         tres: what it is counted as, memory in MiB.
         cpus_per_gpu: 0: it asks for CPUs by themselves.
-        exc_nodes: on which it must not run. odd: options that the policy `slurm` does not know.
+        exc_nodes: on which it must not run. deadline: by when it must have ended.
+        odd: options that the policy `slurm` does not know.
         fault: fields and values that cannot be read, and are as if Slurm had not named them.
     """
 
@@ -121,6 +122,7 @@ class SlurmJob:
     tres: tuple[tuple[str, float], ...] = ()
     cpus_per_gpu: int = 0
     exc_nodes: tuple[str, ...] = ()
+    deadline: float | None = None
     odd: tuple[str, ...] = ()
     fault: str = ""
 
@@ -205,11 +207,8 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         req_nodes=hosts(text["required_nodes"]),
         planned=hosts(text["scheduled_nodes"]),
         exc_nodes=hosts(text["excluded_nodes"]),
-        odd=odd(
-            _moment(entry.get("deadline")) is not None,
-            bool(entry.get("contiguous")),
-            number(entry.get("required_switches")) or 0,
-        ),
+        deadline=_moment(entry.get("deadline")),
+        odd=odd(bool(entry.get("contiguous")), number(entry.get("required_switches")) or 0),
         exclusive=entry.get("shared") == "none",
         min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
         accrue=_moment(entry.get("accrue_time")),
@@ -251,9 +250,9 @@ _TEXTS = [
 ]
 
 
-def odd(deadline: bool, contiguous: bool, switches: int) -> tuple[str, ...]:
+def odd(contiguous: bool, switches: int) -> tuple[str, ...]:
     """Options of a job that the policy `slurm` does not know, as sbatch has them."""
-    options = ("--deadline", deadline), ("--contiguous", contiguous), ("--switches", switches)
+    options = ("--contiguous", contiguous), ("--switches", switches)
     return tuple(name for name, is_set in options if is_set)
 
 

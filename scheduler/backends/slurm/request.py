@@ -205,7 +205,7 @@ def _job(
     if memory > MOST_MIB:
         raise RequestError("more memory than any cluster has")
     account = args.account.lower() or account or site.default_account(user)
-    begin = _begin(args.begin, now) if args.begin else now
+    begin = _moment(args.begin, now) if args.begin else now
     return SlurmJob(
         id=job_id,
         state="PENDING",
@@ -240,11 +240,12 @@ def _job(
         array_limit=_array_limit(args.array),
         tres=_tres(size, memory, args.licenses, site),
         exc_nodes=parse.hosts(args.exclude),
+        deadline=_moment(args.deadline, now) if args.deadline else None,
         odd=tuple(f"--{name}" for name in _ODD if getattr(args, name.replace("-", "_"))),
     )
 
 
-_ODD = "deadline", "contiguous", "switches", "hint", "gres-flags"
+_ODD = "contiguous", "switches", "hint", "gres-flags"
 
 
 def _size(args: argparse.Namespace, default: int) -> Size:
@@ -324,7 +325,7 @@ _IN = re.compile(r"now(?:\+([0-9]{1,10})(seconds?|minutes?|hours?|days?|weeks?)?
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-def _begin(text: str, now: float) -> float:
+def _moment(text: str, now: float) -> float:
     """``now+1hour``, or a time as sbatch has it with a date."""
     match = _IN.fullmatch(text)
     if match is not None:
@@ -332,7 +333,7 @@ def _begin(text: str, now: float) -> float:
     try:
         return time.mktime(time.strptime(text[:16], "%Y-%m-%dT%H:%M"))
     except ValueError:
-        raise RequestError(f"a begin time {text!r}: give now+... or YYYY-MM-DDTHH:MM") from None
+        raise RequestError(f"a time {text!r}: give now+... or YYYY-MM-DDTHH:MM") from None
 
 
 def _array_limit(text: str) -> int:

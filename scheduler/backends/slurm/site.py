@@ -442,6 +442,7 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
         shares=_shares(job, site),
         after=dependencies(job.dependency) or (),
         begin=job.eligible if job.state == "PENDING" else None,
+        deadline=job.deadline,
         odd=job.odd,
     )
 

@@ -367,11 +367,8 @@ def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> Sl
         accrue=row.moment("AccrueTime"),
         array_limit=_array_limit(cells["JobArrayID"]),
         exc_nodes=row.hosts("ExcNodes") if "ExcNodes" in cells else (),
-        odd=parse.odd(
-            row.moment("Deadline") is not None,
-            cells["Contiguous"] == "1",
-            row.whole("ReqSwitch", default=0),
-        ),
+        deadline=row.moment("Deadline"),
+        odd=parse.odd(cells["Contiguous"] == "1", row.whole("ReqSwitch", default=0)),
         **_asks(cells, tasks, memory),
     )
 

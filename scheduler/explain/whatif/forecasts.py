@@ -39,6 +39,7 @@ class WhyNot(StrEnum):
     TOO_SMALL = NEVER
     REFUSED = "it cannot start as it is: its partition does not take what it asks for"
     LIMITED = "it cannot start as it is: it asks for more than its limits let anybody have"
+    LATE = "its deadline may come first: it is cancelled if it has not started in time to end by it"
     MISPLACED = "it cannot start as it is: its reservation has no nodes that would do"
 
 
@@ -278,6 +279,17 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
 _NEVER = (
     (WhyNot.REFUSED, refused), (WhyNot.LIMITED, limited), (WhyNot.MISPLACED, misplaced),
 )  # fmt: skip
+
+
+def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
+    """Of which jobs these forecasts do not hold, since a deadline may come first, and that."""
+    twin, found = twin_in(core.policy), dict[str, str]()
+    for job_id, one in made.items():
+        ask = twin.asked(job_id) if twin is not None else None
+        start = one.start_p50 if one.start_p90 is None else one.start_p90
+        if ask is not None and ask.latest < inf and (start is None or start > ask.latest):
+            found[job_id] = WhyNot.LATE
+    return found
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:

@@ -354,7 +354,7 @@ class Future(Engine):
     def _carry_out(self, decisions: list[Decision], now: float) -> None:
         super()._carry_out(decisions, now)
         for d in decisions:
-            if d.action is Action.REFUSE:
+            if d.action in (Action.REFUSE, Action.CANCEL):
                 self._awaited.discard(d.job_id)
             elif d.job_id in self._awaited and d.action in STARTS:
                 self._seen(d.job_id, now, self.end_of(d.job_id))

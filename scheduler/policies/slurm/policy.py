@@ -85,11 +85,12 @@ class Slurm(Policy):
         self._clock = Clock(Rhythm.of(site))
         self._shares = FairShare(site)
         self._ranked: dict[str, list[Ranked]] = {}  # as of the last calculation
-        # when nodes become free that nobody leaves
+        # when nodes become free that nobody leaves, or a deadline cannot be kept any more
         self._edges = sorted({one.end for one in site.reservations})
         self._slurm_reasons: dict[str, str] = {}  # by `reason_key`
         self._planned: dict[str, tuple[float, frozenset[str]]] = {}
         self._over: set[str] = set()  # jobs that others may wait for
+        self._seen_at = -inf
         self._arrays: dict[str, list[str]] = {}
         self._parts: Counter[str] = Counter()  # components of heterogeneous jobs, by its id
         self._grain_s = site.parameter("bf_resolution", 60)
@@ -113,6 +114,9 @@ class Slurm(Policy):
             self.capabilities, places_cpus=True, preemptive=preempts, restarts=preempts
         )
         self._names, self._asks = list(names), dict(asks)
+        self._seen_at = -inf if now is None else now
+        late = {ask.latest + 1 for ask in self._asks.values() if ask.latest < inf}
+        self._edges = sorted({*self._edges, *late})
         self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
             if ask.array:
@@ -263,6 +267,10 @@ class Slurm(Policy):
             clock.changed()
         waiting = {queued.job.job_id: queued for queued in turn.queue}
         asks = [self.ask(queued.job) for queued in waiting.values()]
+        for late in [ask for ask in asks if max(self._seen_at, ask.latest) < floor(now)]:
+            turn.cancel(late.job_id)
+            waiting.pop(late.job_id)
+            asks.remove(late)
         kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
         self._begin_to_age(asks, kept, now)
         line = self._line(asks, kept, now)
@@ -301,7 +309,7 @@ class Slurm(Policy):
         run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
         self._shares.ran(ran, turn.now)
         if preemption.mode(ask.qos, ran.ask.partitions[0]) == CANCEL:
-            turn.cancel(run)
+            turn.cancel(job_id)
             return
         turn.preempt(run, -float(ask.priority), blocker=blocker, reason=Reason.PRIORITY)
         at = preemption.requeued_at(floor(turn.now))
@@ -511,7 +519,9 @@ def _holding(ask: Ask, shares: tuple[Share, ...]) -> Ask:
 
 def _again(before: Ask, job: Job) -> Ask:
     at = job.submit_time
-    return replace(before, job_id=job.job_id, submit=at, accrue=None, shares=(), array_limit=0)
+    return replace(
+        before, job_id=job.job_id, submit=at, accrue=None, shares=(), array_limit=0, deadline=None
+    )
 
 
 def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:

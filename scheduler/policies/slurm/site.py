@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from math import inf
 
 from features.job import Job
 from scheduler.core.cluster import ClusterSpec
@@ -300,6 +301,7 @@ class Ask:
         reason: Slurm's own.
         after: jobs that must have ended first; an array's id stands for its tasks.
         begin: not before; None: at once.
+        deadline: by when it must have ended; None: no matter when.
         odd: what else it asks for that the twin does not know.
     """
 
@@ -337,6 +339,7 @@ class Ask:
     shares: tuple[Share, ...] = ()
     after: tuple[str, ...] = ()
     begin: float | None = None
+    deadline: float | None = None
     odd: tuple[str, ...] = ()
 
     @property
@@ -359,6 +362,13 @@ class Ask:
         if partition is None:
             return UNPLACED_S
         return partition.default_time_s or partition.max_time_s or UNPLACED_S
+
+    @property
+    def latest(self) -> float:
+        """The last moment to start: Slurm cancels a job whose limit goes beyond its deadline."""
+        if self.deadline is None or self.time_limit_s is None:
+            return inf
+        return self.deadline - self.time_limit_s
 
     @classmethod
     def of_job(cls, job: Job, site: Site) -> Ask:

@@ -37,6 +37,7 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
     roughly,
     still_waiting,
+    too_late,
     unfinished,
 )
 from scheduler.explain.whatif.memory import Memory
@@ -288,9 +289,11 @@ class Follower:
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """No forecasts of jobs of which something is not modelled; those again of jobs of which
-        all is by now."""
-        before, self._withheld = self._withheld, without_start(snapshot, first)
+        """No forecasts of jobs of which something is not modelled, or whose deadline may come
+        first; those again of jobs of which that is over."""
+        known = {j: one for j in first if (one := self._forecasts.get(j)) is not None}
+        late = too_late(snapshot.core, known)
+        before, self._withheld = self._withheld, late | without_start(snapshot, first)
         again = {j: self._forecasts[j] for j in before if j in self._forecasts}
         return {j: one for j, one in again.items() if j not in self._withheld} | {
             j: StartForecast(snapshot.now, why_not=why)

@@ -90,7 +90,7 @@ class Promises:
 _REQUEST = attrgetter(
     "time_limit_s", "nice", "qos", "account", "features", "licences", "req_nodes", "exclusive",
     "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit", "exc_nodes",
-    "odd",
+    "deadline", "odd",
 )  # fmt: skip
 
 

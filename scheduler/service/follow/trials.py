@@ -17,7 +17,7 @@ from scheduler.core.decisions import Action
 from scheduler.core.plural import count
 from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.slurm import own_policy, sentence
-from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import duration
 from scheduler.policies.slurm.capacity import Capacity, choose, suits
@@ -232,6 +232,8 @@ class Trials:
         if job.id in snapshot.aside:
             why = "it is held, or waits for other jobs or a moment"
             return Tried(reason=job.reason or "Dependency", why=why)
+        if (asked := policy.asked(job.id)) is not None and asked.latest < self.now:
+            return Tried(reason=job.reason, why=WhyNot.LATE)
         started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
         if job.id in started:
             return Tried(self.now, self.now, 1, why=AT_ONCE)
@@ -240,6 +242,8 @@ class Trials:
             [job.id], samples=SAMPLES, budget_s=self._means.budget_s, between=self._means.between
         )[job.id]
         made = self._means.put_off(made)
+        if why_not := too_late(snapshot.core, {job.id: made}).get(job.id):
+            return Tried(reason=job.reason, why=why_not)
         found = expected(snapshot, job, policy)
         why = sentence(found, job.id, self.now) if found is not None else ""
         word = found.code if found is not None else ""

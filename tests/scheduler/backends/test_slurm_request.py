@@ -89,7 +89,8 @@ def test_options_that_are_not_known_or_place_a_job_otherwise_are_refused(option:
 def test_options_that_the_policy_does_not_know_are_said_and_no_start_is_foreseen_by_them() -> None:
     said = "--switches=1 --contiguous --deadline=now+40minutes --hint=nomultithread -x n[1-2]"
     job = request(said.split(), SITE, "alice", "1", 0.0)
-    assert job.odd == ("--deadline", "--contiguous", "--switches", "--hint")
+    assert job.odd == ("--contiguous", "--switches", "--hint")
+    assert job.deadline == 2400.0
     assert job.exc_nodes == ("n1", "n2")
 
 

@@ -314,7 +314,8 @@ def test_where_a_job_must_not_run_is_asked_once_where_no_column_tells() -> None:
 
 def test_what_the_policy_does_not_know_of_a_job_is_told() -> None:
     said = record(Deadline="1795284979", Contiguous="1", ReqSwitch="2")
-    assert read(said, "", "", "")[0].odd == ("--deadline", "--contiguous", "--switches")
+    (job,) = read(said, "", "", "")
+    assert (job.deadline, job.odd) == (1795284979.0, ("--contiguous", "--switches"))
 
 
 @given(st.sampled_from(COLUMNS[1:]), st.text(alphabet="0123456789,=:-[]()nax.~ ", max_size=12))

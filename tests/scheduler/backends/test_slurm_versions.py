@@ -62,9 +62,12 @@ def test_a_later_release_tells_the_same_jobs(release: str) -> None:
     ("release", "deadline"),
     [("22.05", 9), ("23.11", {"set": True, "infinite": False, "number": 9})],
 )
-def test_what_the_policy_does_not_know_is_read_of_json(release: str, deadline: Any) -> None:
+def test_deadlines_and_what_the_policy_does_not_know_are_read_of_json(
+    release: str, deadline: Any
+) -> None:
     told = jobs(release, deadline=deadline, contiguous=True, excluded_nodes="n[1-2]")[0]
-    assert (told.odd, told.exc_nodes) == (("--deadline", "--contiguous"), ("n1", "n2"))
+    assert (told.odd, told.exc_nodes) == (("--contiguous",), ("n1", "n2"))
+    assert told.deadline == 9.0
 
 
 def test_a_release_newer_than_all_is_read_as_the_newest() -> None:

@@ -25,6 +25,7 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import rows
+from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.words import duration
 from scheduler.policies.slurm import passes
 from scheduler.service.api.explanation import explain
@@ -738,6 +739,24 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     assert why_not() == ["", "not modelled: it may preempt 1 running job", *others]
     scene.look(replace(runs, qos="high"), *waiting)
     assert why_not() == ["", "", *others]
+
+
+@pytest.mark.parametrize("futures_rest", [False, True])
+def test_of_a_job_whose_deadline_may_come_first_no_start_is_foreseen(
+    store: Store, futures_rest: bool
+) -> None:
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    runs = scene.job(1, "RUNNING", start=NOW, **EVERYTHING)
+    waits = scene.job(2, gpus=4, gpu_types=(("", 4),), reason="Resources", time_limit_s=60.0)
+    if futures_rest:
+        scene.follower._foresee_at = inf
+    far, soon = NOW + 40 * 86_400, NOW + 70.0
+    for deadline, said in ((far, ""), (soon, WhyNot.LATE), (None, "")):
+        scene.look(runs, replace(waits, deadline=deadline))
+        found = PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("2")
+        assert found is not None
+        assert (found.start_p50 is None, found.why_not if said else "") == (bool(said), said)
 
 
 def test_who_waits_for_a_limit_by_slurms_word_is_ahead_of_nobody(store: Store) -> None:

@@ -96,6 +96,7 @@ def test_of_jobs_that_left_or_were_held_nothing_is_learned() -> None:
         {"time_limit_s": 864_000.0},
         {"qos": "idle"},
         {"features": "none"},
+        {"deadline": NOW + 3600.0},
     ],
     ids=lambda change: next(iter(change)),
 )

@@ -14,6 +14,7 @@ from pipeline.printed.eta import lines
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.effect import Eta, Tried
+from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.follow import trials
 from scheduler.service.follow.answers import ETA, TRIED
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
@@ -71,6 +72,24 @@ def test_no_start_is_told_before_now() -> None:
     for one in (*late["tried"], as_it_is):
         assert (one["reason"], one["start_p50"]) == ("", scene.now)
         assert one["start_p90"] >= scene.now
+
+
+@pytest.mark.parametrize(
+    ("gpus", "deadline", "late"),
+    [(4, 59, True), (4, 61, False), (8, 61, True), (8, 60 * 24 * 40, False)],
+)
+def test_a_job_with_too_little_time_before_its_deadline_is_not_said_to_start(
+    gpus: int, deadline: int, late: bool
+) -> None:
+    """Of two nodes the second is taken for an hour."""
+    scene = Scene(None, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    all_of = ((0, 1, 2, 3),)
+    scene.look(job(scene, 1, 4, 1.0, state="RUNNING", start=NOW, nodes=("n2",), held_gpus=all_of))
+    options = ["-p", "main", f"-N{gpus // 4}", "--gres=gpu:4", "-t", "60"]
+    options.append(f"--deadline=now+{deadline}minutes")
+    (told,) = scene.follower.answer(ETA, {"options": options, "user": "ada"})["tried"]
+    assert (told["why"] == WhyNot.LATE) is (told["start_p50"] is None) is late, told
 
 
 def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
