@@ -340,7 +340,8 @@ class Follower:
             "waiting": len(snapshot.waiting),
             "left_out": len(snapshot.left_out),
             "decisions": len(fresh),
-            "stretch": round(self._promises.stretch, 4),
+            "p50_at": round(self._promises.late[0], 4),
+            "stretch": round(self._promises.late[1], 4),
             "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
             "unread": self._unread(),
         }

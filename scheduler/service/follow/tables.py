@@ -115,13 +115,12 @@ def promises_of(store: Store, connection: Connection) -> Promises:
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()
-    found = Promises(
-        float(last.body.get("stretch", BEGIN)), float(last.body.get("unread_since") or last.at)
-    )
+    late = (float(last.body.get(n, at)) for n, at in zip(("p50_at", "stretch"), BEGIN, strict=True))
+    found = Promises((next(late), next(late)), float(last.body.get("unread_since") or last.at))
     of = forecasts.c
-    live = select(of.job_id, of.start_p90).where(
+    live = select(of.job_id, of.start_p50, of.start_p90).where(
         of.basis == "submission", of.job_id.not_in(select(job_rows.c.job_id))
     )
-    for job_id, p90 in connection.execute(live):
-        found.recall(job_id, p90)
+    for job_id, p50, p90 in connection.execute(live):
+        found.recall(job_id, p50, p90)
     return found
