@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import exp, log
+from math import exp, inf, log
 from random import Random
 from typing import Any
 
@@ -146,6 +146,8 @@ def test_it_stays_between_bounds_and_no_p90_comes_before_p50() -> None:
         if stretch > 0:
             assert told.start_p90 - NOW == pytest.approx((600 + SOON_S) * exp(MOST[1]) - SOON_S)
     assert Promises().put_off(StartForecast(NOW, why_not="held")).start_p90 is None
+    never = StartForecast(NOW, NOW + 30, NOW + 60, starts=(NOW + 30, inf, inf))
+    assert Promises((0.8, 0.4)).put_off(never).start_p50 == NOW + 30
 
 
 def test_a_promise_that_was_kept_is_not_kept_again_after_a_restart(store: Store) -> None:
@@ -171,7 +173,9 @@ def test_promises_are_written_judged_and_go_on_after_a_restart(store: Store) -> 
     promised = queries.forecast("5", "submission")
     assert promised is not None
     assert promised.start_p90 is not None
+    known = scene.follower._promises._promised
     scene.restart()
+    assert scene.follower._promises._promised == known
     scene.look(runs, waits)
     assert queries.forecast("5", "submission") == promised
     scene.look(runs, waits, after_s=promised.start_p90 - scene.now + 1.0)
