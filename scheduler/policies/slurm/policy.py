@@ -156,7 +156,7 @@ class Slurm(Policy):
         calc_s = self._clock.rhythm.calc_s
         boot = self.site.booted
         likely_s = (now - boot) % calc_s if boot is not None else 0.0
-        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s)
+        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s, now % 1.0)
         self._clock.calculated = now - back_s
         self._shares.counted = self._clock.calculated
 
@@ -478,28 +478,33 @@ def _placement(
 
 
 def since_calculated(
-    rises: Sequence[tuple[float, float]], per_s: float, calc_s: float, likely_s: float = 0.0
+    rises: Sequence[tuple[float, float]],
+    per_s: float,
+    calc_s: float,
+    likely_s: float = 0.0,
+    past_s: float = 0.0,
 ) -> float:
     """Seconds since priorities were computed.
 
-    A job's age was counted then, and that of a job which came since when it came.
+    A job's age was counted then, in whole seconds, and that of a job which came since when it came.
 
     Args:
-        rises: by how much its priority would be higher by now, and its age.
+        rises: by how much its priority, a whole number, would be higher by now, and its age.
         per_s: what a second of age adds.
         likely_s: the answer where jobs do not tell: all came since, or ages count for nothing.
+        past_s: by how much now is past a whole second.
     """
     if not per_s:
         return likely_s
-    some = [(over / per_s, age) for over, age in rises[:MOST_RISES]]
-    near_s = 1.0 + 1.0 / per_s  # ages have whole seconds, priorities are whole numbers
+    some = rises[:MOST_RISES]
 
-    def agree(back: float) -> tuple[int, bool]:
-        near = sum(abs(min(back, age) - one) <= near_s for one, age in some)
-        return near, back == likely_s
+    def agree(back: float) -> tuple[int, float]:
+        near = sum(abs(min(back, age) * per_s - over) < 1.0 for over, age in some)
+        return near, -abs(back - likely_s)
 
-    backs = sorted({one for one, _ in some if one * per_s > 1.0 and one <= calc_s})
-    return max([*backs, likely_s], key=agree)
+    whole = {floor(over / per_s - past_s) + n for over, _ in some for n in (-1, 0, 1)}
+    backs = [back for n in whole if 0.0 < (back := n + past_s) <= calc_s]
+    return max([likely_s, *sorted(backs)], key=agree)
 
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:

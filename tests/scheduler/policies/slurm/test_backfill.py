@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
@@ -173,6 +175,11 @@ def test_when_priorities_were_computed_is_found_out_from_ages() -> None:
     assert since_calculated([(40.0, 90.0), *new, *new, (7.0, 7.0)], 1.0, 300.0) == 40.0
     assert since_calculated(new, 1.0, 300.0, likely_s=33.0) == 33.0
     assert since_calculated(old, 0.0, 300.0, likely_s=33.0) == 33.0
+    # what is likely is a second off: of 14.4 s no priority would have risen by 15
+    risen = [(16.0, 68.4), (15.0, 44.4), (15.0, 68.4)]
+    assert since_calculated(risen, 1.157, 60.0, 14.4, 0.4) == pytest.approx(13.4)
+    # one in a minute says nothing
+    assert since_calculated([(0.0, 900.0), (1.0, 900.0)], 1 / 60, 60.0, 14.4, 0.4) == 14.4
     weights = {"PriorityType": "priority/multifactor", "PriorityWeightAge": "86400"}
     site = replace(SITE, config=weights | {"PriorityMaxAge": "1-0"})
     ask = Ask("1", partitions=("all",), submit=NOW - 500, accrue=NOW - 500, priority=460)
