@@ -90,7 +90,7 @@ class Slurm(Policy):
         self._slurm_reasons: dict[str, str] = {}  # by `reason_key`
         self._planned: dict[str, tuple[float, frozenset[str]]] = {}
         self._over: set[str] = set()  # jobs that others may wait for
-        self._seen_at = -inf
+        self._seen_at, self._keeps_deadlines = -inf, False
         self._arrays: dict[str, list[str]] = {}
         self._parts: Counter[str] = Counter()  # components of heterogeneous jobs, by its id
         self._grain_s = site.parameter("bf_resolution", 60)
@@ -116,7 +116,7 @@ class Slurm(Policy):
         self._names, self._asks = list(names), dict(asks)
         self._seen_at = -inf if now is None else now
         late = {ask.latest + 1 for ask in self._asks.values() if ask.latest < inf}
-        self._edges = sorted({*self._edges, *late})
+        self._edges, self._keeps_deadlines = sorted({*self._edges, *late}), bool(late)
         self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
             if ask.array:
@@ -267,10 +267,8 @@ class Slurm(Policy):
             clock.changed()
         waiting = {queued.job.job_id: queued for queued in turn.queue}
         asks = [self.ask(queued.job) for queued in waiting.values()]
-        for late in [ask for ask in asks if max(self._seen_at, ask.latest) < floor(now)]:
-            turn.cancel(late.job_id)
-            waiting.pop(late.job_id)
-            asks.remove(late)
+        if self._keeps_deadlines:
+            asks = _in_time(turn, waiting, asks, self._seen_at)
         kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
         self._begin_to_age(asks, kept, now)
         line = self._line(asks, kept, now)
@@ -404,6 +402,20 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _in_time(
+    turn: Turn, waiting: dict[str, QueuedJob], asks: Iterable[Ask], seen_at: float
+) -> list[Ask]:
+    """Those that can keep their deadlines; the others are cancelled, unless Slurm just had them."""
+    found = []
+    for ask in asks:
+        if max(seen_at, ask.latest) < floor(turn.now):
+            turn.cancel(ask.job_id)
+            del waiting[ask.job_id]
+        else:
+            found.append(ask)
+    return found
 
 
 def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict[str, Ask]:
