@@ -208,7 +208,11 @@ def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
         planned=hosts(text["scheduled_nodes"]),
         exc_nodes=hosts(text["excluded_nodes"]),
         deadline=_moment(entry.get("deadline")),
-        odd=odd(bool(entry.get("contiguous")), number(entry.get("required_switches")) or 0),
+        odd=odd(
+            bool(entry.get("contiguous")),
+            number(entry.get("required_switches")) or 0,
+            text["features"],
+        ),
         exclusive=entry.get("shared") == "none",
         min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
         accrue=_moment(entry.get("accrue_time")),
@@ -250,9 +254,17 @@ _TEXTS = [
 ]
 
 
-def odd(contiguous: bool, switches: int) -> tuple[str, ...]:
+_FEATURE = r"[^][()*&|,]+"
+_COUNTED = rf"{_FEATURE}\*\d+(?:[&,]{_FEATURE}\*\d+)*"
+_CONSTRAINT = re.compile(
+    rf"(?:{_FEATURE}(?:[&,|]{_FEATURE})*|\[{_FEATURE}(?:\|{_FEATURE})*\]|{_COUNTED}|\[{_COUNTED}\])?"
+)
+
+
+def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
     """Options of a job that the policy `slurm` does not know, as sbatch has them."""
-    options = ("--contiguous", contiguous), ("--switches", switches)
+    known = _CONSTRAINT.fullmatch(constraint)
+    options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
     return tuple(name for name, is_set in options if is_set)
 
 

@@ -241,11 +241,12 @@ def _job(
         tres=_tres(size, memory, args.licenses, site),
         exc_nodes=parse.hosts(args.exclude),
         deadline=_moment(args.deadline, now) if args.deadline else None,
-        odd=tuple(f"--{name}" for name in _ODD if getattr(args, name.replace("-", "_"))),
+        odd=parse.odd(bool(args.contiguous), bool(args.switches), args.constraint)
+        + tuple(f"--{name}" for name in _ODD if getattr(args, name.replace("-", "_"))),
     )
 
 
-_ODD = "contiguous", "switches", "hint", "gres-flags"
+_ODD = "hint", "gres-flags"
 
 
 def _size(args: argparse.Namespace, default: int) -> Size:

@@ -368,7 +368,9 @@ def _job(row: _Row, name: str, features: str, licences: str, comment: str) -> Sl
         array_limit=_array_limit(cells["JobArrayID"]),
         exc_nodes=row.hosts("ExcNodes") if "ExcNodes" in cells else (),
         deadline=row.moment("Deadline"),
-        odd=parse.odd(cells["Contiguous"] == "1", row.whole("ReqSwitch", default=0)),
+        odd=parse.odd(
+            cells["Contiguous"] == "1", row.whole("ReqSwitch", default=0), _text(features)
+        ),
         **_asks(cells, tasks, memory),
     )
 

@@ -68,16 +68,19 @@ def suits(ask: Ask, node: SiteNode) -> bool:
 
 
 def _has(features: frozenset[str], wanted: str) -> bool:
-    """``a&b``, ``a,b``, ``a|b``, ``[a|b]``."""
+    """``a&b``, ``a,b``, ``a|b``, ``[a|b]``; of what is not modelled (`parse.odd`) any will do."""
+    plain = re.sub(r"[\[\]()]|\*\d*", "", wanted)
+    if any(one in wanted for one in "[(*"):
+        plain = re.sub(r"[&,]", "|", plain)
     return any(
         all(one in features for one in re.split(r"[&,]", either) if one)
-        for either in re.sub(r"[\[\]()]", "", wanted).split("|")
+        for either in plain.split("|")
     )
 
 
 def _counts(wanted: str) -> dict[str, int]:
-    """Of ``[a*2&b*1]`` how many nodes are to have each; of what counts none, nothing."""
-    parts = [part.partition("*") for part in re.split(r"[&,|]", wanted.strip("[]"))]
+    """Of ``[a*2&b*1]`` how many nodes are to have each; of what does not count all, nothing."""
+    parts = [part.partition("*") for part in re.split(r"[&,]", wanted.strip("[]"))]
     if not all(times and most.isdecimal() for _, times, most in parts):
         return {}
     return {name: int(most) for name, _, most in parts}
@@ -94,7 +97,7 @@ def choose(
     """
     if ask.features and (counts := _counts(ask.features)):
         return _with_so_many(ask, counts, capacity, names, site)
-    if ask.features.startswith("["):  # all of one kind
+    if ask.features.startswith("[") and not re.search(r"[&,*(]", ask.features):  # all of one kind
         for one in ask.features.strip("[]").split("|"):
             same = [name for name in names if _has(site.nodes[name].features, one)]
             if (found := choose(replace(ask, features=one), capacity, same, site)) is not None:

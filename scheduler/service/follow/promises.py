@@ -20,7 +20,7 @@ from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, starting
 
 BROKEN = (0.5, 0.1)  # of promises of p50 and of p90, in the long run
 PACE = 0.05  # by how much one look may move each: jobs that are late together count once
-BEGIN, LEAST, MOST = (0.6, 0.4), (0.3, -1.0), (0.8, 1.5)  # of that level, and of that logarithm
+BEGIN, LEAST, MOST = (0.5, 0.4), (0.3, -1.0), (0.8, 1.5)  # of that level, and of that logarithm
 
 Both = tuple[float, float]  # of p50 and of p90
 

@@ -318,6 +318,18 @@ def test_what_the_policy_does_not_know_of_a_job_is_told() -> None:
     assert (job.deadline, job.odd) == (1795284979.0, ("--contiguous", "--switches"))
 
 
+@pytest.mark.parametrize(
+    ("constraint", "known"),
+    [
+        *((one, True) for one in "a a&b a,b a|b [a|b] a*2 [a*1&b*12] x-1.2".split()),
+        *((one, False) for one in "[a*1&b] (a|b)&c [a&b] [a*1|b*2] a&b*2 a* [a|b".split()),
+    ],
+)
+def test_constraints_that_the_policy_does_not_know_are_told(constraint: str, known: bool) -> None:
+    (job,) = read(record(), constraint, "", "")
+    assert (job.odd == ()) is known
+
+
 @given(st.sampled_from(COLUMNS[1:]), st.text(alphabet="0123456789,=:-[]()nax.~ ", max_size=12))
 def test_whatever_is_odd_of_one_job_others_are_read_as_without_it(name: str, odd: str) -> None:
     whole = [(record(JobArrayID=str(n)), "(null)") for n in (7, 8)]

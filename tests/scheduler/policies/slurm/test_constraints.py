@@ -72,6 +72,13 @@ def test_so_many_nodes_have_each(
     assert (found if found is None else set(found)) == nodes
 
 
+@pytest.mark.parametrize(
+    "features", ["[a*1&c]", "(a|c)&c", "[a&c]", "[a*1|c*1]", "a&c*1", "[(a)|c"]
+)
+def test_of_what_is_not_known_any_of_its_kinds_will_do(features: str) -> None:
+    assert chosen("a1", features=features, nodes=2, max_nodes=2) == ["a2", "b3"]
+
+
 def test_nodes_that_would_do_are_of_the_kinds_asked_for_unless_a_plain_count_is_less() -> None:
     look = Passes(SITE, 0.0, Capacity.of(SITE), Usage(), {})
     ask = Ask("1", partitions=("p",), nodes=2, max_nodes=2, features="[a*1&c*1]")
