@@ -257,7 +257,7 @@ _TEXTS = [
 _FEATURE = r"[^][()*&|,]+"
 _COUNTED = rf"{_FEATURE}\*\d+(?:[&,]{_FEATURE}\*\d+)*"
 _CONSTRAINT = re.compile(
-    rf"(?:{_FEATURE}(?:[&,|]{_FEATURE})*|\[{_FEATURE}(?:\|{_FEATURE})*\]|{_COUNTED}|\[{_COUNTED}\])?"
+    rf"(?:{_FEATURE}(?:[&,|]{_FEATURE})*|\[{_FEATURE}(?:\|{_FEATURE})*\]|{_FEATURE}\*\d+|\[{_COUNTED}\])?"
 )
 
 

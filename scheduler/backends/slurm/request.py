@@ -11,6 +11,7 @@ import re
 import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import NoReturn
@@ -331,10 +332,10 @@ def _moment(text: str, now: float) -> float:
     match = _IN.fullmatch(text)
     if match is not None:
         return min(now + int(match[1] or 0) * _UNITS[(match[2] or "s")[0]], LAST_S)
-    try:
-        return time.mktime(time.strptime(text[:16], "%Y-%m-%dT%H:%M"))
-    except ValueError:
-        raise RequestError(f"a time {text!r}: give now+... or YYYY-MM-DDTHH:MM") from None
+    for form in ("%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d"):
+        with suppress(ValueError):
+            return time.mktime(time.strptime(text, form))
+    raise RequestError(f"a time {text!r}: give now+... or YYYY-MM-DDTHH:MM")
 
 
 def _array_limit(text: str) -> int:

@@ -19,6 +19,7 @@ from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts
 from scheduler.backends.slurm.versions import partition_as_first
+from scheduler.policies.slurm.capacity import counted_by_kind
 from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import (
@@ -407,14 +408,19 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
     alone = any(site.partitions[name].exclusive for name in parts if name in site.partitions)
     whole = alone or job.exclusive
     cpus = job.cpus if job.nodes else max(job.cpus, job.gpus * job.cpus_per_gpu)
+    kinds = sum(counted_by_kind(job.features).values()) if job.num_nodes == 1 else 0
+    # the limit of a job without one is shown as its partition's, and cut to what is left by then
+    there = (site.partitions[name] for name in parts if name in site.partitions)
+    unlimited = job.time_limit_s in {part.max_time_s for part in there}
+    vague = job.deadline is not None and (unlimited or "+" in job.id)
     return Ask(
         job.id,
         user=job.user,
         account=job.account,
         qos=job.qos,
         partitions=parts,
-        nodes=job.num_nodes,
-        max_nodes=job.max_nodes,
+        nodes=max(job.num_nodes, kinds),
+        max_nodes=job.max_nodes and max(job.max_nodes, kinds),
         cpus=cpus,
         min_cpus=min(job.min_cpus, cpus),
         memory_mib=job.least_mib,
@@ -442,8 +448,8 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
         shares=_shares(job, site),
         after=dependencies(job.dependency) or (),
         begin=job.eligible if job.state == "PENDING" else None,
-        deadline=job.deadline,
-        odd=job.odd,
+        deadline=None if vague else job.deadline,
+        odd=(*job.odd, "--deadline") if vague else job.odd,
     )
 
 

@@ -241,13 +241,17 @@ def starting(
             return end
         return end + start - was
 
+    end_p50 = moved(made.end_p50, made.start_p50, start_p50)
+    end_p90 = moved(made.end_p90, made.start_p90, start_p90)
+    if end_p50 is not None and end_p90 is not None:
+        end_p90 = max(end_p50, end_p90)
     return replace(
         made,
         start_p10=p10,
         start_p50=start_p50,
         start_p90=start_p90,
-        end_p50=moved(made.end_p50, made.start_p50, start_p50),
-        end_p90=moved(made.end_p90, made.start_p90, start_p90),
+        end_p50=end_p50,
+        end_p90=end_p90,
     )
 
 
@@ -287,7 +291,11 @@ def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
     for job_id, one in made.items():
         ask = twin.asked(job_id) if twin is not None else None
         start = one.start_p50 if one.start_p90 is None else one.start_p90
-        if ask is not None and ask.latest < inf and (start is None or start > ask.latest):
+        if start is None:  # in no future, or it is known why
+            late = one.estimate is None and not unfinished(one)
+        else:
+            late = ask is not None and start > ask.latest
+        if ask is not None and ask.latest < inf and late:
             found[job_id] = WhyNot.LATE
     return found
 

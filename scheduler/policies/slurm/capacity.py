@@ -61,10 +61,10 @@ def suits(ask: Ask, node: SiteNode) -> bool:
         return False
     if not ask.features:
         return True
-    counts = _counts(ask.features)
-    if sum(counts.values()) < ask.nodes and counts and "[" not in ask.features:
+    so_many = counted_by_kind(ask.features)
+    if sum(so_many.values()) < ask.nodes and so_many and "[" not in ask.features:
         return True  # the rest may be any
-    return _has(node.features, "|".join(counts) or ask.features)
+    return _has(node.features, "|".join(so_many) or ask.features)
 
 
 def _has(features: frozenset[str], wanted: str) -> bool:
@@ -78,10 +78,12 @@ def _has(features: frozenset[str], wanted: str) -> bool:
     )
 
 
-def _counts(wanted: str) -> dict[str, int]:
-    """Of ``[a*2&b*1]`` how many nodes are to have each; of what does not count all, nothing."""
+def counted_by_kind(wanted: str) -> dict[str, int]:
+    """Of ``a*2`` or ``[a*2&b*1]`` how many nodes are to have each; of other forms nothing."""
     parts = [part.partition("*") for part in re.split(r"[&,]", wanted.strip("[]"))]
     if not all(times and most.isdecimal() for _, times, most in parts):
+        return {}
+    if len(parts) > 1 and not wanted.startswith("["):
         return {}
     return {name: int(most) for name, _, most in parts}
 
@@ -95,8 +97,8 @@ def choose(
     that suffices by itself, or the tightest; in it the one node that suffices with the fewest CPUs
     free, else nodes in order.
     """
-    if ask.features and (counts := _counts(ask.features)):
-        return _with_so_many(ask, counts, capacity, names, site)
+    if ask.features and (so_many := counted_by_kind(ask.features)):
+        return _with_so_many(ask, so_many, capacity, names, site)
     if ask.features.startswith("[") and not re.search(r"[&,*(]", ask.features):  # all of one kind
         for one in ask.features.strip("[]").split("|"):
             same = [name for name in names if _has(site.nodes[name].features, one)]
@@ -119,20 +121,21 @@ def choose(
 
 
 def _with_so_many(
-    ask: Ask, counts: Mapping[str, int], capacity: Capacity, names: Sequence[str], site: Site
+    ask: Ask, so_many: Mapping[str, int], capacity: Capacity, names: Sequence[str], site: Site
 ) -> tuple[Share, ...] | None:
-    """So many nodes of each kind are found first, one kind after the other and beside those named,
-    and then the rest."""
+    """So many nodes of each kind are found first, one kind after the other, and then the rest. A
+    node named may be one of the first kind, and of no other."""
     kinds = ask.gpus if ask.gpus_per_node else tuple((kind, 1) for kind, n in ask.gpus if n)
     each = replace(ask, features="", req_nodes=frozenset(), gpus=kinds, gpus_per_node=True)
-    found = set(ask.req_nodes)
-    for feature, many in counts.items():
+    found = set[str]()
+    for feature, many in so_many.items():
         there = [n for n in names if n not in found and feature in site.nodes[n].features]
-        some = replace(each, nodes=many, max_nodes=many, cpus=many * ask.min_cpus)
+        named = ask.req_nodes.intersection(there) if not found else frozenset[str]()
+        some = replace(each, nodes=many, max_nodes=many, cpus=many * ask.min_cpus, req_nodes=named)
         placed = choose(some, capacity, there, site)
         if placed is None:
             return None
-        found |= {share.node for share in placed}
+        found |= {share.node for share in placed} | ask.req_nodes
     if ask.max_nodes and len(found) > ask.max_nodes:
         return None
     nodes = max(ask.nodes, len(found))

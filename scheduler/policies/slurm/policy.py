@@ -115,7 +115,7 @@ class Slurm(Policy):
         )
         self._names, self._asks = list(names), dict(asks)
         self._seen_at = -inf if now is None else now
-        late = {ask.latest + 1 for ask in self._asks.values() if ask.latest < inf}
+        late = _deadlines(self._asks.values())
         self._edges, self._keeps_deadlines = sorted({*self._edges, *late}), bool(late)
         self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
         for job_id, ask in self._asks.items():
@@ -132,6 +132,10 @@ class Slurm(Policy):
     def expect(self, asks: Mapping[str, Ask]) -> None:
         """What jobs that come later ask for."""
         self._asks.update(asks)
+        late = _deadlines(asks.values())
+        self._edges, self._keeps_deadlines = (
+            sorted({*self._edges, *late}), self._keeps_deadlines or bool(late)
+        )  # fmt: skip
 
     def _take_priorities(self, now: float) -> None:
         """Take Slurm's own priorities, and find out from them when it computed them."""
@@ -148,7 +152,7 @@ class Slurm(Policy):
                 continue
             # of several partitions the nearest is the one whose priority it shows
             over = min((one.priority - ask.priority for one in known), key=abs)
-            if ask.accrue is not None and ask.accrue < now - 1:
+            if ask.accrue is not None and 1 < now - ask.accrue < self.weights.max_age_s:
                 rises.append((over, now - ask.accrue))
             self._ranked[ask.job_id] = [
                 replace(one, priority=max(1, one.priority - over)) for one in known
@@ -402,6 +406,11 @@ class Slurm(Policy):
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
         ran = self._running.get(run.job.job_id)
         return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _deadlines(asks: Iterable[Ask]) -> set[float]:
+    """When jobs that wait cannot keep theirs any more."""
+    return {ask.latest + 1 for ask in asks if ask.latest < inf and not ask.shares}
 
 
 def _in_time(

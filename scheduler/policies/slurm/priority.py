@@ -47,7 +47,7 @@ class Multifactor:
         self._weight = weight
         self._tres = _tres_weights(site.config.get("PriorityWeightTRES", ""))
         self._flags = frozenset(site.config.get("PriorityFlags", "").upper().split(","))
-        self._max_age = duration_s(site.config.get("PriorityMaxAge", "7-0")) or inf
+        self.max_age_s = duration_s(site.config.get("PriorityMaxAge", "7-0")) or inf
         self._small = site.config.get("PriorityFavorSmall", "").lower() == "yes"
         most = max((part.job_factor for part in site.partitions.values()), default=0)
         self._part_most = max(1, most)
@@ -97,11 +97,11 @@ class Multifactor:
     @property
     def per_s(self) -> float:
         """What a job's age adds in a second."""
-        return self._weight["Age"] / self._max_age
+        return self._weight["Age"] / self.max_age_s
 
     def _age(self, ask: Ask, now: float) -> float:
         since = ask.submit if "ACCRUE_ALWAYS" in self._flags else ask.accrue
-        return 0.0 if since is None else min(1.0, max(0.0, now - since) / self._max_age)
+        return 0.0 if since is None else min(1.0, max(0.0, now - since) / self.max_age_s)
 
     def _size(self, ask: Ask, partition: Partition, wants: int, asked: int) -> float:
         nodes, cpus = max(1, len(self._site.nodes)), max(1, self._site.cpus)

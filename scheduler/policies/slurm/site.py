@@ -290,7 +290,7 @@ class Ask:
         cpus: in all. `min_cpus`: on every node.
         memory_mib: per node, or per CPU (`per_cpu`), or per GPU (`per_gpu`).
         gpus: of each type ("" any), per job, or per node (`gpus_per_node`).
-        features: constraint, as written (``a&b``, ``a|b``).
+        features: constraint, as written (``a&b``, ``[a|b]``, ``[a*2&b*1]``).
         accrue: since when its age counts; None: it does not.
         sizes: nodes and CPUs that its size may count by: those it names, and those Slurm may have
             found for it by the time it computed its priority. (): `nodes` and `cpus`.

@@ -291,7 +291,7 @@ class Follower:
     ) -> dict[str, StartForecast]:
         """No forecasts of jobs of which something is not modelled, or whose deadline may come
         first; those again of jobs of which that is over."""
-        known = {j: one for j in first if (one := self._forecasts.get(j)) is not None}
+        known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
         before, self._withheld = self._withheld, late | without_start(snapshot, first)
         again = {j: self._forecasts[j] for j in before if j in self._forecasts}

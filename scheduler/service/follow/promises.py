@@ -32,7 +32,7 @@ class Promises:
         judged_until: the last look of an earlier follower, which judged what was to be by then.
 
     Attributes:
-        late: of futures, the share by which p50 has come; the logarithm of the factor of
+        late: the level of the futures that is shown as p50; the logarithm of the factor of
             `SOON_S` + wait by which p90 is put off.
     """
 
@@ -82,8 +82,8 @@ class Promises:
             return made
         (level, by), p50, many = self.late, made.start_p50, len(made.starts)
         if many and level != 0.5:
-            at = made.starts[min(many, ceil(level * (many + 1))) - 1]
-            p50 = at if isfinite(at) else p50
+            known = [at for at in made.starts if isfinite(at)]
+            p50 = known[min(len(known), ceil(level * (many + 1))) - 1]
         wait_s = SOON_S + max(0.0, made.start_p90 - made.made_at)
         p90 = made.made_at + max(0.0, wait_s * exp(by) - SOON_S)
         return starting(made, made.start_p10, p50, p90)

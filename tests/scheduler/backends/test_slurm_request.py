@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from features.clock import LAST_S
@@ -116,3 +118,33 @@ def test_what_a_job_does_not_say_is_its_partitions() -> None:
     assert made("-p", "gpu", "--gpus=3", "--mem=1G", "-c", "4", "-A", "a") == (4, 1024.0, "a")
     assert made("-p", "gpu", "-n", "2") == (2, 200.0, "b")
     assert made("-p", "cpu", "--gpus=3") == (1, 100.0, "b")
+
+
+@pytest.mark.parametrize(
+    ("job_id", "limit_s", "deadline"),
+    [("1", 600.0, 5000.0), ("1", None, 5000.0), ("1", 3600.0, None), ("1+0", 600.0, None)],
+)
+def test_a_deadline_of_which_too_little_is_known_is_not_modelled(
+    job_id: str, limit_s: float | None, deadline: float | None
+) -> None:
+    """A job without a limit is shown with its partition's; parts of one job go together."""
+    site = Site({}, {"gpu": Partition("gpu", frozenset(), max_time_s=3600.0)})
+    job = SlurmJob(job_id, "PENDING", "ada", "a", "gpu", 0.0, time_limit_s=limit_s, deadline=5000.0)
+    ask = asks_of([job], site)[job_id]
+    assert (ask.deadline, ask.odd) == (deadline, () if deadline else ("--deadline",))
+
+
+@pytest.mark.parametrize(("nodes", "wants"), [("", (3, 3)), ("-N 2", (2, 2))])
+def test_a_job_has_as_many_nodes_as_it_counts_where_it_says_no_number(
+    nodes: str, wants: tuple[int, int]
+) -> None:
+    job = request([*nodes.split(), "-C", "[a*2&b*1]"], SITE, "alice", "1", 0.0)
+    ask = asks_of([job], SITE)["1"]
+    assert (ask.nodes, ask.max_nodes) == wants
+
+
+@pytest.mark.parametrize(("text", "second"), [("T10:00:59", 59), ("T10:00", 0), ("", -36_000)])
+def test_moments_are_read_to_the_second(text: str, second: int) -> None:
+    ten = time.mktime((2030, 5, 1, 10, 0, 0, 0, 0, -1))
+    job = request([f"--deadline=2030-05-01{text}"], SITE, "alice", "1", 0.0)
+    assert job.deadline == ten + second

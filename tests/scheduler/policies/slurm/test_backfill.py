@@ -186,6 +186,10 @@ def test_when_priorities_were_computed_is_found_out_from_ages() -> None:
     twin = Slurm()
     twin.see(site, [], {"1": ask}, NOW)
     assert twin._clock.calculated == NOW - 40.0
+    oldest = {"submit": NOW - 200_000, "accrue": NOW - 200_000, "priority": 86_400}  # count no more
+    aged = {f"{n}": replace(ask, job_id=f"{n}", **oldest) for n in range(2, 62)}
+    twin.see(site, [], {"1": ask} | aged, NOW)
+    assert twin._clock.calculated == NOW - 40.0
 
 
 def test_passes_go_on_from_the_backfill_that_was_last() -> None:

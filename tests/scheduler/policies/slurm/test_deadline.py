@@ -8,6 +8,8 @@ from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
+from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, kept_back, too_late
+from scheduler.explain.words import ForecastKind
 from scheduler.policies.slurm.policy import Slurm
 from scheduler.policies.slurm.site import Ask, Partition, Site, SiteNode
 from scheduler.simulation.engine import Engine
@@ -61,3 +63,25 @@ def test_as_slurm_shows_it_a_job_is_not_gone_yet() -> None:
     core.submitted(Job("late", 100.0, 8, "u", "vc"), 100.0)
     assert [d.action for d in core.decide(100.0)] == [Action.ENQUEUE, Action.START]
     assert policy.ask(Job("late~2", 200.0, 8, "u", "vc")).deadline is None  # comes again
+
+
+@pytest.mark.parametrize(
+    ("made", "late"),
+    [
+        (StartForecast(100.0, 150.0, 600.0, samples=64), False),
+        (StartForecast(100.0, 150.0, 800.0, samples=64), True),
+        (StartForecast(100.0, 800.0, estimate=ForecastKind.CRUDE), True),
+        (StartForecast(100.0, samples=64, why_not="in no future"), True),
+        (kept_back(100.0, WhyNot.REFUSED), False),
+        (kept_back(100.0, WhyNot.HELD), False),
+        (StartForecast(100.0, why_not=WhyNot.NO_TIME), False),
+    ],
+)
+def test_what_else_is_known_of_a_job_is_not_put_down_to_its_deadline(
+    made: StartForecast, late: bool
+) -> None:
+    policy = Slurm()
+    asks = {"1": Ask("1", partitions=("p",), time_limit_s=300.0, deadline=1000.0)}
+    policy.see(SITE, list(NODES), asks, now=100.0)
+    core = Core(Cluster(ClusterSpec({"vc": 1}, 8)), policy)
+    assert too_late(core, {"1": made, "2": made}) == ({"1": WhyNot.LATE} if late else {})

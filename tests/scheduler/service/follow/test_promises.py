@@ -146,8 +146,10 @@ def test_it_stays_between_bounds_and_no_p90_comes_before_p50() -> None:
         if stretch > 0:
             assert told.start_p90 - NOW == pytest.approx((600 + SOON_S) * exp(MOST[1]) - SOON_S)
     assert Promises().put_off(StartForecast(NOW, why_not="held")).start_p90 is None
-    never = StartForecast(NOW, NOW + 30, NOW + 60, starts=(NOW + 30, inf, inf))
-    assert Promises((0.8, 0.4)).put_off(never).start_p50 == NOW + 30
+    starts = (NOW + 10, NOW + 30, NOW + 50, inf, inf)
+    never = StartForecast(NOW, NOW + 30, NOW + 60, NOW + 500, NOW + 510, starts=starts)
+    later = Promises((0.8, 0.0)).put_off(never)
+    assert (later.start_p50, later.end_p50, later.end_p90) == (NOW + 50, NOW + 520, NOW + 520)
 
 
 def test_a_promise_that_was_kept_is_not_kept_again_after_a_restart(store: Store) -> None:
