@@ -109,7 +109,7 @@ SIX = Site(
         ("n4", {"nodes": 3, "features": "[a*1&b*1]"}, "n1 n5 n6"),
         ("n4", {"nodes": 3, "features": "[a*1&b*1]", "req_nodes": frozenset({"n6"})}, "n1 n5 n6"),
         ("n4", {"nodes": 2, "features": "[a*1&b*1]", "req_nodes": frozenset({"n6"})}, ""),
-        ("n1", {"nodes": 2, "features": "[b*1&a*1]", "req_nodes": frozenset({"n4"})}, "n2 n4"),
+        ("n1", {"nodes": 2, "features": "[b*1&a*1]", "req_nodes": frozenset({"n5"})}, "n2 n5"),
     ],
 )
 def test_the_others_are_the_next_ones_upwards_from_a_node_named_then_down(

@@ -85,3 +85,13 @@ def test_what_else_is_known_of_a_job_is_not_put_down_to_its_deadline(
     policy.see(SITE, list(NODES), asks, now=100.0)
     core = Core(Cluster(ClusterSpec({"vc": 1}, 8)), policy)
     assert too_late(core, {"1": made, "2": made}) == ({"1": WhyNot.LATE} if late else {})
+
+
+def test_a_job_that_comes_later_keeps_its_deadline_too() -> None:
+    policy = Slurm()
+    policy.see(SITE, list(NODES), {}, now=0.0)
+    asked = Ask("1", partitions=("p",), gpus=GPUS, time_limit_s=300.0, deadline=800.0)
+    policy.expect({"1": asked})
+    core = Core(Cluster(ClusterSpec({"vc": 1}, 8)), policy)
+    core.submitted(Job("1", 600.0, 8, "u", "vc"), 600.0)
+    assert [d.action for d in core.decide(600.0)] == [Action.ENQUEUE, Action.CANCEL]
