@@ -7,6 +7,8 @@ STAMP := $(VENV)/.installed
 SETUP := $(BIN)/python pipeline/demo/installing.py
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
+# Tests start hundreds of processes: none is to compile what another has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo test lint unit mlflow docs benchmark mutants wheel wheel-test why clean
