@@ -2,7 +2,7 @@
 machine.
 
     python -m benchmarks.moves --json
-    python -m benchmarks.moves --only upgrade --older 9ff0a41
+    python -m benchmarks.moves --only upgrade --older COMMIT
 
 | move | what is done |
 |---|---|

@@ -7,7 +7,6 @@ Writing puts the new numbers beside the old, then renames bundle.json over the o
 rename is the moment the bundle changes, so a reader meets the old bundle or the new, never half.
 Models beyond the first three are optional entries of their own, written only when present: a reader
 that does not know one ignores it, and a bundle without them is byte for byte what it always was.
-What earlier versions kept and nothing decided by (`RETIRED`) is left out with a warning.
 Nothing in it depends on when or where it was written; the same content has the same digest.
 """
 
@@ -18,7 +17,6 @@ import io
 import json
 import math
 import re
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -55,8 +53,6 @@ _READERS: dict[str, Callable[[Mapping[str, Any], Mapping[str, AdditiveModel]], A
     "arrivals": ArrivalModel.from_parts,
     "gpu_types": GpuTypeSpeed.from_parts,
 }
-# Models of earlier bundles: chances to outlast thresholds, and pair speeds as a GA2M.
-RETIRED = ("tails", "pair_ga2m")
 
 
 class Bundle:
@@ -156,10 +152,7 @@ class Bundle:
 
     @classmethod
     def load(cls, path: str | Path) -> Bundle:
-        """Reads the bundle in the directory `path`; BundleError names what is wrong with it.
-
-        Models that this version no longer knows (`RETIRED`) are left out, with a warning.
-        """
+        """Reads the bundle in the directory `path`; BundleError names what is wrong with it."""
         folder = Path(path)
         try:
             return cls._read(folder)
@@ -219,17 +212,11 @@ class Bundle:
         duration, packing, pair = (document[name] for name in ("duration", "packing", "pair_speed"))
         if not isinstance(document["metadata"], dict):
             raise BundleError("metadata is not an object")
-        if retired := [name for name in RETIRED if document.get(name) is not None]:
-            warnings.warn(
-                f"the bundle holds {' and '.join(retired)}, which nothing decides by any more: "
-                "ignored; retrain to be rid of this",
-                stacklevel=4,
-            )
         bundle = cls(
             duration=None if duration is None else _read_additive(duration, arrays),
             packing=None if packing is None else PackingModel(_read_tree(packing)),
             pair_speed=None if pair is None else PairSpeedModel(_read_tree(pair)),
-            metadata={k: v for k, v in document["metadata"].items() if k not in RETIRED},
+            metadata=document["metadata"],
             created_by=str(document["created_by"]),
             **{
                 name: _read_optional(read, document[name], arrays)

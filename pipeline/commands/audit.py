@@ -91,8 +91,7 @@ def audit(
                 f"code {first.version} decided otherwise from event {first.seq} on, until the next "
                 "epoch: what it decided is followed, not recomputed"
             )
-        began = f"; up to event {found.began:,} as they were when it began" if found.began else ""
-        typer.echo(f"{found.links:,} links of the chain{began}; pages by {found.checked_by}")
+        typer.echo(f"{found.links:,} links of the chain; pages by {found.checked_by}")
         if extends is not None and key is None:
             typer.echo("the signature of the head was not checked: --key")
         lines = [one.sentence() for one in found.tampered]

@@ -276,9 +276,7 @@ def read_object(path: Path) -> Json:
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
     """Columns and rows of a Parquet file; RunError names what is wrong with it."""
     try:
-        held = set(pq.read_schema(path).names)
-        wanted = [name for name in columns if name in held or name not in _NEWER]
-        return pq.read_table(path, columns=wanted, filters=where, partitioning=None)
+        return pq.read_table(path, columns=columns, filters=where, partitioning=None)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     except (pa.ArrowException, OSError, KeyError) as error:
@@ -301,13 +299,6 @@ _DECISION_COLUMNS = [
     "partner_speed", "blocker", "need", "free", "limit", "position",
     "batch_per_gpu", "accumulation", "evidence", "held_by",
 ]  # fmt: skip
-_NEWER = {
-    "batch_per_gpu",
-    "accumulation",
-    "evidence",
-    "held_by",
-    "time_limit_s",
-}  # not in the runs of older versions
 
 
 def seconds(table: pa.Table) -> pa.Table:

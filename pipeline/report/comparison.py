@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, read_object, seconds
 from pipeline.student import bound
 from pipeline.tables import Floats, filled
-from scheduler.policies import POLICIES
 
 COMPARE = "compare.json"
 _COLUMNS = [
@@ -74,11 +73,8 @@ class PolicyRun:
     @property
     def gpus_by_vc(self) -> dict[str, int]:
         """GPUs of each virtual cluster; empty when not recorded."""
-        summary = self.folder.summary
-        if "gpus_by_vc" in summary:
-            return {str(vc): int(gpus) for vc, gpus in summary["gpus_by_vc"].items()}
-        per_node = int(summary.get("gpus_per_node", 0))  # of runs recorded before nodes differed
-        return {str(vc): int(n) * per_node for vc, n in summary.get("cluster", {}).items()}
+        recorded = self.folder.summary.get("gpus_by_vc", {})
+        return {str(vc): int(gpus) for vc, gpus in recorded.items()}
 
     def decisions(self, columns: list[str], actions: list[str]) -> pa.Table:
         """Decisions of some kinds, by sequence; times in seconds since the epoch."""
@@ -177,14 +173,14 @@ def read_comparison(folder: Path) -> Comparison:
 def _read_run(folder: Path, figures: Mapping[str, Any], more: Sequence[int] = ()) -> PolicyRun:
     run = RunFolder(folder)
     name = str(figures.get("policy", run.summary.get("policy", folder.name)))
-    traits = run.summary.get("traits") or _traits_of_ours(name)
+    traits = run.summary.get("traits", {})
     names = [JOBS, *(f"jobs-{seed}.parquet" for seed in more)]
     draws = [_read_jobs(run, name) for name in names if (folder / name).is_file()]
     return PolicyRun(
         name,
-        oracle=bool(traits["oracle"]),
-        preemptive=bool(traits["preemptive"]),
-        estimates=bool(traits["estimates"]),
+        oracle=bool(traits.get("oracle")),
+        preemptive=bool(traits.get("preemptive")),
+        estimates=bool(traits.get("estimates")),
         folder=run,
         jobs=draws[0] if draws else _read_jobs(run, JOBS),
         draws=draws,
@@ -198,13 +194,3 @@ def _read_jobs(run: RunFolder, name: str) -> pa.Table:
 
 def _ended(jobs: pa.Table) -> pa.Table:
     return jobs.filter(jobs["end_time"].is_valid())
-
-
-def _traits_of_ours(name: str) -> dict[str, bool]:
-    """Of a run recorded before a summary held them. A page is made without loading a policy."""
-    kind = POLICIES.get(name)
-    return {
-        "oracle": bool(kind and kind.capabilities.oracle),
-        "preemptive": bool(kind and kind.capabilities.preemptive),
-        "estimates": kind is None or kind.capabilities.estimates,
-    }

@@ -43,6 +43,7 @@ class AllocationScenario:
         types = dict.fromkeys(node.gpu_type for node in nodes)
         return {
             "cluster": {t: sum(node.gpu_type == t for node in nodes) for t in types},
+            "gpus_by_vc": {t: sum(n.gpus for n in nodes if n.gpu_type == t) for t in types},
             "gpus_per_node": max(node.gpus for node in nodes),
         }
 

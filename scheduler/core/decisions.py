@@ -102,8 +102,6 @@ class Reason(StrEnum):
     BATCH_CHOICE = "BatchChoice"
     INFEASIBLE = "Infeasible"
     NO_STATISTICS = "NoStatistics"
-    # retired: no policy gives them any more, and logs of earlier versions hold them
-    KEPT_FREE = "KeptFree"
 
     def summary(self, d: Decision, *, blocker: str = "", partner: str = "") -> str:
         """One sentence for a waiting person, with the numbers of the decision.
@@ -219,9 +217,6 @@ _SUMMARY: dict[Reason, str] = {
     Reason.BATCH_CHOICE: "another batch size trains faster, statistical efficiency counted in",
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
     Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
-    Reason.KEPT_FREE: (
-        "needs {gpus}; {free} of {limit} {free_are} free, and some are kept so for short jobs"
-    ),
     Reason.BACKFILLED: (
         "{gpus} kept for a job that has waited longer than the bound {are} of no use to it yet, "
         "and this one is likely to be gone by then"

@@ -159,7 +159,6 @@ class SlurmReason:
     Attributes:
         code: Slurm's word, as `squeue` shows it; "": it was not seen to wait.
         started: Slurm has started it; the rest is of the last look before that.
-        text: of a row that an older version wrote: what it says; nothing else is known then.
         dependency, reservation, begins: what it waits for: jobs, as Slurm has them; a reservation;
             a moment (epoch seconds).
         nodes, time_limit_s: that it asks for, where these are the reason.
@@ -171,7 +170,6 @@ class SlurmReason:
 
     code: str = ""
     started: bool = False
-    text: str = ""
     dependency: str = ""
     reservation: ReservationHeld | None = None
     begins: float | None = None
@@ -190,10 +188,6 @@ class SlurmReason:
     own: str = ""
     left_out: str = ""
 
-    @property
-    def seen_waiting(self) -> bool:
-        return bool(self.code or self.text)
-
     def as_of(self, now: float) -> SlurmReason:
         """Without moments that have passed since it was found."""
         plan = self.plan if self.plan is not None and self.plan.at > now else None
@@ -209,8 +203,6 @@ class SlurmReason:
 
 def headline(reason: SlurmReason, job_id: str, now: float) -> str:
     """Slurm's reason in a sentence."""
-    if reason.text:
-        return reason.text
     if not reason.started:
         return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
     last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])

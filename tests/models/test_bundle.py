@@ -67,21 +67,6 @@ def test_a_part_that_is_not_there_is_named(tmp_path):
             getattr(empty, part)
 
 
-def test_models_that_nothing_decides_by_any_more_are_left_out_with_a_warning(bundle, saved):
-    document = json.loads((saved / "bundle.json").read_bytes())
-    document |= {"tails": {"settings": {}, "models": {}}, "pair_ga2m": {"anything": 1}}
-    document["metadata"]["tails"] = {"preset": "fast"}
-    document["digest"] = store.digest_of(document)
-    (saved / "bundle.json").write_text(json.dumps(document))
-    with pytest.warns(UserWarning, match=r"tails and pair_ga2m.*ignored"):
-        old = Bundle.load(saved)
-    assert old.digest == document["digest"]  # it is that bundle, by whatever name a log knows it
-    assert old.parts == bundle.parts
-    assert "tails" not in old.metadata
-    old.save(saved)
-    assert Bundle.load(saved).digest == old.digest == bundle.digest
-
-
 def test_replacing_leaves_one_bundle_and_no_rubbish(bundle, saved):
     Bundle(duration=bundle.duration, metadata={"second": True}).save(saved)
     Bundle(metadata={"third": True}).save(saved)

@@ -361,7 +361,7 @@ def test_gpus_in_use_with_packing_are_those_of_a_recount(comparison: Comparison)
 
 
 def fake(name: str, jct: float, *, oracle: bool = False, seeds: int = 4) -> PolicyRun:
-    folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_per_node": 8})
+    folder: Any = SimpleNamespace(summary={"cluster": {"a": 2}, "gpus_by_vc": {"a": 16}})
     figures = {"avg_jct_s_mean": jct, "avg_jct_s_sd": 10.0, "runs": seeds}
     jobs = pa.table(
         {"job_id": ["1", "2"], "vc": ["a", "a"], "end_time": [9.0, 9.0], "jct_s": [5.0, 5.0]}

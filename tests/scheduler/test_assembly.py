@@ -10,7 +10,6 @@ from scheduler.assembly import CoreSpec, assemble, folded_note
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.estimates import ConstantEstimator
 from scheduler.core.settings import ProfilingPartition
-from scheduler.service.log.header import LogHeader
 
 
 def spec_of(nodes: int, policy: str = "pellucid", **values: Any) -> CoreSpec:
@@ -73,11 +72,3 @@ def test_the_share_is_of_gpus_and_the_last_nodes_are_lent() -> None:
     groups = {"a": [NodeGroup("", 2, 8), NodeGroup("", 1, 1)], "b": [NodeGroup("", 1, 8)]}
     spec = CoreSpec.of(ClusterSpec.mixed(groups), profiling=partition)
     assert not spec.folded  # 1 GPU of 25
-
-
-def test_a_log_that_says_nothing_of_it_keeps_its_nodes() -> None:
-    """It was written where every partition was used; its nodes are in its events."""
-    body = LogHeader(spec_of(4), 1.7e9, backend="simulated").body()
-    assert not LogHeader.from_body(body).lent()
-    del body["partition"]["largest_share"]
-    assert LogHeader.from_body(body).lent() == {2}

@@ -150,7 +150,7 @@ def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Findi
     text, next_step = where_it_stands(job, story, now), ""
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):
         text, next_step = latest.text, latest.next_step  # the core says it
-    detail = detail_of(job, now) if job.slurm is None or job.slurm.seen_waiting else ""
+    detail = detail_of(job, now) if job.slurm is None or job.slurm.code else ""
     if detail:
         text += f" ({detail})"
     return Finding(job.state or job.phase, text, job.ended_at, next_step=next_step)

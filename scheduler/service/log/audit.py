@@ -71,8 +71,7 @@ class Audit:
     Attributes:
         code: version of the code that checked.
         new_epochs: how often a new core took over.
-        links: transactions in the chain. began: events up to this one were written before there
-            was a chain, and are as they were when it began. checked_by: the database's own check.
+        links: transactions in the chain. checked_by: the database's own check.
         divergences: in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
             finds.
@@ -87,7 +86,6 @@ class Audit:
     new_epochs: int = 0
     jobs: int = 0
     links: int = 0
-    began: int = 0
     checked_by: str = ""
     divergences: list[Divergence] = field(default_factory=list)
     tampered: list[Tampered] = field(default_factory=list)
@@ -121,7 +119,7 @@ def audit(
             began = auditor.state.header
             followed = began is not None and began.backend == FOLLOWED
             chained = Verified(connection, followed, head)
-            found.links, found.began, found.tampered = chained.links, chained.began, chained.found
+            found.links, found.tampered = chained.links, chained.found
             found.damage, found.checked_by = damage(connection)
             return found
     except UnknownPolicy as error:

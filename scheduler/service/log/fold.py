@@ -26,7 +26,7 @@ from scheduler.core.cluster import Node
 from scheduler.core.core import Core
 from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.policy import Policy
-from scheduler.service.log.header import LogHeader, known
+from scheduler.service.log.header import LogHeader
 from scheduler.service.log.ledger import REPORTS, Ledger
 from scheduler.service.log.nodes import node_of, well_formed
 from scheduler.service.log.present import Present
@@ -239,9 +239,7 @@ class State:
     def apply_to(self, core: Core, event: Event, now: float) -> None:
         """Apply to a copy of the core a change of nodes or settings that is not in the log."""
         if event.kind is Kind.SETTINGS_SET:
-            spec = self.present.spec.with_settings(
-                known(event.body["settings"], self.present.header.profile_s)
-            )
+            spec = self.present.spec.with_settings(event.body["settings"])
             core.use_policy(policy_of(replace(spec, cluster=self.ledger.nodes.spec())), now)
         else:
             HANDLERS[event.kind](self, core, event)

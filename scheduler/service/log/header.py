@@ -19,7 +19,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
 from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
 from scheduler.core.policy import Policy
-from scheduler.core.settings import SMALLEST, InvalidSettings, ProfilingPartition, UnknownPolicy
+from scheduler.core.settings import InvalidSettings, ProfilingPartition, UnknownPolicy
 from scheduler.policies import POLICIES
 from scheduler.service.log.nodes import NodeRecord, as_begun
 from scheduler.service.log.store import chain
@@ -27,24 +27,6 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import nodes
 
 FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
-GONE = (("requeue", None),)  # settings of logs of earlier versions, which changed nothing there
-PROFILE_S = 200.0  # that profiling took where nothing else is given
-
-
-def known(settings: Mapping[str, Any], profile_s: float = PROFILE_S) -> Json:
-    """Settings of a log, without those that are gone; one that was in seconds is relative now.
-
-    Args:
-        profile_s: how long profiling takes, seconds.
-    """
-    found = {name: value for name, value in settings.items() if (name, value) not in GONE}
-    above_s = found.get("profile_above_s")
-    if not isinstance(above_s, int | float) or isinstance(above_s, bool) or above_s < 0:
-        return found
-    if "profile_above" not in found:
-        del found["profile_above_s"]
-        found["profile_above"] = max(above_s / profile_s, SMALLEST) if above_s else 0.0
-    return found
 
 
 class LogHeaderError(ValueError):
@@ -100,12 +82,6 @@ class LogHeader:
 
     def __post_init__(self) -> None:
         servable(self.spec, follows=self.backend == FOLLOWED)
-
-    @property
-    def profile_s(self) -> float:
-        """How long profiling takes, seconds."""
-        partition = self.spec.profiling
-        return partition.limit_s if partition is not None else PROFILE_S
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
         """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""
@@ -181,10 +157,8 @@ class LogHeader:
             for vc, has in cluster.get("groups", ())
         }
         if partition is not None:
-            kept = {"largest_share": 1.0, **partition}  # logs that do not say kept every node
-            partition = ProfilingPartition(**{**kept, "nodes": dict(partition["nodes"])})
-        profile_s = partition.limit_s if partition is not None else PROFILE_S
-        settings = known(rest.pop("settings", {}), profile_s)
+            partition = ProfilingPartition(**{**partition, "nodes": dict(partition["nodes"])})
+        settings = rest.pop("settings", {})
         spec = CoreSpec.of(ClusterSpec(**cluster), rest.pop("policy"), settings, partition)
         return cls(**{**rest, "spec": spec, "names": tuple(rest.get("names", ()))})
 

@@ -18,7 +18,7 @@ from scheduler.backends.events import ABOUT_NODES, Event, Kind, canonical
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
 from scheduler.core.settings import InvalidSettings, describe, flat
-from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, known, servable
+from scheduler.service.log.header import FOLLOWED, LogHeader, LogHeaderError, servable
 from scheduler.service.log.nodes import NodeRecord, NodeTable, node_of, well_formed
 from scheduler.service.log.store.rows import Setting
 from scheduler.service.log.store.store import Store
@@ -38,16 +38,10 @@ class SettingsChange:
     settings: Mapping[str, Any]
 
     @classmethod
-    def of(cls, event: Event, profile_s: float) -> SettingsChange:
+    def of(cls, event: Event) -> SettingsChange:
         """From a SETTINGS_SET event."""
         body = event.body
-        return cls(
-            event.seq,
-            event.at,
-            event.actor,
-            body.get("reason", ""),
-            known(body["settings"], profile_s),
-        )
+        return cls(event.seq, event.at, event.actor, body.get("reason", ""), body["settings"])
 
     def row(self) -> Columns:
         """As a row of the table `settings`."""
@@ -92,10 +86,7 @@ class Present:
         rows = connection.execute(select(nodes).order_by(nodes.c.node)).mappings()
         taken = connection.execute(select(settings).order_by(settings.c.seq)).mappings()
         changes = [
-            SettingsChange(
-                **{**row, "settings": known(json.loads(row["settings"]), header.profile_s)}
-            )
-            for row in taken
+            SettingsChange(**{**row, "settings": json.loads(row["settings"])}) for row in taken
         ]
         changes = [change for change in changes if _has(header.spec.policy, change.settings)]
         found = cls(header, NodeTable(NodeRecord.of_row(dict(row)) for row in rows), changes)
@@ -138,10 +129,7 @@ class Present:
         one only, or a job in a virtual cluster that is not there. "" when it can."""
         try:
             if event.kind is Kind.SETTINGS_SET:
-                chosen = settings_of(
-                    self.header.spec.policy,
-                    known(event.body["settings"], self.header.profile_s),
-                )
+                chosen = settings_of(self.header.spec.policy, event.body["settings"])
                 spec = replace(self.spec, settings=chosen, cluster=self.nodes.spec())
                 servable(spec, follows=self.header.backend == FOLLOWED)
             elif event.kind in (Kind.NODE_ADDED, Kind.NODE_CHANGED):
@@ -160,7 +148,7 @@ class Present:
     def take(self, event: Event) -> None:
         """An event that matters and is admitted."""
         if event.kind is Kind.SETTINGS_SET:
-            self.changes.append(SettingsChange.of(event, self.header.profile_s))
+            self.changes.append(SettingsChange.of(event))
         else:
             if event.kind is Kind.NODE_ADDED:
                 self.coming.add(event.body["name"])

@@ -102,7 +102,6 @@ EVERY = 50_000  # events between two snapshots
 # where it decides the same.
 SHORT = 20_000
 SUFFIX = ".snapshot"
-OLD_SUFFIX = ".state"  # of an earlier format
 
 
 @dataclass(slots=True)
@@ -163,7 +162,7 @@ class StateCheckpoints:
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{passed.seq:012d}{SUFFIX}"
         write_whole(path, hashlib.sha256(body).digest() + body, mode=0o600)
-        for old in [*self._paths()[KEPT:], *self.folder.glob(f"*{OLD_SUFFIX}")]:
+        for old in self._paths()[KEPT:]:
             old.unlink(missing_ok=True)
         return path
 

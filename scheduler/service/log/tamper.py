@@ -136,13 +136,12 @@ class Verified:
         since: a head that it must extend.
 
     Attributes:
-        links: how many there are. began: events up to this one were there before the chain: they
-            are as they were then. found: what is wrong, in the order it was met.
+        links: how many there are. found: what is wrong, in the order it was met.
     """
 
     def __init__(self, connection: Connection, followed: bool, since: Head | None = None):
         self.connection, self.since = connection, since
-        self.links = self.began = 0
+        self.links = 0
         self.found: list[Tampered] = []
         self._wrong: dict[tuple[str, str], Tampered] = {}  # unless it turns out to be deleted
         self._latest: dict[tuple[str, str], tuple[str, int]] = {}  # of rows that may change
@@ -179,9 +178,7 @@ class Verified:
 
     def _covers(self, link: int, entry: chain.Entry) -> None:
         name, key, digest = entry
-        if name == chain.BEGAN:
-            self.began = int(key)
-        elif digest is None:
+        if digest is None:
             self._latest.pop((name, key), None)
             self._wrong.pop((name, key), None)
         elif name in self._in_order:

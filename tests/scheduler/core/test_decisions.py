@@ -79,12 +79,3 @@ def test_the_next_step_of_a_refused_job_names_the_limit() -> None:
 
 def test_a_decision_speaks_for_itself() -> None:
     assert A_DECISION.sentence() == "needs 4 GPUs, 3 of 16 are free"
-
-
-@pytest.mark.parametrize("code", ["KeptFree"])
-def test_a_decision_of_an_earlier_log_is_read_with_a_reason_that_has_retired(code: str) -> None:
-    body = {"seq": 7, "time": 1.0, "action": "wait", "reason": code, "job_id": "mine", "vc": "vc",
-            "need": 4, "free": 3, "limit": 16}  # fmt: skip
-    decision = Decision.from_body(body)
-    assert decision.body() == body
-    assert "4 GPUs" in decision.sentence()

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from alembic.migration import MigrationContext
-from alembic.operations import Operations
 from sqlalchemy import Connection, insert, select
 
 from benchmarks.chaos.changes import UpgradedDecider
@@ -161,12 +158,3 @@ class Desk:
 
     def kinds(self, job_id: str) -> list[str]:
         return [event.kind.value for event in self.store.read() if event.job_id == job_id]
-
-
-def upgraded(connection: Connection, undo: str, revision: str, step: str = "upgrade") -> None:
-    """Undo a revision of the schema, or a step of it, and upgrade to it again, with what is in the
-    tables now."""
-    connection.exec_driver_sql(undo)
-    with Operations.context(MigrationContext.configure(connection)):
-        found = import_module(f"scheduler.service.log.store.migrations.versions.{revision}")
-        getattr(found, step)()

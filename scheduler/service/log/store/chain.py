@@ -25,9 +25,7 @@ from sqlalchemy import (
     Table,
     bindparam,
     delete,
-    func,
     insert,
-    inspect,
     select,
     update,
 )
@@ -43,8 +41,6 @@ CHAINED = (tables.events, tables.decisions, tables.forecasts, tables.tokens, tab
 LATEST = "latest"  # forecasts of this basis are sealed
 SEALED = (tables.forecasts, tables.jobs, tables.nodes)
 IN_ORDER = (tables.events, tables.decisions)  # written once, in the order of their `seq`
-BEGAN = "began"  # in the place of a table: events up to this one were there before the chain
-BATCH = 1000  # rows of one link where a chain begins over what is there
 READ = 2000  # rows read at once
 
 _FLOATS = {
@@ -171,22 +167,6 @@ def forget(connection: Connection) -> None:
     connection.info.pop("chain", None)
 
 
-def begin(connection: Connection, followed: bool) -> None:
-    """Cover what is there, as it is: a database that was made before there was a chain."""
-    of_all = [table for table in CHAINED if table is not tables.forecasts]
-    if followed:
-        of_all += [tables.jobs, tables.nodes]
-    for table in (*of_all, tables.forecasts):
-        for i, row in enumerate(rows_of(connection, table), 1):
-            cover(connection, table, [row])
-            if i % BATCH == 0:
-                add_link(connection)
-    upto = connection.execute(select(func.max(tables.events.c.seq))).scalar()
-    if upto is not None:
-        _pending(connection).append((BEGAN, str(upto), None))
-    add_link(connection)
-
-
 def _pending(connection: Connection) -> list[Entry]:
     found: list[Entry] = connection.info.setdefault("chain", [])
     return found
@@ -202,10 +182,8 @@ def is_sealed(table: Table, row: Row) -> bool:
 
 
 def rows_of(connection: Connection, table: Table) -> Iterator[Row]:
-    """Every row by its key, what it says read from the archive where it was moved. Of a database
-    of an older schema: its columns."""
-    there = {column["name"] for column in inspect(connection).get_columns(table.name)}
-    query = select(*(c for c in table.c if c.name in there)).order_by(*table.primary_key)
+    """Every row by its key, what it says read from the archive where it was moved."""
+    query = select(table).order_by(*table.primary_key)
     if table not in IN_ORDER:
         yield from connection.execute(query).mappings()
         return

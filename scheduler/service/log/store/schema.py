@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.log.store.store import Store, StoreError
+from scheduler.service.log.store.tables import metadata
 
 
 def migrations() -> Config:
@@ -45,7 +46,11 @@ def prepare(store: Store) -> None:
                     "not know: install the version that made it"
                 )
             config.attributes["connection"] = connection
-            command.upgrade(config, "head")
+            if found is None:
+                metadata.create_all(connection, checkfirst=False)
+                command.stamp(config, "head")
+            else:
+                command.upgrade(config, "head")
     except DBAPIError as error:
         reason = str(error.orig).strip().splitlines()
         raise StoreError(f"database {shown}: {reason[0] if reason else error}") from None

@@ -419,12 +419,9 @@ class TestLogHeader:
     def test_what_an_earlier_version_wrote_down_and_nothing_reads_any_more_is_left_out(
         self,
     ) -> None:
-        header = LogHeader(CoreSpec.of(ClusterSpec({"vc": 1}, 4), "pellucid"), 0.0)
-        body = header.body()
-        old = {**body, "settings": {**body["settings"], "requeue": None}}
-        assert LogHeader.from_body(old) == header
+        body = LogHeader(CoreSpec.of(ClusterSpec({"vc": 1}, 4), "pellucid"), 0.0).body()
         with pytest.raises(InvalidSettings, match="requeue: no such setting"):
-            LogHeader.from_body({**old, "settings": {"requeue": {"after_s": 60.0}}})
+            LogHeader.from_body({**body, "settings": {"requeue": {"after_s": 60.0}}})
         asked = Submission(job_id="j", command=("train",), owner="ann", vc="vc", submitted_at=0.0)
         gone = {"resumable": True, "checkpoint_s": 30.0}
         assert Submission.from_body({**asked.body(), **gone}) == asked

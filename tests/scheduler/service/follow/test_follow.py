@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, insert, select
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -47,7 +47,6 @@ from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.story import page_of
 from scheduler.service.settings import Settings
-from tests.scheduler.service.desk import upgraded
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -228,23 +227,6 @@ def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -
     scene.look(scene.job(5, reason="Priority", priority=0), scene.job(6, reason="Dependency"))
     page = page_of(PageQueries(store, Viewer("root", Role.OPERATOR)), "6")
     assert page.slurm[0][1].startswith("Slurm says Dependency")
-
-
-def test_rows_of_an_older_version_are_shown_as_they_were_written(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.look(scene.job(5, reason="Priority"), scene.job(7, "RUNNING", start=NOW, **EVERYTHING))
-    runs = "Slurm started it; at the last look before that it said Resources"
-    waits = "Slurm says Priority: 3 jobs go first.\nPlace: first in partition main by priority."
-    with store.writing() as connection:
-        for job_id, text in (("5", waits), ("7", runs)):
-            older = update(job_rows).where(job_rows.c.job_id == job_id).values(detail=text)
-            connection.execute(older)
-        upgraded(connection, "ALTER TABLE jobs DROP COLUMN slurm", "0012_slurm_waits")
-    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
-    for job_id, reason, text in (("5", "Priority", waits), ("7", "start", runs)):
-        found = explain(everybody, job_id, scene.now)
-        assert (found.reason, found.dominant, found.detail) == (reason, text, text)
-        assert page_of(everybody, job_id).followed
 
 
 def test_a_job_that_came_in_the_second_of_the_last_look_is_heard_of(store: Store) -> None:

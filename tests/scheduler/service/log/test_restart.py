@@ -27,7 +27,7 @@ from scheduler.service.log.restart import Choice, FileDiffers, settle
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from scheduler.service.settings import Settings
-from tests.scheduler.service.desk import START, Desk, lasting, upgraded
+from tests.scheduler.service.desk import START, Desk, lasting
 from tests.waiting import until
 
 V100 = NodeGroup("V100", 2, 4)
@@ -182,15 +182,6 @@ def test_what_is_applied_is_logged_as_its_author_s(desk: Desk) -> None:
     assert (shown["ageing"].value, shown["ageing"].actor) == (0.5, "root")
 
 
-def test_a_change_of_settings_that_an_earlier_version_logged_is_taken(desk: Desk) -> None:
-    settings = {**file(ageing=0.5).settings.plain(), "requeue": None}
-    desk.ask(Kind.SETTINGS_SET, settings=settings, reason="")
-    settled(desk, file(ageing=0.5))
-    desk.turn()
-    settled(desk, file(ageing=0.5))
-    assert desk.decider.state.present.spec.settings == file(ageing=0.5).settings
-
-
 def test_a_removal_that_has_not_happened_is_called_off(desk: Desk) -> None:
     desk.submit("long", gpus=4)
     desk.turn()
@@ -310,16 +301,3 @@ def _submit(store: Store, job_id: str, gpus: int, *command: str) -> int:
 
     event = Event(Kind.SUBMITTED, asked.submitted_at, job_id, "ann", body=asked.body())
     return store.append([event], row)[0].seq
-
-
-def test_a_database_of_an_earlier_version_knows_its_settings(desk: Desk) -> None:
-    settings = {**file(ageing=0.5).settings.plain(), "requeue": None}
-    desk.ask(Kind.SETTINGS_SET, settings=settings, reason="long waits")
-    desk.turn()
-    desk.ask(Kind.SETTINGS_SET, settings={"ageing": -1.0}, reason="")  # never taken
-    desk.turn()
-    with desk.store.writing() as connection:
-        upgraded(connection, "DROP TABLE settings", "0011_unreleased", "_settings_in_force")
-    settled(desk, file(ageing=0.5))
-    desk.restart()
-    assert audit(desk.store, desk.bundle_store.find).clean

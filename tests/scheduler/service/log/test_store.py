@@ -12,20 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, insert, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from features.clock import Clock
-from scheduler.backends.events import Event, Kind, canonical
+from scheduler.backends.events import Event, Kind
 from scheduler.service.log.store import store as stores
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.leases import Lease, LeaseLost
-from scheduler.service.log.store.schema import check, migrations, prepare
+from scheduler.service.log.store.schema import check, prepare
 from scheduler.service.log.store.store import Store, StoreError
-from scheduler.service.log.store.tables import events, metadata, nodes
+from scheduler.service.log.store.tables import metadata, nodes
 from tests.waiting import until
 
 NOTE = Event(Kind.REFUSED, 1.0, "job", "ann", 7, {"b": 1, "a": [1.5, None, "ü"]})
@@ -262,20 +261,6 @@ class TestSchema:
         prepare(store)
         check(store)
         assert store.last_seq() == 1
-
-    def test_an_older_database_is_brought_up_to_date(self, database: str) -> None:
-        store, config = Store(database), migrations()
-        with store.writing() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, "0002")
-            old = insert(events).values(kind="refused", at=1.0, body=canonical(dict(NOTE.body)))
-            connection.execute(old)
-        with pytest.raises(StoreError, match="at schema 0002, not at"):
-            check(store)
-        prepare(store)
-        check(store)
-        assert [e.body for e in store.read()] == [NOTE.body]
-        store.close()
 
     def test_a_newer_database_is_left_alone(self, store: Store) -> None:
         with store.writing() as connection:

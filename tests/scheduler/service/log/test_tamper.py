@@ -205,20 +205,6 @@ def test_what_the_service_forgets_and_archives_is_no_tampering(
     assert ("decisions", "2", ALTERED) in found(desk)
 
 
-def test_an_older_database_is_covered_as_it_is(desk: Desk) -> None:
-    """The chain begins over what is there."""
-    do(desk, delete(tables.chain), delete(tables.seals))
-    with desk.store.writing() as connection:
-        chain.begin(connection, followed=False)
-    desk.submit("later")
-    desk.turn()
-    done = audited(desk)
-    assert done.clean
-    assert 0 < done.began < desk.store.last_seq()
-    do(desk, update(tables.events).where(tables.events.c.seq == 2).values(actor="eve"))
-    assert ("events", "2", ALTERED) in found(desk)
-
-
 def test_a_head_is_printed_and_checked(desk: Desk, database: str, tmp_path: Path) -> None:
     key, file = tmp_path / "key", tmp_path / "head.json"
     key.write_text("k" * 40)
