@@ -33,9 +33,9 @@ def beat() -> None:
         listener()
 
 
-def beating(items: Iterable[Item], every: int = EVERY) -> Iterator[Item]:
-    """The items, with a beat after every so many of them."""
+def beating(items: Iterable[Item]) -> Iterator[Item]:
+    """The items, with a beat after every `EVERY` of them."""
     for n, item in enumerate(items, 1):
         yield item
-        if n % every == 0:
+        if n % EVERY == 0:
             beat()

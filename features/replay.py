@@ -111,7 +111,6 @@ def replay(
 def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
-    moments: Collection[Moment] = (Moment.SUBMIT,),
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
     """`replay` of lifetimes that come in parts, each submitted after the whole part before it.
 
@@ -126,7 +125,7 @@ def replay_parts(
         now = min(life.job.submit_time for life in part)
         due = [event for event in ahead if event[0] < now]
         ahead = [event for event in ahead if event[0] >= now]
-        taken = list(_happened(source, moments, due))
+        taken = list(_happened(source, due))
         if taken:
             yield taken
         kinds, indices, times = _timeline(part)
@@ -140,8 +139,8 @@ def replay_parts(
         due = [event for event in ahead if event[0] < last or event[1] == _Kind.SUBMIT]
         # only what lies behind the last submission is certain to come before the next part
         ahead = [event for event in ahead if not (event[0] < last or event[1] == _Kind.SUBMIT)]
-        yield list(_happened(source, moments, due))
-    taken = list(_happened(source, moments, ahead))
+        yield list(_happened(source, due))
+    taken = list(_happened(source, ahead))
     if taken:
         yield taken
 
@@ -153,11 +152,9 @@ def _order(event: _Event) -> tuple[float, int, int]:
     return event[:3]
 
 
-def _happened(
-    source: RowSource, moments: Collection[Moment], events: Iterable[_Event]
-) -> Iterator[tuple[Taken, Lifetime]]:
+def _happened(source: RowSource, events: Iterable[_Event]) -> Iterator[tuple[Taken, Lifetime]]:
     for now, kind, place, life in events:
-        for taken in _apply(source, moments, kind, place, now, life):
+        for taken in _apply(source, (Moment.SUBMIT,), kind, place, now, life):
             yield taken, life
 
 

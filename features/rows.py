@@ -168,33 +168,28 @@ def streamed_rows(
     months: Iterable[pa.Table],
     *,
     families: Iterable[str] = DEFAULT_FAMILIES,
-    names: Iterable[str] | None = None,
-    moments: Collection[Moment] = (Moment.SUBMIT,),
-    profile_after_s: float | None = None,
-    timezone: tzinfo = UTC,
-    block_s: float = DAY_S,
 ) -> Iterator[Rows]:
     """`training_rows` of a trace that comes in parts, one after the other in time of submission.
 
     The same rows in the same order; in memory are one part, the jobs that outlive theirs, and the
-    feature state. Arguments as of `training_rows`.
+    feature state.
     """
-    state = FeatureState(families, names=names, timezone=timezone)
+    state = FeatureState(families)
     first: list[float] = []
     moved = 0
 
     def parts() -> Iterator[list[Lifetime]]:
         nonlocal moved
         for month in months:
-            lives, adjusted = lifetimes(month, profile_after_s=profile_after_s)
+            lives, adjusted = lifetimes(month)
             moved += adjusted
             if lives and not first:
                 first.append(min(life.job.submit_time for life in lives))
             yield lives
 
-    for taken in replay_parts(parts(), state, moments):
+    for taken in replay_parts(parts(), state):
         adjusted, moved = moved, 0
-        yield replace(_collected(taken, state.features, first[0], block_s), adjusted=adjusted)
+        yield replace(_collected(taken, state.features, first[0], DAY_S), adjusted=adjusted)
 
 
 def _collected(

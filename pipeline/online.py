@@ -44,26 +44,16 @@ class OnlineEstimator(BundleEstimator):
     and while it runs as one that has lasted so long.
 
     Args:
-        refit_s: seconds of simulated time between refits.
         min_rows: ended jobs before the first fit.
-        preset: how hard to fit, `models.training.duration.PRESETS`.
         seed: of the fits.
     """
 
     name = "ga2m"
+    refit_s = DAY_S  # of simulated time, between refits
 
-    def __init__(
-        self,
-        *,
-        refit_s: float = DAY_S,
-        min_rows: int = 500,
-        preset: str = "online",
-        seed: int = 0,
-    ):
+    def __init__(self, *, min_rows: int = 500, seed: int = 0):
         FeatureEstimator.__init__(self, FeatureState(FAMILIES))
-        self.refit_s = refit_s
         self.min_rows = min_rows
-        self.preset = preset
         self.seed = seed
         self.descriptions[COLD_START] = OF_HISTORIES
         self.fits = 0
@@ -131,7 +121,7 @@ class OnlineEstimator(BundleEstimator):
             times[order],
             self.state.features,
             seed=self.seed,
-            preset=self.preset,
+            preset="online",
             elapsed_s=elapsed[order],
         )
         self.use(Bundle(duration=fitted.model, metadata=dict(fitted.metadata)))

@@ -127,19 +127,19 @@ def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
     return sums / np.diff(edges)[:, None], edges
 
 
-def change_points(rows: Array, penalty: float | None = None) -> list[int]:
+def change_points(rows: Array) -> list[int]:
     """Boundaries of constant-level stretches of a multivariate signal, both ends left out.
 
-    Minimises the squared error of piecewise constant levels plus `penalty` for each boundary
-    (by default 3 k log n, k signals of unit noise) exactly, by dynamic programming in
-    O(n^2 k) numpy operations. With noise that is correlated or periodic it finds more
-    boundaries than there are phases; the truncation rule then ignores the superfluous ones.
+    Minimises the squared error of piecewise constant levels plus 3 k log n for each boundary (k
+    signals of unit noise) exactly, by dynamic programming in O(n^2 k) numpy operations. With noise
+    that is correlated or periodic it finds more boundaries than there are phases; the truncation
+    rule then ignores the superfluous ones.
 
     Args:
         rows: shape (n, k), noise of about unit variance.
     """
     n, k = rows.shape
-    cost_per_cut = 3.0 * k * np.log(max(n, 2)) if penalty is None else penalty
+    cost_per_cut = 3.0 * k * np.log(max(n, 2))
     sums = np.vstack([np.zeros(k), np.cumsum(rows, axis=0)])
     squares = np.concatenate([[0.0], np.cumsum((rows * rows).sum(axis=1))])
     best = np.zeros(n + 1)

@@ -132,7 +132,6 @@ def fit_arrivals(
     history: Arrivals,
     *,
     leads: Sequence[Lead] = LEADS,
-    series: Sequence[str] = SERIES,
     preset: str = "full",
     seed: int = 0,
 ) -> FittedArrivals:
@@ -151,7 +150,7 @@ def fit_arrivals(
         raise TrainingError(f"{bins} bins of arrivals, at least {MIN_BINS} (14 days) needed")
     cut = bins - min(CALIBRATION_BINS, bins // 4)
     models, calibrations = {}, {}
-    for name in series:
+    for name in SERIES:
         for lead in leads:
             key = f"{name}@{lead.name}"
             early = _fit(history.until(cut), name, lead, preset, seed)

@@ -108,24 +108,19 @@ def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
 
 
 def slices(
-    found: DurationEvaluation,
-    cuts: Mapping[str, Sequence[object]],
-    *,
-    model: str = "ga2m",
-    most: int = 8,
+    found: DurationEvaluation, cuts: Mapping[str, Sequence[object]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """`duration_metrics` of one model by slice: cut -> slice -> figures, largest slices first.
+    """`duration_metrics` of the GA2M by slice: cut -> slice -> figures, the 8 largest slices first.
 
     Args:
         cuts: value of each cut ("vc") for every row of `found.rows`.
-        most: slices of a cut at most; the rest are not shown.
     """
-    rows, score = found.rows, found.scores[model]
+    rows, score = found.rows, found.scores["ga2m"]
     result: dict[str, dict[str, dict[str, float]]] = {}
     for cut, values in cuts.items():
         labels = np.array([str(value) for value in values], dtype=object)
         names, sizes = np.unique(labels, return_counts=True)
-        for name in names[np.argsort(-sizes, kind="stable")][:most].tolist():
+        for name in names[np.argsort(-sizes, kind="stable")][:8].tolist():
             mine = labels == name
             result.setdefault(cut, {})[name] = duration_metrics(
                 score[mine], rows.y[mine], rows.gpus[mine]

@@ -7,7 +7,7 @@ moments.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,7 +62,6 @@ def roll(
     seed: int = 0,
     forest: bool = True,
     odds: Floats | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> Forecasts:
     """Forecasts of all rows from the second refit on.
 
@@ -73,12 +72,11 @@ def roll(
         preset, seed: see `fit_duration`.
         forest: whether LightGBM is fitted.
         odds: the histories' own log-odds to outlast each of TAILS_S, (n, 2).
-        progress: called with the number of refits done.
     """
     out = Forecasts()
     first = float(np.floor(rows.time.min() / DAY_S) * DAY_S)
     cuts = np.arange(first, float(rows.time.max()) + 1e-9, DAY_S).tolist()
-    for done, cut in enumerate(cuts):
+    for cut in cuts:
         ahead = (rows.time >= cut) & (rows.time < cut + DAY_S)
         if not ahead.any() or cut < since:
             continue
@@ -89,8 +87,6 @@ def roll(
                 _forest(out, rows, ahead, cut, seed)
             if cut >= baselines_from:
                 _tail_forest(out, rows, ahead, cut, seed, odds)
-        if progress is not None:
-            progress(done + 1)
     return out
 
 

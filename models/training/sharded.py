@@ -205,8 +205,6 @@ def fit_sharded(
     cut: float,
     seed: int,
     preset: str | DurationPreset = "fast",
-    interactions: int | None = None,
-    sample_rows: int = SAMPLE_ROWS,
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
@@ -218,14 +216,14 @@ def fit_sharded(
         map_shards: applies the fit to every shard, anywhere: `map`, or what `pipeline.cluster`
             gives for several processes or a Dask cluster.
         progress: called with the number of shards done.
-        cut, seed, preset, interactions: see `plan`. sample_rows: it is made from about so many.
+        cut, seed, preset: see `plan`.
 
     Returns:
         The model, and what it was made from: plain JSON.
     """
     started = clock.process_time()
-    sample = sampled(files, seed=seed, rows=sample_rows)
-    shared = plan(sample, cut=cut, seed=seed, preset=preset, interactions=interactions)
+    sample = sampled(files, seed=seed)
+    shared = plan(sample, cut=cut, seed=seed, preset=preset)
     planned = clock.process_time() - started
     shards = []
     for done, shard in enumerate(map_shards(_Fit(shared), files), start=1):

@@ -3,7 +3,7 @@
 The list of jobs (`philly.csv`) says when each was submitted, how long it ran, its GPUs and its
 virtual cluster, and no more: no user, no name, no end state. What they train is drawn, seeded,
 from the measured configurations beside it (`packing/`), as Venus' workloads are permuted; without
-that nobody could share a GPU. `bare` leaves it out.
+that nobody could share a GPU.
 
 The cluster was large for what is left of the trace: GPUs are asked for 13 % of the time, and
 nothing ever waits long. `compress` below about 0.3 makes queues.
@@ -79,21 +79,20 @@ def scenario(
     seed: int = 0,
     durations: str | None = None,
     compress: float = 1.0,
-    bare: bool = False,
     loop: str = "open",
 ) -> Scenario:
-    """The track on a folder with `philly.csv`; arguments as of `honest.scenario` and `load`."""
-    workload = jitter(in_loop(load(folder, bare=bare), loop), seed, compress=compress)
+    """The track on a folder with `philly.csv`; arguments as of `honest.scenario`."""
+    workload = jitter(in_loop(load(folder), loop), seed, compress=compress)
     packing = folder.parent / "packing"
-    pair_predictor = None if bare else unseen_pair_predictor(workload, packing)
+    pair_predictor = unseen_pair_predictor(workload, packing)
     return Scenario(
-        "philly-bare" if bare else "philly",
+        "philly",
         workload,
-        PairTable({} if bare else venus.pair_speeds(packing), unmeasured=0.8, cap=1.0),
+        PairTable(venus.pair_speeds(packing), unmeasured=0.8, cap=1.0),
         predicted.chosen(durations, predicted.sources(workload, seed)),
         pair_predictor=None if pair_predictor is None else lambda: pair_predictor,
         arrivals=None,
-        profiling=None if bare else PROFILING,
+        profiling=PROFILING,
         seed=seed,
         loop=loop,
     )

@@ -23,7 +23,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
+from scheduler.explain.whatif.memory import DAY_S, DAYS, Memory, SubmittedJob
 from scheduler.simulation.engine import Engine, JobResult, Progress
 from scheduler.simulation.loop import OBSERVE, SUBMIT
 from scheduler.simulation.work import Work
@@ -135,7 +135,7 @@ class Beliefs:
         )
         history_s = now - (memory.first if memory.first is not None else now)
         piece_s = min(DAY_S, history_s) if history_s >= HOUR_S else 0.0
-        count = min(memory.days, int(history_s / piece_s)) if piece_s else 0
+        count = min(DAYS, int(history_s / piece_s)) if piece_s else 0
         pieces: list[Piece] = [{} for _ in range(count)]
         for past in memory.came():
             job = past.job

@@ -18,6 +18,7 @@ from scheduler.core.estimates import Estimate, Estimator, with_progress
 from scheduler.core.queue import QueuedJob
 
 DAY_S = 86_400.0
+DAYS = 7  # for which arrivals are remembered
 MARKED = 1000  # withdrawn jobs that are kept at least, before they are swept
 
 
@@ -44,7 +45,7 @@ class Memory(Estimator):
     """An estimator that passes everything on to another and remembers what it heard.
 
     Set it as the estimator of a core before the first event: whatever reaches the one reaches
-    the other. Memory is bounded: arrivals older than `days` days are forgotten.
+    the other. Memory is bounded: arrivals older than `DAYS` days are forgotten.
 
     Args:
         asks: ask for a prediction of every job as it is submitted: for policies that do not.
@@ -54,13 +55,11 @@ class Memory(Estimator):
         self,
         inner: Estimator,
         *,
-        days: int = 7,
         durations: DurationDistribution | None = None,
         asks: bool = False,
     ):
         self.inner = inner
         self.name = inner.name
-        self.days = days
         self.asks = asks
         self.durations = durations or DurationDistribution()
         self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first; see `came`
@@ -145,7 +144,7 @@ class Memory(Estimator):
         self.arrivals.append(past)
         if self.first is None:
             self.first = now
-        while self.arrivals and self.arrivals[0].job.submit_time < now - self.days * DAY_S:
+        while self.arrivals and self.arrivals[0].job.submit_time < now - DAYS * DAY_S:
             self.arrivals.popleft()
 
     def changed(self, job: Job, now: float) -> None:

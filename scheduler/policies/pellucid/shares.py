@@ -150,6 +150,7 @@ class Shares:
 
 
 NAMES = ("fairness_s", "share_excess")  # the term, and what it charges for
+REKEY_S = 600.0  # terms of waiting jobs are worked out again when they are older
 
 
 class Fairness:
@@ -157,16 +158,14 @@ class Fairness:
 
     Args:
         settings: its weight (0 = off; the term is `weight * SPAN_S * excess`), and the dues.
-        rekey_s: terms of waiting jobs are worked out again when older than this, in seconds.
     """
 
     SPAN_S = 86_400.0  # of predicted duration
 
-    def __init__(self, settings: FairShare, *, rekey_s: float = 600.0):
+    def __init__(self, settings: FairShare):
         self.settings = settings
         self.weight = settings.weight
         self.shares = Shares(settings)
-        self.rekey_s = rekey_s
         self._next: dict[str, float] = {}  # virtual cluster -> when terms are due again
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
@@ -204,7 +203,7 @@ class Fairness:
         """Work the terms of a queue out again, when they are old. Its order changes with them."""
         if not self.weight or turn.now < self._next.get(turn.vc, 0.0):
             return
-        self._next[turn.vc] = turn.now + self.rekey_s
+        self._next[turn.vc] = turn.now + REKEY_S
         for queued in turn.queue:
             if exempt(queued):
                 continue

@@ -219,7 +219,6 @@ def folded(
     bundles: Bundles,
     upto: int,
     *,
-    keep: bool = False,
     beat: Callable[[int], object] = lambda _: None,
     snapshots: StateCheckpoints | None = None,
 ) -> State:
@@ -240,9 +239,9 @@ def folded(
             kept = recorded_before(connection, store, snapshots, upto)
     if kept is not None and kept.seen > epoch:
         raise KeptByOtherCode(f"the state was kept by code {kept.code} at event {kept.seen}")
-    state = State(bundles, keep=keep)
+    state = State(bundles)
     if epoch and epoch <= upto:
-        state = followed(connection, store, bundles, epoch, keep=keep, beat=beat, since=kept)
+        state = followed(connection, store, bundles, epoch, beat=beat, since=kept)
     return _onwards(state, connection, store, upto, beat)
 
 

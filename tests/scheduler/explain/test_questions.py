@@ -25,8 +25,10 @@ HOUR_S = 3600.0
 class Fitless(OnlineEstimator):
     """Notes when it would have been fitted, and goes on with the histories."""
 
+    refit_s = HOUR_S
+
     def __init__(self) -> None:
-        super().__init__(refit_s=HOUR_S, min_rows=1)
+        super().__init__(min_rows=1)
         self.fitted: list[float] = []
 
     def _refit(self, now: float) -> None:
