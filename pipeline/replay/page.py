@@ -123,7 +123,8 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
     )
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     labels = {variant["label"]: variant["key"] for variant in found["variants"]}
-    looks = colours(["recorded", *labels], OWN, _label(found), ["recorded"])
+    base = next((label for label, key in labels.items() if key == found["against"]), "")
+    looks = colours(["recorded", *labels], OWN, base, ["recorded"])
     went = [PolicyResult("recorded", looks[0], wait, wait + ran)]
     for (label, key), look in zip(labels.items(), looks[1:], strict=True):
         of = found["by_job"][key]
@@ -131,11 +132,6 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
             PolicyResult(label, look, np.array(of["wait_s"], float), np.array(of["jct_s"], float))
         )
     return jobs, went
-
-
-def _label(found: Mapping[str, Any]) -> str:
-    """The variant that the others are counted against, as the figures name it."""
-    return next((v["label"] for v in found["variants"] if v["key"] == found["against"]), "")
 
 
 def _changes(rows: Sequence[Mapping[str, Any]], against: str | None) -> SimpleNamespace:

@@ -34,7 +34,6 @@ from pipeline.report.page import page, release
 from pipeline.report.samples import samples
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
-from scheduler.explain.drawing import StoryView
 from scheduler.explain.terms import TOLERANCE
 from scheduler.service.pages.charts import Chart
 
@@ -110,7 +109,7 @@ def build(inputs: Inputs) -> Report:
     went = policies.results(comparison) if comparison else None
     html = page(
         "report.html",
-        columns=columns(*went, anchors(stories)) if went else None,
+        columns=columns(*went, {s.story.job.job_id: s.anchor for s in stories}) if went else None,
         charts=models is not None or facts is not None,
         overview=_overview(comparison) if comparison else None,
         title=_title(comparison, facts),
@@ -141,7 +140,8 @@ def build(inputs: Inputs) -> Report:
         "errors": error_table(metrics) is not None,
         "stories": bool(stories),
     }
-    return Report(html, sections, headline, problems + _contradictions(stories))
+    problems += [f"job {s.story.job.job_id}: {p}" for s in stories for p in s.story.problems]
+    return Report(html, sections, headline, problems)
 
 
 def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
@@ -166,10 +166,6 @@ def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFa
     if inputs.trace is not None:
         return trace.from_dataset(inputs.trace, first)
     return trace.from_run(first) if first else None
-
-
-def _contradictions(stories: list[StoryView]) -> list[str]:
-    return [f"job {s.story.job.job_id}: {p}" for s in stories for p in s.story.problems]
 
 
 def check_scores(run: PolicyRun) -> Check:
@@ -219,11 +215,6 @@ def _headline(comparison: Comparison | None, facts: trace.TraceFacts | None) -> 
     if comparison:
         return policies.headline(comparison)
     return [trace.summary(facts)] if facts else ["The models of a bundle, and how far they err."]
-
-
-def anchors(stories: list[StoryView]) -> dict[str, str]:
-    """Where the page explains a job, by job id."""
-    return {s.story.job.job_id: s.anchor for s in stories}
 
 
 def _comparison_view(c: Comparison) -> SimpleNamespace:

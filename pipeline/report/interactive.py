@@ -163,7 +163,8 @@ def scripts(columns: bool) -> Scripts:
     drawing = static.joinpath("charts.js").read_text("utf-8")
     own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
     figures = f"\n{drawing}\n{own if columns else ''}"
-    return Scripts(Markup(figures), policy(f"'sha256-{_sha256(figures)}'"))
+    digest = base64.b64encode(hashlib.sha256(figures.encode()).digest()).decode()
+    return Scripts(Markup(figures), policy(f"'sha256-{digest}'"))
 
 
 def policy(scripts: str = "'none'") -> str:
@@ -172,7 +173,3 @@ def policy(scripts: str = "'none'") -> str:
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-
-
-def _sha256(text: str) -> str:
-    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

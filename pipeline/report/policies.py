@@ -181,7 +181,9 @@ def _confidence(c: Comparison, best: PolicyRun, second: PolicyRun) -> str:
         return f"{text}; a single draw does not show how sure that is."
     if difference.se_s == 0:
         return f"{text}, the same on every draw."
-    sure = certainty(gap / difference.se_s, len(c.seeds))
+    # Student's t knows how few the seeds are
+    chance = 1 - within(abs(gap / difference.se_s), max(len(c.seeds) - 1, 1))
+    sure = "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
     return (
         f"{text} (± {duration(difference.se_s)} standard error, paired over "
         f"{len(c.seeds)} draws): {sure}."
@@ -219,17 +221,6 @@ def _ahead(other: PolicyRun, ours: PolicyRun, figure: Figure) -> float | None:
     enough = min(len(each_of(run, figure.key)) for run in (ours, other)) >= SURE
     worse = _verdict(ours, other, figure) == "worse" if enough else value > 1.05 * theirs
     return theirs if worse else None
-
-
-def certainty(errors: float, seeds: int) -> str:
-    """How sure a paired difference is, by Student's t: it knows how few the seeds are.
-
-    Args:
-        errors: the difference in standard errors.
-        seeds: how many seeds it was paired over.
-    """
-    chance = 1 - within(abs(errors), max(seeds - 1, 1))
-    return "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
 
 
 def _bound(oracle: PolicyRun, jct: float) -> str:

@@ -138,12 +138,9 @@ def parse(block: Block, layout: Layout, source: str, data: bytes | None = None) 
         # Fewer rows than lines: something was skipped or swallowed. Look closely.
         if table is not None and len(table) == len(block):
             lines = np.arange(block.first_line, block.first_line + len(table), dtype=np.int64)
-            return Frame(_by_field(table, layout), lines)
+            columns = {c.field: _clean(_whole(table[c.source]), c.kind) for c in layout.columns}
+            return Frame(columns, lines)
     return _parse_carefully(block, layout, source, data)
-
-
-def _by_field(table: pa.Table, layout: Layout) -> dict[str, pa.Array]:
-    return {c.field: _clean(_whole(table[c.source]), c.kind) for c in layout.columns}
 
 
 def _whole(column: Any) -> Any:

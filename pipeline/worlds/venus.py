@@ -180,9 +180,5 @@ def jitter(
     for job, source in zip(jobs, permutation if permute else range(len(jobs)), strict=True):
         own, other = workload.work[job.job_id], workload.work[jobs[source].job_id]
         work[job.job_id] = Work(own.duration_s, own.state, other.configuration, other.profile)
-    shuffled = [_at(jobs[i], float(moved[i])) for i in order]
+    shuffled = [replace(jobs[i], submit_time=float(moved[i])) for i in order]
     return replace(workload, jobs=shuffled, work=work)
-
-
-def _at(job: Job, submit_time: float) -> Job:
-    return replace(job, submit_time=submit_time)

@@ -113,7 +113,8 @@ def draw(config: SyntheticConfig) -> Drawn:
     templates = _templates(config, who)
     template, session, burst, submit_s = _submissions(config, templates, when)
     gpus = _gangs(config, templates, template, burst, size)
-    natural = _natural_log_durations(templates, template, how_long)
+    spread = templates.noise[template] * how_long.standard_normal(len(template))
+    natural = templates.log_duration[template] + spread  # log durations if nothing went wrong
     state, log_duration = _outcomes(config, natural, session, how_long)
     vc = templates.vc[template]
     return Drawn(
@@ -294,14 +295,6 @@ def _gangs(
     gpus = np.where(changed < 0.05, np.maximum(gpus // 2, 1), gpus)
     gpus = np.where(changed > 0.95, gpus * 2, gpus)
     return np.where(burst, 1, _fit(config, templates.vc[template], gpus))
-
-
-def _natural_log_durations(
-    templates: Templates, template: Ints, rng: np.random.Generator
-) -> Floats:
-    """Log durations if nothing went wrong, up to a constant."""
-    spread: Floats = templates.noise[template] * rng.standard_normal(len(template))
-    return templates.log_duration[template] + spread
 
 
 def _outcomes(

@@ -89,12 +89,9 @@ class Authenticator:
         if request.method not in SAFE:
             if not by_header:
                 self.from_our_page(request)
-            self._for_good(request, viewer)
+            if request.scope.get("endpoint") not in _ASKING:
+                self.spend(viewer, self._cost(request))
         return viewer
-
-    def _for_good(self, request: Request, viewer: Viewer) -> None:
-        if request.scope.get("endpoint") not in _ASKING:
-            self.spend(viewer, self._cost(request))
 
     def spend(self, viewer: Viewer, changes: float) -> None:
         """Raise Problem (429) for one who changed so much that the log would grow without end."""

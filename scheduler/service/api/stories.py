@@ -56,7 +56,10 @@ def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
     joined = view.joined_by(job_id)
     step = ""
     if own and Phase(job.phase).waits:
-        own[-1], step = _as_it_stands(view, job, own[-1])
+        # recorded when its reason changed: the line moves on, and so do others' jobs
+        standing = view.standing(job_id)
+        position = standing.position if standing else None
+        own[-1], step = _with_counts(view.gpus_now, job, own[-1], position)
     facts, until = _facts(job), max(now, job.submitted_at)
     spells = waits_for_gpus(life(facts, own, until))
     story = build_story(
@@ -144,16 +147,6 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
     if partner:
         body["partner"] = partner
     return Decision.from_body(body)
-
-
-def _as_it_stands(view: JobView, job: JobRow, last: Decision) -> tuple[Decision, str]:
-    """The last decision about a waiting job with the numbers of now, and a next step if another.
-
-    A decision is recorded when its reason or its prediction changes; the line moves on, and so do
-    others' jobs.
-    """
-    standing = view.standing(job.job_id)
-    return _with_counts(view.gpus_now, job, last, standing.position if standing else None)
 
 
 def sentence_now(gpus_now: GpusOf, job: JobRow, line: Line, position: int | None) -> str:

@@ -63,7 +63,8 @@ def begin(
             spec,
             start=time.time(),
             pace=settings.pace if settings.backend == "simulated" else 1.0,
-            backend=backend_name(settings),
+            # of one that only follows no decision took effect
+            backend=FOLLOWED if settings.follows else settings.backend,
             site=_site(settings.state_dir),
             version=code_version(),
             names=names,
@@ -100,12 +101,6 @@ def _keep_others_out(settings: Settings) -> None:
             raise SettingsError(f"{name}: {error}") from None
         except OSError as error:
             raise SettingsError(f"{name}: {folder}: {error.strerror or error}") from None
-
-
-def backend_name(settings: Settings) -> str:
-    """The backend's name in the log; one that only follows is another, and its log no log of
-    decisions that took effect."""
-    return FOLLOWED if settings.follows else settings.backend
 
 
 def _site(state_dir: Path) -> str:
