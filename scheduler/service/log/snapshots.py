@@ -37,16 +37,7 @@ from scheduler.service.log.store.store import Store
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
 VERSION = 3
-MIGRATIONS = {  # by the version they lead to
-    2: Migration(new={"scheduler.backends.submission:Submission": {"notify": False}}),
-    3: Migration(
-        new={
-            "scheduler.backends.submission:Submission": {"work": None},
-            "features.job:Job": {"work": None},
-            "features.state:FeatureState": {"_ran": {}},
-        }
-    ),
-}
+MIGRATIONS: dict[int, Migration] = {}  # by the version they lead to
 FIELDS = {
     "features.amounts:Work": "amount batch rest script unit words",
     "features.history:KeyHistory": (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
 from dataclasses import asdict
 from datetime import tzinfo
 from pathlib import Path
@@ -26,7 +25,7 @@ from scheduler.service.log.audit import audit
 from scheduler.service.log.epochs import Followed
 from scheduler.service.log.fold import State
 from scheduler.service.log.graph import Migration, Writer
-from scheduler.service.log.record import End, Phase, Record
+from scheduler.service.log.record import End, Phase
 from scheduler.service.log.snapshots import (
     KEPT,
     MIGRATIONS,
@@ -292,21 +291,6 @@ def test_one_of_an_older_release_is_read_by_way_of_the_migrations(
     desk.version = "later"
     desk.goes_on()
     assert len(desk.store.read(kinds=[Kind.EPOCH])) == 1
-
-
-def test_one_of_version_1_is_read() -> None:
-    """Kept by the first code of that version, after `live(desk, Random(9), range(30))`."""
-    whole = Path(__file__).with_name("older").joinpath("1.snapshot").read_bytes()
-    version, _, _, told, _ = msgpack.unpackb(whole[32:])
-    bundle = small_bundle()
-    checkpoints = StateCheckpoints(Path("none"), lambda body: bundle)
-    values = checkpoints._read(told, version)[1]
-    records: dict[str, Record] = values["ledger"].records
-    phases = {job: record.phase for job, record in records.items()}
-    expected = {Phase.QUEUED: 16, Phase.RUNNING: 5, Phase.PROFILING: 4}
-    assert Counter(phases.values()) == expected
-    assert {record.submission.notify for record in records.values()} == {False}, "nobody asked"
-    assert values["estimator"].state.outlook(records["j5"].submission.job(), values["now"])
 
 
 def test_the_models_are_not_in_it(desk: Kept) -> None:
