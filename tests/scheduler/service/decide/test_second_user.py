@@ -42,7 +42,6 @@ class Host:
     Attributes:
         service, job: processes.
         secret: the victim's token.
-        wants_tokens: of whoever comes.
     """
 
     folder: Path
@@ -51,14 +50,14 @@ class Host:
     job: list[int]
     job_id: str
     secret: str
-    wants_tokens: bool
 
 
-@pytest.fixture(scope="module", params=["tokens", "no tokens"])
-def host(open_folder: Callable[[], Path], request: pytest.FixtureRequest) -> Iterator[Host]:
+@pytest.fixture(scope="module")
+def host(open_folder: Callable[[], Path]) -> Iterator[Host]:
+    """Without tokens: whoever comes is who the kernel says, and may submit."""
     folder = open_folder()  # so that others are kept out by us, not by pytest
     settings = given(folder, backend="local", fake_gpus=True, pace=1.0, port=0,
-                     auth="on" if request.param == "tokens" else "off",
+                     auth="off",
                      database=f"sqlite:///{folder / 'state' / 'pellucid.db'}")  # fmt: skip
     settings.state_dir.mkdir(mode=0o700)
     store = Store(settings.database)
@@ -81,7 +80,7 @@ def host(open_folder: Callable[[], Path], request: pytest.FixtureRequest) -> Ite
             job = [p.pid for p in psutil.process_iter() if p.pid not in before and runs_it(p)]
             assert job
             service = [one.pid for one in family(process.pid)]
-            yield Host(folder, port, service, job, job_id, secret, settings.needs_token)
+            yield Host(folder, port, service, job, job_id, secret)
             victim.cancel(job_id)
             _wait_for(log, "ended", 1)
 
@@ -231,7 +230,7 @@ def test_the_service_listens_at_its_address_alone(host: Host) -> None:
 
 
 def test_the_api_shows_and_does_nothing_of_anothers(host: Host) -> None:
-    """Without tokens it is who the kernel says it is, whatever it says itself."""
+    """It is who the kernel says it is, whatever it says itself."""
     job = f"/api/v1/jobs/{host.job_id}"
     below = ("", "/story", "/explain", "/forecast", "/events", "/decisions")
     asks: list[tuple[str, str, Any]] = [("GET", f"{job}{more}", None) for more in below]
@@ -278,7 +277,7 @@ def test_the_api_shows_and_does_nothing_of_anothers(host: Host) -> None:
 
 
 def test_its_own_job_runs_as_itself_and_finds_nothing(host: Host) -> None:
-    """Where tokens are off it may submit: its job has its account and no more."""
+    """Its job has its account and no more."""
     out = host.folder / "out"
     out.touch()
     os.chown(out, NOBODY, NOBODY)
@@ -293,15 +292,11 @@ def test_its_own_job_runs_as_itself_and_finds_nothing(host: Host) -> None:
         status = http.request("POST", "/api/v1/jobs", json=body).status_code
         for user in ("root", VICTIM):
             more = {**body, "os_user": user, "user": user, "owner": user}
-            assert http.request("POST", "/api/v1/jobs", json=more).status_code in (401, 422)
+            assert http.request("POST", "/api/v1/jobs", json=more).status_code == 422
         return status
 
-    status = as_nobody(tries)
-    log = host.folder / "log"
-    assert status == (401 if host.wants_tokens else 201)
-    if host.wants_tokens:
-        return
-    _wait_for(log, "started", 2)
+    assert as_nobody(tries) == 201
+    _wait_for(host.folder / "log", "started", 2)
     until(lambda: "state'" in out.read_text(), "all that it looks at")
     text = out.read_text()
     assert text.splitlines()[0] == str(NOBODY)

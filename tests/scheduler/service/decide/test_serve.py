@@ -92,6 +92,11 @@ class TestSettings:
             ("database: mysql://x", "give sqlite:///PATH or postgresql://"),
             ("a: [", "not YAML"),
             ("- 1", "not YAML of `name: value` lines"),
+            ("bundle: none", r"bundle .*none: no such folder"),
+            (
+                "{backend: slurm, slurm_mode: order, lease_s: 21}",  # a unit has the time to stop
+                "lease_s is 21: with slurm_mode order at most 20",
+            ),
         ],
     )
     def test_a_wrong_one_is_named(self, tmp_path: Path, file: str, names: str) -> None:
@@ -100,19 +105,6 @@ class TestSettings:
         with pytest.raises(SettingsError, match=names) as raised:
             read_settings(path)
         assert "\n" not in str(raised.value)
-
-    def test_an_order_is_taken_back_in_the_time_that_a_unit_has(self, tmp_path: Path) -> None:
-        path = tmp_path / "service.yaml"
-        path.write_text("backend: slurm\nslurm_mode: order\nlease_s: 21\n")
-        with pytest.raises(SettingsError, match="lease_s is 21: with slurm_mode order at most 20"):
-            read_settings(path)
-        assert read_settings(path, lease_s=20.0).slurm_mode == "order"
-        assert read_settings(path, slurm_mode="advise").lease_s == 21.0
-
-    def test_a_bundle_that_was_named_must_be_there(self, tmp_path: Path) -> None:
-        with pytest.raises(SettingsError, match=r"bundle .*none: no such folder"):
-            read_settings(None, bundle=tmp_path / "none")
-        assert read_settings(None, bundle=tmp_path).bundle == tmp_path
 
     def test_the_help_names_the_policies_a_service_can_run(self) -> None:
         told = CliRunner().invoke(app, ["serve", "--help"], catch_exceptions=False).output
@@ -136,17 +128,34 @@ class TestSettings:
         assert not Settings().needs_token
         assert Settings(host="0.0.0.0").needs_token
         assert Settings(auth="on").needs_token
-
-    def test_a_plain_postgresql_url_finds_its_driver(self) -> None:
         assert Settings(database="postgresql://a@b/c").database == "postgresql+psycopg://a@b/c"
 
+    @pytest.mark.parametrize("said", ["on", "off", "auto"])
+    def test_auth_is_as_it_is_written(self, tmp_path: Path, said: str) -> None:
+        """YAML reads `on` and `off` as truth values."""
+        path = tmp_path / "service.yaml"
+        path.write_text(f"auth: {said}\n")
+        assert read_settings(path).auth == said
 
-@pytest.mark.parametrize("said", ["on", "off", "auto"])
-def test_auth_is_as_it_is_written(tmp_path: Path, said: str) -> None:
-    """YAML reads `on` and `off` as truth values."""
-    path = tmp_path / "service.yaml"
-    path.write_text(f"auth: {said}\n")
-    assert read_settings(path).auth == said
+
+@pytest.fixture
+def begins_only(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """`serve` begins and no more: with the settings that are told here."""
+    begun: list[Settings] = []
+    monkeypatch.setattr(Supervisor, "run", lambda self: begun.append(self.settings))
+    monkeypatch.setattr(logs, "configure", lambda level: None)  # or it stays so
+    return begun
+
+
+def serve(*options: str, answer: str | None = None) -> tuple[str, str]:
+    """What `pellucid serve` prints, and why it does not begin."""
+    done = CliRunner().invoke(app, ["serve", *options], input=answer)
+    error = done.exception
+    assert error is None or isinstance(error, UserError), error  # which `main` shows
+    return done.output, str(error or "")
+
+
+TINY = CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo")
 
 
 class TestBeginning:
@@ -154,22 +163,20 @@ class TestBeginning:
         settings = given(tmp_path)
         settings.state_dir.mkdir()
         settings.state_dir.chmod(0o1777)
-        spec = CoreSpec.of(ClusterSpec({"vc": 1}, 4), "fifo")
         with pytest.raises(SettingsError, match=r"state_dir: .*state can be written by others"):
-            begin(settings, spec)
+            begin(settings, TINY)
         other = given(
             tmp_path,
             database=f"sqlite:///{settings.state_dir}/pellucid.db",
             state_dir=tmp_path / "another",
         )
         with pytest.raises(SettingsError, match=r"database: .*state can be written by others"):
-            begin(other, spec)
+            begin(other, TINY)
 
     def test_a_host_without_gpus_is_refused(self, tmp_path: Path) -> None:
+        large = CoreSpec.of(ClusterSpec({"vc": 999}, 8), "fifo")
         with pytest.raises(HostError, match="GPU"):
-            begin(
-                given(tmp_path, backend="local"), CoreSpec.of(ClusterSpec({"vc": 999}, 8), "fifo")
-            )
+            begin(given(tmp_path, backend="local"), large)
 
     def test_a_log_that_is_kept_needs_the_host_it_began_with_and_no_larger_one(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -195,59 +202,48 @@ class TestBeginning:
                 listen(given(tmp_path, port=port))
 
     def test_another_backend_or_state_folder_is_refused(self, tmp_path: Path) -> None:
-        tiny = CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo")
-        begin(given(tmp_path), tiny)
-        begin(given(tmp_path), tiny)
+        begin(given(tmp_path), TINY)
+        begin(given(tmp_path), TINY)
         for choice in (None, "apply", "keep"):
             with pytest.raises(LogHeaderError, match="backend was 'simulated'"):
-                begin(given(tmp_path, backend="local", fake_gpus=True), tiny, choice=choice)  # type: ignore[arg-type]
+                begin(given(tmp_path, backend="local", fake_gpus=True), TINY, choice=choice)  # type: ignore[arg-type]
             with pytest.raises(LogHeaderError, match="another --state-dir"):
-                begin(given(tmp_path, state_dir=tmp_path / "other"), tiny, choice=choice)  # type: ignore[arg-type]
+                begin(given(tmp_path, state_dir=tmp_path / "other"), TINY, choice=choice)  # type: ignore[arg-type]
 
     def test_another_cluster_file_is_applied_or_ignored_as_chosen(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_only: list[Settings]
     ) -> None:
-        monkeypatch.setattr(Supervisor, "run", lambda self: None)
-        monkeypatch.setattr(logs, "configure", lambda level: None)
-
-        def serve(vcs: str, *options: str, answer: str | None = None) -> tuple[str, str]:
+        def of_file(vcs: str, *options: str, answer: str | None = None) -> tuple[str, str]:
             for name, value in as_environment(given(tmp_path, port=0)).items():
                 monkeypatch.setenv(name, value)
             (tmp_path / "cluster.yaml").write_text(CLUSTER.replace("{vc: 1}", vcs))
             monkeypatch.setattr(serve_command, "_asks", lambda: answer is not None)
-            done = CliRunner().invoke(app, ["serve", *options], input=answer)
-            assert done.exception is None or isinstance(done.exception, UserError), done.exception
-            return done.output, str(done.exception or "")
+            return serve(*options, answer=answer)
 
-        assert "(4 GPUs)" in serve("{vc: 1}")[0]
-        told, error = serve("{vc: 2}")
+        assert "(4 GPUs)" in of_file("{vc: 1}")[0]
+        told, error = of_file("{vc: 2}")
         assert told == "node node001: 4 x GPU of 24576 MiB in vc in the file, not in the log\n"
         assert "--apply-file" in error
         assert "--keep-log" in error
-        assert "(4 GPUs)" in serve("{vc: 2}", "--keep-log")[0]
-        assert "(8 GPUs)" in serve("{vc: 2}", "--apply-file")[0]
-        assert serve("{vc: 2}")[1] == ""
-        assert serve("{vc: 3}", answer="stop\n")[1] != ""
-        assert "(8 GPUs)" in serve("{vc: 3}", answer="keep\n")[0]
-        assert "(12 GPUs)" in serve("{vc: 3}", answer="apply\n")[0]
-        told, _ = serve("{other: 3}")
+        assert "(4 GPUs)" in of_file("{vc: 2}", "--keep-log")[0]
+        assert "(8 GPUs)" in of_file("{vc: 2}", "--apply-file")[0]
+        assert of_file("{vc: 2}")[1] == ""
+        assert of_file("{vc: 3}", answer="stop\n")[1] != ""
+        assert "(8 GPUs)" in of_file("{vc: 3}", answer="keep\n")[0]
+        assert "(12 GPUs)" in of_file("{vc: 3}", answer="apply\n")[0]
+        told, _ = of_file("{other: 3}")
         assert "node node001: " in told
         assert "no decision pass has evaluated node node001 yet" in told
 
     def test_it_goes_on_after_changes_while_it_ran_of_what_nobody_stated(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_only: list[Settings]
     ) -> None:
-        monkeypatch.setattr(Supervisor, "run", lambda self: None)
-        monkeypatch.setattr(logs, "configure", lambda level: None)
         monkeypatch.chdir(tmp_path)
         (tmp_path / "nodes.yaml").write_text(CLUSTER)
         (tmp_path / "aged.yaml").write_text(CLUSTER + "policy: {ageing: 0.2}\n")
 
-        def serve(*options: str) -> tuple[str, str]:
-            fixed = ("serve", "--fake-gpus", "--port", "0")
-            done = CliRunner().invoke(app, [*fixed, *options])
-            assert done.exception is None or isinstance(done.exception, UserError), done.exception
-            return done.output, str(done.exception or "")
+        def fake(*options: str) -> tuple[str, str]:
+            return serve("--fake-gpus", "--port", "0", *options)
 
         def change(database: str, *asks: Callable[[ClusterChanges], Wanted]) -> None:
             store = Store(database)
@@ -258,72 +254,52 @@ class TestBeginning:
                 store.append_in(connection, [one.event(time.time(), "root") for one in wanted])
             store.close()
 
-        assert serve()[1] == ""
+        assert fake()[1] == ""
         change(
             "sqlite:///data/service/pellucid.db",
             lambda there: there.set_settings({"ageing": 0.5}),
             lambda there: there.add("gpu9", "research"),
         )
-        told, error = serve()
+        told, error = fake()
         assert (error, "(248 GPUs), policy pellucid" in told) == ("", True)
-        assert serve("--set", "ageing=0.1")[0] == "policy.ageing: file 0.1, log 0.5\n"
-        assert "policy: file fifo, log pellucid" in serve("--policy", "fifo")[0]
+        assert fake("--set", "ageing=0.1")[0] == "policy.ageing: file 0.1, log 0.5\n"
+        assert "policy: file fifo, log pellucid" in fake("--policy", "fifo")[0]
 
         mine = ("--database", "sqlite:///mine.db", "--cluster")
-        assert serve(*mine, "nodes.yaml")[1] == ""
-        change("sqlite:///mine.db", lambda there: there.set_settings({"ageing": 0.5}))
-        assert serve(*mine, "nodes.yaml")[1] == ""
-        assert serve(*mine, "aged.yaml")[0] == "policy.ageing: file 0.2, log 0.5\n"
-        assert serve(*mine, "aged.yaml", "--keep-log")[1] == ""
-        change("sqlite:///mine.db", lambda there: there.add("gpu9", "vc"))
-        assert "node gpu9: in the log, not in the file\n" in serve(*mine, "nodes.yaml")[0]
+        assert fake(*mine, "nodes.yaml")[1] == ""
+        change(
+            "sqlite:///mine.db",
+            lambda there: there.set_settings({"ageing": 0.5}),
+            lambda there: there.add("gpu9", "vc"),
+        )
+        told, _ = fake(*mine, "nodes.yaml")
+        assert told.startswith("node gpu9: in the log, not in the file\n")
+        assert "policy.ageing: file 0.2, log 0.5\n" in fake(*mine, "aged.yaml")[0]
 
-    @pytest.mark.parametrize(
-        ("options", "names"),
-        [
-            ([], "which this version of pellucid does not know"),
-            (["--backend", "slurm"], "backend slurm: "),
-            (["--cluster", "none.yaml"], "cluster none.yaml: No such file"),
-            (["--port", "99999"], "port is 99999"),
-        ],
-    )
     def test_the_command_says_it_in_a_line(
-        self,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        options: list[str],
-        names: str,
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_only: list[Settings]
     ) -> None:
         settings = given(tmp_path)
-        begin(settings, CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo"))
+        begin(settings, TINY)
         store = Store(settings.database)
         with store.writing() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
         store.close()
         for name, value in as_environment(settings).items():
             monkeypatch.setenv(name, value)
-        monkeypatch.setattr(logs, "configure", lambda level: None)  # or it stays so
-        done = CliRunner().invoke(app, ["serve", *options])
-        assert isinstance(done.exception, UserError)  # which `main` shows, with exit status 2
-        assert names in str(done.exception)
-        assert "\n" not in str(done.exception)
-
-    def test_the_demo_cluster_is_there_in_any_folder(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        begun: list[Settings] = []
-        monkeypatch.setattr(Supervisor, "run", lambda self: begun.append(self.settings))
-        monkeypatch.setattr(logs, "configure", lambda level: None)
-        done = CliRunner().invoke(app, ["serve", "--fake-gpus", "--port", "0"])
-        assert done.exit_code == 0, done.exception
-        assert "cluster demo (240 GPUs), policy pellucid, backend local" in done.output
-        assert [settings.fake_gpus for settings in begun] == [True]
-        assert (tmp_path / "data/service/pellucid.db").is_file()
+        for options, names in (
+            ([], "which this version of pellucid does not know"),
+            (["--backend", "slurm"], "backend slurm: "),
+            (["--cluster", "none.yaml"], "cluster none.yaml: No such file"),
+        ):
+            _, error = serve(*options)
+            assert names in error
+            assert "\n" not in error
 
     @pytest.mark.parametrize(
         ("words", "says"),
         [
+            (["--fake-gpus"], "cluster demo (240 GPUs), policy pellucid, backend local"),
             (["--fake-gpus", "4"], "cluster fake (4 GPUs)"),
             (["--fake-gpus", "16"], "cluster fake (16 GPUs)"),
             (["--fake-gpus", "12"], "give 1 to 8 (one node) or a multiple of 8"),
@@ -331,15 +307,30 @@ class TestBeginning:
             (["--fake-gpus", "8", "--cluster", "x.yaml"], "without --cluster"),
         ],
     )
-    def test_so_many_fake_gpus_make_a_cluster(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], says: str
+    def test_fake_gpus_make_a_cluster_in_any_folder(
+        self,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        begins_only: list[Settings],
+        words: list[str],
+        says: str,
     ) -> None:
         monkeypatch.chdir(tmp_path)
-        monkeypatch.setattr(Supervisor, "run", lambda self: None)
-        monkeypatch.setattr(logs, "configure", lambda level: None)
         for _ in range(2):  # begun, and gone on with
-            done = CliRunner().invoke(app, ["serve", *words, "--port", "0"])
-            assert says in done.output + str(done.exception or "")
+            assert says in "".join(serve(*words, "--port", "0"))
+        assert all(settings.fake_gpus for settings in begins_only)
+        assert (tmp_path / "data/service/pellucid.db").is_file() is bool(begins_only)
+
+    def test_a_service_without_an_api_listens_nowhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begins_only: list[Settings]
+    ) -> None:
+        settings = given(tmp_path, api_workers=0)
+        assert listen(settings) is None
+        names = [child.name for child in Supervisor(settings, None).children]
+        assert names == ["decider", "analyst", "maintenance"]
+        for name, value in as_environment(settings).items():
+            monkeypatch.setenv(name, value)
+        assert serve()[0].startswith("Pellucid behind no API: cluster ")
 
 
 @contextmanager
@@ -370,8 +361,8 @@ def as_environment(settings: Settings) -> dict[str, str]:
 
 
 def test_a_second_decider_takes_over(tmp_path: Path) -> None:
-    settings = given(tmp_path, lease_s=5.0)  # a busy machine may forget a process for seconds
-    begin(settings, CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo"))
+    settings = given(tmp_path, lease_s=3.0)  # a busy machine may forget a process for seconds
+    begin(settings, TINY)
     store = Store(settings.database)
     gc.freeze()  # a decider looks through its heap: not through that of all tests before this one
     ends = {name: threading.Event() for name in ("one", "two")}
@@ -412,18 +403,38 @@ def _in_charge(store: Store, names: set[str]) -> str:
 
 
 def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
-    settings = given(tmp_path, port=0, log_level="info")
-    path = tmp_path / "log"
-    with served(settings, path):
-        _wait_for(path, "decides", 1)
-        [decider] = [e["pid"] for e in _lines(path, "process_started") if e["process"] == "decider"]
-        os.kill(decider, signal.SIGKILL)
-        _wait_for(path, "decides", 2)  # at once: nobody else can hold its lease
-        [died] = _lines(path, "process_died")
-        assert (died["process"], died["exit_code"]) == ("decider", -signal.SIGKILL)
-        [port] = {e["port"] for e in _lines(path, "listening")}
-        with urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-            assert 'pellucid_process_deaths_total{process="decider"} 1.0' in answer.read().decode()
+    """A decider that was killed is started again, and so is one that hangs: an earlier version let
+    it hang for as long as it liked, and said that it decides."""
+    settings = given(tmp_path, port=0, backend="local", fake_gpus=True, pace=1.0, log_level="info")
+    path, address = tmp_path / "log", str(tmp_path / "notify")
+
+    def deciders() -> list[int]:
+        began = _lines(path, "process_started")
+        return [line["pid"] for line in began if line["process"] == "decider"]
+
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(address)
+        systemd.settimeout(120)
+        with served(settings, path, NOTIFY_SOCKET=address):
+            assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"
+            _wait_for(path, "decides", 1)
+            [port] = {e["port"] for e in _lines(path, "listening")}
+            url = f"http://127.0.0.1:{port}"
+            os.kill(deciders()[0], signal.SIGSTOP)
+            said = until(lambda: _not_ready(url), "it to be not ready while nobody decides")
+            assert said == "nobody decides: no decider holds the lease"
+            _wait_for(path, "decides", 2)
+            [hung] = _lines(path, "process_hangs")
+            assert hung["process"] == "decider"
+            assert hung["silent_s"] >= 15.0
+            os.kill(deciders()[1], signal.SIGKILL)
+            _wait_for(path, "decides", 3)  # at once: nobody else can hold its lease
+            died = _lines(path, "process_died")[-1]
+            assert (died["process"], died["exit_code"]) == ("decider", -signal.SIGKILL)
+            with urlopen(f"{url}/metrics") as answer:
+                deaths = 'pellucid_process_deaths_total{process="decider"} 2.0'
+                assert deaths in answer.read().decode()
+            assert not _lines(path, "process_failed")
     assert _lines(path)[-1]["event"] == "stopped"
     assert not _lines(path, "process_killed")
     assert len(_lines(path, "lets_go")) == 1
@@ -432,68 +443,70 @@ def test_it_minds_its_processes_and_ends_with_them(tmp_path: Path) -> None:
             os.kill(started["pid"], 0)
 
 
-def test_a_service_without_an_api_listens_nowhere(tmp_path: Path) -> None:
-    settings = given(tmp_path, api_workers=0, log_level="info")
-    assert listen(settings) is None
-    names = [child.name for child in Supervisor(settings, None).children]
-    assert names == ["decider", "analyst", "maintenance"]
-    path = tmp_path / "log"
-    with served(settings, path):
-        _wait_for(path, "decides", 1)
-    assert (tmp_path / "out").read_text().startswith("Pellucid behind no API: cluster ")
-    assert not _lines(path, "listening")
+def _not_ready(url: str) -> str:
+    """Why a service is not ready; nothing where it is."""
+    try:
+        urlopen(f"{url}/ready").close()
+    except HTTPError as error:
+        return str(json.load(error)["detail"])
+    return ""
 
 
-def test_a_decider_hangs_when_nobody_heard_of_it_for_fifteen_seconds(tmp_path: Path) -> None:
+@pytest.fixture
+def minding(tmp_path: Path) -> Iterator[Supervisor]:
+    """A supervisor that has started nothing."""
     with socket.socket() as listening:
-        minding = Supervisor(given(tmp_path, backend="local"), listening)
-        decider = next(child for child in minding.children if child.name == "decider")
-        decider.process = mock.Mock()
-        minding.counts.beats["decider"].at = 1000.0
-        minding._kill_if_it_hangs(decider, 1014.0)
-        assert not decider.process.kill.called
-        minding._kill_if_it_hangs(decider, 1016.0)
-        assert decider.process.kill.called
+        made = Supervisor(given(tmp_path, backend="local"), listening)
+        made.log = mock.Mock()
+        yield made
+
+
+def _decider_of(minding: Supervisor) -> supervisor.Child:
+    decider = next(child for child in minding.children if child.name == "decider")
+    decider.process = mock.Mock()
+    return decider
+
+
+def test_a_decider_hangs_when_nobody_heard_of_it_for_fifteen_seconds(minding: Supervisor) -> None:
+    decider = _decider_of(minding)
+    minding.counts.beats["decider"].at = 1000.0
+    minding._kill_if_it_hangs(decider, 1014.0)
+    assert not decider.process.kill.called
+    minding._kill_if_it_hangs(decider, 1016.0)
+    assert decider.process.kill.called
 
 
 def test_one_that_computes_is_not_killed_before_it_had_its_seconds_of_the_processor(
-    tmp_path: Path,
+    minding: Supervisor,
 ) -> None:
     """Nor one that gets little of it on a busy machine; the next has twice as long."""
-    used = [0.0]
-    with socket.socket() as listening:
-        minding = Supervisor(given(tmp_path, backend="local"), listening, lambda _: used[0])
-        minding.log = mock.Mock()
-        decider = next(child for child in minding.children if child.name == "decider")
+    used, decider = [0.0], _decider_of(minding)
+    minding._cpu_s = lambda _: used[0]
 
-        def killed_at(began: float, share: float) -> float:
-            decider.process, decider.silence = mock.Mock(), None
-            minding.counts.beats["decider"].at, now = began, began
-            while not decider.process.kill.called:
-                now += 0.5
-                used[0] += 0.5 * share
-                minding._kill_if_it_hangs(decider, now)
-            return now - began
+    def killed_at(began: float, share: float) -> float:
+        decider.process, decider.silence = mock.Mock(), None
+        minding.counts.beats["decider"].at, now = began, began
+        while not decider.process.kill.called:
+            now += 0.5
+            used[0] += 0.5 * share
+            minding._kill_if_it_hangs(decider, now)
+        return now - began
 
-        decider.killed_at = time.monotonic()
-        assert killed_at(1000.0, share=0.25) == pytest.approx(60.0, abs=1.0)
-        assert killed_at(2000.0, share=0.0) == pytest.approx(30.0, abs=1.0)
-        why = [one.kwargs["why"] for one in minding.log.error.call_args_list]
-        assert why == ["computes and does not go on", "waits"]
+    decider.killed_at = time.monotonic()
+    assert killed_at(1000.0, share=0.25) == pytest.approx(60.0, abs=1.0)
+    assert killed_at(2000.0, share=0.0) == pytest.approx(30.0, abs=1.0)
+    why = [one.kwargs["why"] for one in minding.log.error.call_args_list]
+    assert why == ["computes and does not go on", "waits"]
 
 
-def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(tmp_path: Path) -> None:
+def test_one_that_hangs_is_killed_in_a_stop_as_soon_as_else(minding: Supervisor) -> None:
     """An earlier version gave it the ten seconds of a stop, and others waited for what it had."""
-    with socket.socket() as listening:
-        minding = Supervisor(given(tmp_path, backend="local"), listening)
-        decider = next(child for child in minding.children if child.name == "decider")
-        decider.process = process = mock.Mock()
-        process.exitcode = None
-        process.kill.side_effect = lambda: process.is_alive.configure_mock(return_value=False)
-        minding.counts.beats["decider"].at = time.monotonic() - 15.5
-        minding.log = mock.Mock()
-        minding._stop()
-        assert [one.args[0] for one in minding.log.error.call_args_list] == ["process_hangs"]
+    process = _decider_of(minding).process
+    process.exitcode = None
+    process.kill.side_effect = lambda: process.is_alive.configure_mock(return_value=False)
+    minding.counts.beats["decider"].at = time.monotonic() - 15.5
+    minding._stop()
+    assert [one.args[0] for one in minding.log.error.call_args_list] == ["process_hangs"]
 
 
 def test_of_an_abstract_address_the_first_sign_alone_is_one(
@@ -505,37 +518,6 @@ def test_of_an_abstract_address_the_first_sign_alone_is_one(
         systemd.bind(f"\0{name}")
         notify("READY=1")
         assert systemd.recv(100, socket.MSG_DONTWAIT) == b"READY=1"
-
-
-def test_a_decider_that_hangs_is_killed_and_the_jobs_go_on(tmp_path: Path) -> None:
-    """An earlier version let it hang for as long as it liked, and said that it decides."""
-    settings = given(tmp_path, port=0, backend="local", fake_gpus=True, pace=1.0, log_level="info")
-    path, address = tmp_path / "log", str(tmp_path / "notify")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
-        systemd.bind(address)
-        systemd.settimeout(120)
-        with served(settings, path, NOTIFY_SOCKET=address):
-            assert systemd.recv(100) == b"READY=1\nWATCHDOG=1"
-            _wait_for(path, "decides", 1)
-            [port] = {e["port"] for e in _lines(path, "listening")}
-            began = _lines(path, "process_started")
-            [decider] = [e["pid"] for e in began if e["process"] == "decider"]
-            os.kill(decider, signal.SIGSTOP)
-
-            def refused() -> str:
-                try:
-                    urlopen(f"http://127.0.0.1:{port}/ready").close()
-                except HTTPError as error:
-                    return str(json.load(error)["detail"])
-                return ""
-
-            said = until(refused, "it to be not ready while nobody decides")
-            assert said == "nobody decides: no decider holds the lease"
-            _wait_for(path, "decides", 2)
-            [hung] = _lines(path, "process_hangs")
-            assert hung["process"] == "decider"
-            assert hung["silent_s"] >= 15.0
-            assert not _lines(path, "process_failed")
 
 
 def _until_state(pid: int, states: str) -> None:
@@ -602,7 +584,7 @@ def test_who_stands_by_takes_no_lease_that_it_could_not_use(tmp_path: Path) -> N
     """While another service has the spool, an earlier version took the lease and died, over and
     over, and was said to decide in between."""
     settings = given(tmp_path, backend="local", fake_gpus=True, lease_s=0.5)
-    begin(settings, CoreSpec.of(ClusterSpec({"vc": 1}, 4, name="tiny"), "fifo"))
+    begin(settings, TINY)
     store = Store(settings.database)
     header = LogHeader.from_body(store.read(limit=1)[0].body)
     hung = open_backend(settings, header)  # its decider is not heard of, and has not let go
@@ -647,15 +629,12 @@ def test_a_backend_of_the_site_that_does_not_open_is_said_and_tried_again(tmp_pa
             "OSError: no key to the machine room"
         }
         [port] = {e["port"] for e in _lines(path, "listening")}
-        with pytest.raises(HTTPError) as refused:
-            urlopen(f"http://127.0.0.1:{port}/ready")
-        assert refused.value.code == 503
-        said = json.load(refused.value)["detail"]
+        url = f"http://127.0.0.1:{port}"
+        said = _not_ready(url)
         assert re.search(r"nobody decides: .* died \d times?, and is started again", said)
         (tmp_path / "key").touch()
         _wait_for(path, "decides", 1)
-        with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
-            assert answer.status == 200
+        assert not _not_ready(url)
 
 
 def _lines(path: Path, event: str = "") -> list[dict[str, Any]]:
