@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -69,8 +70,10 @@ class TestLeaving:
         core.withdrawn("b", 6.0)
         taken(core, 6.0)
         assert "c" in core.cluster.runs
-        with pytest.raises(KeyError):
-            core.jobs["b"]
+        assert "b" not in core.jobs
+        core.ended("c", State.COMPLETED, 1.0, 7.0)
+        submit(core, 7.0, a_job("b", 4))  # it can come again
+        assert "b" in core.cluster.runs
 
     def test_gpus_that_were_given_in_vain_come_back(self, policy: type[Policy]) -> None:
         core = a_core(policy())
@@ -78,15 +81,6 @@ class TestLeaving:
         core.withdrawn("a", 1.0, Reason.NOT_STARTED)
         decisions = core.decide(1.0)
         assert (decisions[0].action, decisions[0].reason) == (Action.CANCEL, Reason.NOT_STARTED)
-        assert "b" in core.cluster.runs
-
-    def test_one_can_come_again(self, policy: type[Policy]) -> None:
-        core = a_core(policy())
-        submit(core, 0.0, a_job("a", 8), a_job("b", 8))
-        core.withdrawn("b", 1.0)
-        submit(core, 2.0, a_job("b", 8))
-        core.ended("a", State.COMPLETED, 5.0, 5.0)
-        taken(core, 5.0)
         assert "b" in core.cluster.runs
 
 
@@ -114,17 +108,6 @@ class TestPriority:
             order += [job for job, action in taken(core, now) if action is Action.START]
         assert order == ["later", "urgent", "plain"]
 
-    def test_it_can_be_changed_while_profiled_and_while_it_runs(self) -> None:
-        core = a_core(Lucid(), profiling=ProfilingStage())
-        core.cluster.lend(1)
-        submit(core, 0.0, a_job("a", 4), a_job("b", 4))
-        core.waiting.set_priority("a", 2)
-        core.waiting.set_priority("b", 3)
-        core.profile_ended("a", LIGHT, 1.0)
-        taken(core, 1.0)
-        core.waiting.set_priority("a", -1)
-        assert "a" in core.cluster.runs
-
     def test_a_job_past_its_bound_is_still_served(self) -> None:
         """Urgent jobs go first, and do not keep what is reserved from its holder."""
         core = a_core(pellucid(max_wait_s=10.0), nodes=2)
@@ -143,6 +126,8 @@ class TestDrained:
         core = a_core(policy())
         submit(core, 0.0, a_job("a", 2))
         core.nodes.set_open(0, False)
+        core.nodes.set_open(0, False)
+        assert core.cluster.pools["vc0"].free == 4
         submit(core, 1.0, a_job("b", 2), a_job("c", 4))
         assert core.cluster.runs["b"].nodes == (1,)
         assert "c" not in core.cluster.runs
@@ -152,16 +137,6 @@ class TestDrained:
         core.nodes.set_open(0, True)
         taken(core, 3.0)
         assert core.cluster.runs["c"].nodes == (0,)
-
-    def test_its_gpus_are_not_counted_free(self) -> None:
-        core = a_core(Fifo())
-        core.nodes.set_open(0, False)
-        core.nodes.set_open(0, False)
-        submit(core, 0.0, a_job("a", 8))
-        assert core.cluster.pools["vc0"].free == 4
-        assert "a" not in core.cluster.runs
-        core.nodes.set_open(0, True)
-        assert core.cluster.pools["vc0"].free == 8
 
     def test_nobody_is_packed_there(self) -> None:
         pair_predictor = TablePairPredictor({"a": 0, "b": 0})
@@ -191,31 +166,28 @@ class TestDrained:
         assert ("late", Action.START) in taken(core, 30.0)
 
 
-class TestOptingOut:
-    def test_of_sharing(self) -> None:
-        pair_predictor = TablePairPredictor({"a": 0, "b": 0, "c": 0})
-        for policy in (lucid(pair_predictor), pellucid(pair_predictor)):
-            core = a_core(policy, nodes=1)
-            submit(core, 0.0, a_job("a", 4))
-            core.observed("a", LIGHT, 1.0)
-            core.submitted(a_job("b", 4, share=False), 2.0)
-            core.jobs["b"].profile = LIGHT
-            [wait] = [d for d in core.decide(2.0) if d.action is Action.WAIT]
-            assert (wait.job_id, wait.reason) == ("b", Reason.SHARING_OPTED_OUT)
-            assert "of its own, as its owner asked" in wait.sentence()
-            core.submitted(a_job("c", 4), 3.0)
-            core.jobs["c"].profile = LIGHT
-            assert ("c", Action.PACK) in taken(core, 3.0)
-
-    def test_of_sharing_holds_for_the_one_that_runs(self) -> None:
-        pair_predictor = TablePairPredictor({"a": 0, "b": 0})
-        for policy in (lucid(pair_predictor), pellucid(pair_predictor)):
-            core = a_core(policy, nodes=1)
-            submit(core, 0.0, a_job("a", 4, share=False))
-            core.observed("a", LIGHT, 1.0)
-            core.submitted(a_job("b", 4), 2.0)
-            core.jobs["b"].profile = LIGHT
-            assert taken(core, 2.0) == [("b", Action.WAIT)]
+@pytest.mark.parametrize("policy", [lucid, pellucid])
+def test_who_opted_out_of_sharing_joins_nobody_and_nobody_joins_it(
+    policy: Callable[..., Policy],
+) -> None:
+    pair_predictor = TablePairPredictor(dict.fromkeys("abc", 0))
+    core = a_core(policy(pair_predictor), nodes=1)
+    submit(core, 0.0, a_job("a", 4))
+    core.observed("a", LIGHT, 1.0)
+    core.submitted(a_job("b", 4, share=False), 2.0)
+    core.jobs["b"].profile = LIGHT
+    [wait] = [d for d in core.decide(2.0) if d.action is Action.WAIT]
+    assert (wait.job_id, wait.reason) == ("b", Reason.SHARING_OPTED_OUT)
+    assert "of its own, as its owner asked" in wait.sentence()
+    core.submitted(a_job("c", 4), 3.0)
+    core.jobs["c"].profile = LIGHT
+    assert ("c", Action.PACK) in taken(core, 3.0)
+    core = a_core(policy(pair_predictor), nodes=1)
+    submit(core, 0.0, a_job("a", 4, share=False))
+    core.observed("a", LIGHT, 1.0)
+    core.submitted(a_job("b", 4), 2.0)
+    core.jobs["b"].profile = LIGHT
+    assert taken(core, 2.0) == [("b", Action.WAIT)]
 
 
 @pytest.mark.parametrize(("asked", "runs"), [(None, True), ("v100", True), ("A100", False)])

@@ -15,7 +15,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import Reason
 from scheduler.core.settings import InvalidSettings, ProfilingPartition
 from scheduler.service.decide import decider as deciders
 from scheduler.service.log.audit import audit
@@ -23,7 +23,7 @@ from scheduler.service.log.header import LogHeader, LogHeaderError, establish
 from scheduler.service.log.store.leases import LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.simulation.work import Work
-from tests.scheduler.service.desk import CLUSTER, START, Desk, lasting
+from tests.scheduler.service.desk import CLUSTER, START, Desk
 
 
 @pytest.fixture
@@ -116,16 +116,6 @@ class TestPhases:
         assert desk.row("a").attempt == 2
         assert clean(desk)
 
-    def test_one_that_ends_while_profiled_is_not_run_again(
-        self, store: Store, tmp_path: Path
-    ) -> None:
-        desk = Desk(store, tmp_path, {"a": lasting(5.0)}, policy="lucid", partition=PARTITION)
-        desk.submit("a")
-        desk.turn()
-        desk.until_idle()
-        row = desk.row("a")
-        assert (row.phase, row.attempt, row.started_at) == ("ended", 1, START)
-
     def test_one_that_cannot_be_started_fails_and_teaches_nothing(
         self, store: Store, tmp_path: Path
     ) -> None:
@@ -169,16 +159,6 @@ class TestCancel:
         assert (desk.phase("b"), desk.row("b").reason) == ("cancelled", Reason.CANCELLED)
         assert desk.phase("c") == "starting"
 
-    def test_while_waiting_for_a_profile(self, store: Store, tmp_path: Path) -> None:
-        desk = Desk(store, tmp_path, policy="lucid", partition=PARTITION)
-        desk.submit("a", gpus=4)
-        desk.submit("b", gpus=4)
-        desk.turn()
-        desk.cancel("b")
-        desk.turn()
-        assert desk.phase("b") == "cancelled"
-        desk.until_idle()
-
     def test_while_being_profiled_it_does_not_come_back(self, store: Store, tmp_path: Path) -> None:
         desk = Desk(store, tmp_path, policy="lucid", partition=PARTITION)
         desk.submit("a")
@@ -198,29 +178,6 @@ class TestCancel:
         row = desk.row("a")
         assert (row.phase, row.state) == ("cancelled", "cancelled")
         assert row.ended_at < START + 60.0
-
-    def test_after_its_end_changes_nothing(self, desk: Desk) -> None:
-        desk.submit("a")
-        desk.until_idle()
-        before = desk.row("a")
-        desk.cancel("a")
-        desk.turn()
-        assert desk.row("a") == before
-        assert clean(desk)
-
-
-def test_priority_goes_before_the_policys_order(desk: Desk) -> None:
-    desk.submit("a", gpus=8)
-    desk.turn()
-    for job_id in ("b", "c", "d"):
-        desk.submit(job_id, gpus=8, priority=1 if job_id == "d" else 0)
-    desk.turn()
-    desk.ask(Kind.PRIORITY_SET, "c", priority=5)
-    desk.turn()
-    assert desk.row("c").priority == 5
-    desk.until_idle()
-    starts = {job_id: desk.row(job_id).started_at for job_id in "abcd"}
-    assert sorted(starts, key=lambda j: starts[j]) == ["a", "c", "d", "b"]
 
 
 class TestRestart:
@@ -330,11 +287,6 @@ class TestRestart:
             desk.turn()
         told = [line["by_s"] for line in said if line["event"] == "clock_went_forward"]
         assert told == [30 * 86400.0]
-
-    def test_one_stands_by_while_the_other_is_heard_of(self, desk: Desk) -> None:
-        assert not desk.another("two").take_over()
-        desk.decider.let_go()
-        assert desk.another("two").take_over()
 
 
 class Died(Exception):
@@ -453,15 +405,6 @@ def test_a_cancelled_or_lost_job_teaches_no_duration(desk: Desk) -> None:
     desk.world.lose_node(0)
     desk.until_idle()
     assert learned == []
-
-
-def test_every_decision_is_kept(desk: Desk) -> None:
-    desk.submit("a")
-    decisions = desk.turn()
-    assert [d.action for d in decisions] == [Action.ENQUEUE, Action.START]
-    [passed] = desk.store.read(kinds=[Kind.DECIDED])
-    assert passed.body["count"] == 2
-    assert passed.cause == passed.body["upto"]
 
 
 def test_an_earlier_wake_is_kept_and_a_later_one_gives_way(
