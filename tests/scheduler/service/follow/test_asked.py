@@ -1,19 +1,22 @@
-"""What people ask of a service in front of Slurm, by the command line."""
+"""What people ask of a service in front of Slurm: by the command line, and in whose turn."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from sqlalchemy import insert
 from typer.testing import CliRunner
 
 from pipeline.app import app
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.app import create_app
+from scheduler.service.follow.answers import ETA, answer_questions
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import questions
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import address_of
@@ -68,3 +71,20 @@ def test_whatif_says_that_why_tells_what_would_help(environment: dict[str, str])
     told = CliRunner().invoke(app, ["whatif", "12", "--gpus", "2"], env=environment).output
     why = "in front of Slurm, `pellucid why 12` ends with what would help"
     assert told == f"estimate unavailable: {why}\n"
+
+
+def test_who_asks_much_waits_for_themselves(store: Store) -> None:
+    now = store.clock.now()
+    with store.writing() as connection:
+        for number, actor in enumerate(("ada", "ada", "ada", "ben")):
+            row = {"id": str(number), "asked_at": now + number / 1000, "kind": ETA}
+            body = f'{{"of": "{actor}{number}"}}'
+            connection.execute(insert(questions).values(**row, body=body, actor=actor))
+    order: list[str] = []
+
+    def answer(_: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        order.append(asked["of"])
+        return {}
+
+    answer_questions(store, answer)
+    assert order == ["ada0", "ben3", "ada1", "ada2"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -28,12 +29,17 @@ from scheduler.explain.slurm import rows
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.words import duration
 from scheduler.policies.slurm import passes
+from scheduler.policies.slurm.passes import Ranked
+from scheduler.policies.slurm.priority import Multifactor
+from scheduler.policies.slurm.site import Ask, Partition, Site, SiteNode
+from scheduler.policies.slurm.twin import SlurmTwin
 from scheduler.service.api.explanation import explain
 from scheduler.service.api.stories import story_of
 from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower, Following
 from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
+from scheduler.service.follow.reasons import terms_shown
 from scheduler.service.follow.rows import MOST
 from scheduler.service.follow.tables import promises_of
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
@@ -60,6 +66,10 @@ SAYS = {
 
 
 ODD = "odd|0||||||||||cpu=100|||||gres/gpu=1|||||||"  # GrpTRESMins, MinTRES
+NOT_MODELLED = [
+    "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
+    "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
+]
 
 
 class Told:
@@ -144,6 +154,18 @@ class Scene:
         assert self.store is not None
         return len(self.store.read(kinds=[Kind.ORDERED]))
 
+    def pages(self) -> PageQueries:
+        """What an operator sees."""
+        assert self.store is not None
+        return PageQueries(self.store, Viewer("root", Role.OPERATOR))
+
+
+def twin(store: Store | None) -> Scene:
+    """A scene of Slurm's own policy, on nodes of eight CPUs."""
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    return scene
+
 
 def test_decisions_are_numbered_on_after_a_restart(store: Store) -> None:
     scene = Scene(store)
@@ -175,8 +197,7 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     runs = scene.job(5, "RUNNING", start=began, **EVERYTHING)
     for after_s in (30.0, 30.0):
         scene.look(scene.job(7, "COMPLETED", start=NOW, end=began), runs, after_s=after_s)
-    everybody = Viewer("root", Role.OPERATOR)
-    queries = PageQueries(store, everybody)
+    queries = scene.pages()
     told = explain(queries, "5", scene.now)
     assert told.dominant.startswith(
         "Slurm started it; at the last look before that it said Priority"
@@ -198,10 +219,11 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
 def test_of_a_job_that_is_over_nothing_is_said_as_if_it_waited(store: Store) -> None:
     scene = Scene(store, order=False)
     runs = scene.job(7, "RUNNING", start=NOW, **EVERYTHING)
-    scene.look(runs, scene.job(5, reason="Priority"))
+    scene.look(runs, scene.job(5, reason="Dependency"))
+    assert page_of(scene.pages(), "5").slurm[0][1].startswith("Slurm says Dependency")
     scene.look(runs, scene.job(5, "CANCELLED", end=scene.now + 50.0), after_s=60.0)
     scene.look(runs, after_s=60.0)
-    over = explain(PageQueries(store, Viewer("root", Role.OPERATOR)), "5", scene.now)
+    over = explain(scene.pages(), "5", scene.now)
     assert [one.reason for one in over.principal] == ["cancelled"]
 
 
@@ -220,13 +242,6 @@ def test_a_priority_whose_terms_are_not_known_is_shown_as_slurms() -> None:
     scene.slurm.says["scontrol show config"] = "PriorityType = priority/basic"
     scene.restart()
     assert shown(reason="Priority", priority=4242) == []
-
-
-def test_the_page_of_a_waiting_job_begins_with_slurms_own_reason(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.look(scene.job(5, reason="Priority", priority=0), scene.job(6, reason="Dependency"))
-    page = page_of(PageQueries(store, Viewer("root", Role.OPERATOR)), "6")
-    assert page.slurm[0][1].startswith("Slurm says Dependency")
 
 
 def test_a_job_that_came_in_the_second_of_the_last_look_is_heard_of(store: Store) -> None:
@@ -275,8 +290,7 @@ def test_a_job_may_start_and_end_by_a_clock_that_is_ahead(ahead_s: float) -> Non
 
 
 def test_forecasts_that_take_long_do_not_lose_the_lease(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
+    scene = twin(store)
     renewed: list[float] = []
     renew = scene.follower._renew
 
@@ -430,27 +444,20 @@ def test_nothing_is_taken_back_by_a_guess(config: str, why: str) -> None:
     assert scene.slurm.written() == []
 
 
-def test_what_cannot_be_taken_back_keeps_its_mark() -> None:
-    scene = Scene(None)
-    scene.slurm.answer = "Access/permission denied"
-    ours = "pellucid: was=1002; BehindHigherPriority: number 2 in line"
-    scene.slurm.queue = [scene.job(2, admin_comment=ours)]
-    assert release_all(cast(Slurm, scene.slurm)) == {"2": scene.slurm.answer}
-    assert scene.slurm.written() == ["update jobid=2 priority=1002"]
-
-
-def test_a_job_that_was_put_off_by_its_nice_is_put_off_again() -> None:
+def test_what_cannot_be_taken_back_keeps_its_mark_and_what_is_has_its_nice_again() -> None:
     """Setting a priority sets nice to 0, and `scontrol release` leaves it there."""
     scene = Scene(None)
+    why = "BehindHigherPriority: number 2 in line"
+    scene.slurm.queue = [scene.job(2, admin_comment=f"pellucid: was=1002 nice=50; {why}")]
+    scene.slurm.answer = "Access/permission denied"
+    assert release_all(cast(Slurm, scene.slurm)) == {"2": scene.slurm.answer}
+    assert scene.slurm.written()[:1] == ["update jobid=2 priority=1002"]
+    scene.slurm.answer = ""
     scene.slurm.says["scontrol show config"] = "PriorityType = priority/multifactor"
-    ours = "pellucid: was=1002 nice=50; BehindHigherPriority: number 2 in line"
-    scene.slurm.queue = [scene.job(2, admin_comment=ours)]
     assert release_all(cast(Slurm, scene.slurm)) == {"2": ""}
     assert scene.slurm.written() == [
-        "release 2",
-        "update jobid=2 nice=50",
-        "update jobid=2 AdminComment=",
-    ]
+        "release 2", "update jobid=2 nice=50", "update jobid=2 AdminComment="
+    ]  # fmt: skip
 
 
 def test_what_is_refused_is_tried_less_and_less_often_and_said_once(store: Store) -> None:
@@ -593,22 +600,17 @@ def test_nodes_come_and_go_while_it_runs_and_between(store: Store) -> None:
     assert "asks for no GPU" in why["7"]["left_out"]
 
 
-def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
+def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus_nor_is_given_any(store: Store) -> None:
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", gpus=0, num_nodes=2, cpus=16, nodes=("n1", "n2"), start=NOW - 50)
-    scene.look(runs, scene.job(2, gpus=0, cpus=4, reason="Resources"))
+    waits = scene.job(2, gpus=0, cpus=4, reason="Resources")
+    scene.look(runs, waits)
     with store.reading() as connection:
-        rows = connection.execute(select(job_rows.c.job_id, job_rows.c.reason)).all()
-    assert dict(map(tuple, rows))["2"] == Reason.RESOURCES_BUSY
-
-
-def test_a_job_that_asks_for_no_gpu_is_not_given_any_in_words(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8) for node in scene.slurm.has]
-    scene.look(scene.job(2, gpus=0, cpus=4))
+        reason = select(job_rows.c.reason).where(job_rows.c.job_id == "2")
+        assert connection.execute(reason).scalar() == Reason.RESOURCES_BUSY
+    scene.look(waits)
     with store.reading() as connection:
-        (body,) = connection.execute(select(decisions.c.body)).scalars()
+        body = connection.execute(select(decisions.c.body)).scalars().all()[-1]
     said = Decision.from_body({"seq": 0, **json.loads(body)})
     assert said.sentence() == "the CPUs and memory it asks for were free"
 
@@ -621,14 +623,8 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
         scene.look(scene.job(1, gpus=0, qos="odd"))
     warned = [log["what"] for log in logs if log["event"] == "not_modelled"]
     assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: MinTRES=gres/gpu=1"]
-    lines = [
-        "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
-    ]
-    operator, user = Viewer("olga", Role.OPERATOR), Viewer("ada", Role.VIEWER)
-    assert PageQueries(store, operator).not_modelled() == lines
-    assert board(PageQueries(store, operator)).not_modelled == lines
-    assert PageQueries(store, user).not_modelled() == []
+    assert scene.pages().not_modelled() == board(scene.pages()).not_modelled == NOT_MODELLED
+    assert PageQueries(store, Viewer("ada", Role.VIEWER)).not_modelled() == []
 
 
 def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
@@ -649,10 +645,7 @@ def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
         assert done.exit_code == 0, done.output
         return [line for line in done.output.splitlines() if "policy slurm" in line][1:]
 
-    assert said() == [
-        "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-        "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
-    ]
+    assert said() == NOT_MODELLED
     told.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
     output = CliRunner().invoke(app, words).output
     assert "Slurm 27.02 is newer than any that is known; it is read as 26.05." in output
@@ -694,8 +687,7 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     """Until it touches them no more: a forecast comes back when nobody runs who makes way, and so
     does a rough one, which is made once.
     """
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(store)
     scene.slurm.says["scontrol show config"] += "\nPreemptType = preempt/qos\nPreemptMode = SUSPEND"
     plain = f"{'|' * 22}"
     scene.slurm.says["qos"] = f"low|0{plain}\nhigh|0|||||||||low{plain[9:]}\nmins|0||||||||||cpu=1"
@@ -710,7 +702,7 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
     ]
 
     def why_not() -> list[str]:
-        reads = PageQueries(store, Viewer("root", Role.OPERATOR))
+        reads = scene.pages()
         found = [reads.forecast(str(n)) for n in (2, 3, 4, 5)]
         return [one.why_not if one.start_p50 is None else "" for one in found if one is not None]
 
@@ -727,8 +719,7 @@ def test_jobs_that_something_unmodelled_touches_have_no_forecast_and_others_have
 def test_of_a_job_whose_deadline_may_come_first_no_start_is_foreseen(
     store: Store, futures_rest: bool
 ) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", start=NOW, **EVERYTHING)
     waits = scene.job(2, gpus=4, gpu_types=(("", 4),), reason="Resources", time_limit_s=60.0)
     if futures_rest:
@@ -736,14 +727,13 @@ def test_of_a_job_whose_deadline_may_come_first_no_start_is_foreseen(
     far, soon = NOW + 40 * 86_400, NOW + 70.0
     for deadline, said in ((far, ""), (soon, WhyNot.LATE), (None, "")):
         scene.look(runs, replace(waits, deadline=deadline))
-        found = PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("2")
+        found = scene.pages().forecast("2")
         assert found is not None
         assert (found.start_p50 is None, found.why_not if said else "") == (bool(said), said)
 
 
 def test_who_waits_for_a_limit_by_slurms_word_is_ahead_of_nobody(store: Store) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(store)
     waits = scene.job(2, gpus=4, gpu_types=(("", 4),), priority=2000, reason="Resources")
     last = replace(waits, id="3", priority=1000, reason="Priority")
     for reason, before in (("Resources", 1), ("QOSMaxJobsPerUserLimit", 0)):
@@ -756,13 +746,12 @@ def test_who_waits_for_a_limit_by_slurms_word_is_ahead_of_nobody(store: Store) -
 def test_a_forecast_stays_when_the_reason_changes_or_there_is_no_time_for_another(
     store: Store, monkeypatch: pytest.MonkeyPatch, futures_rest: bool
 ) -> None:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", start=NOW, **EVERYTHING)
     waits = scene.job(2, gpus=4, gpu_types=(("", 4),), reason="Priority", time_limit_s=60.0)
 
     def forecast() -> Any:
-        return PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("2")
+        return scene.pages().forecast("2")
 
     scene.look(runs, waits, replace(waits, id="3", priority=2000, reason="Resources"))
     before = forecast()
@@ -781,7 +770,7 @@ def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far
         scene.job(5, reason="BeginTime", eligible=far, start=far),
         scene.job(6, reason="Priority"),
     )
-    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
+    everybody = scene.pages()
     assert "Dec 9999" in explain(everybody, "5", scene.now).dominant
     assert explain(everybody, "6", scene.now).reason == "Priority"
 
@@ -802,13 +791,13 @@ def test_a_job_that_cannot_be_planned_costs_nobody_else_an_answer(
     assert last.order == other.order == ["5"]
     assert last.left_out["8"] == "of this job cannot be read: NumCPUs 'x'"
     assert "ZeroDivisionError" in last.left_out["6"]
-    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    queries = scene.pages()
     assert any("ZeroDivisionError" in line for line in queries.not_modelled())
 
 
 def test_a_look_that_fails_whole_ends_nothing_and_says_so(store: Store) -> None:
     scene = Scene(store, "slurm", order=False)
-    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    queries = scene.pages()
     scene.look(scene.job(5))
     seen = scene.now
     assert queries.undecided_since() is None
@@ -821,3 +810,22 @@ def test_a_look_that_fails_whole_ends_nothing_and_says_so(store: Store) -> None:
     scene.slurm.jobs = plain  # type: ignore[method-assign]
     scene.follower._watch()
     assert queries.undecided_since() is None
+
+
+@pytest.mark.parametrize("late_s", [0, 17, 61])
+@pytest.mark.parametrize("lasted_s", [1, 192, 193, 4000])
+def test_the_age_of_a_priority_is_of_whole_seconds(lasted_s: int, late_s: int) -> None:
+    """It was off by one where what was cut off Slurm's sum and off ours differed."""
+    at = 1_800_000_000.0
+    weights = {"PriorityType": "priority/multifactor", "PriorityMaxAge": "1-0"}
+    weights |= {"PriorityWeightAge": "100000", "PriorityWeightJobSize": "20000"}
+    nodes = {f"n{n}": SiteNode(f"n{n}", 7, 64_000) for n in range(3)}
+    part = Partition("main", frozenset(nodes))
+    ask = Ask("1", partitions=("main",), submit=at, accrue=at)
+    made = Multifactor(Site(nodes, {"main": part}, config=weights))
+    slurm = made.terms(ask, part, at + lasted_s).total
+    weighs = cast("SlurmTwin", SimpleNamespace(weights=made))
+    shown = terms_shown(slurm, Ranked(ask, part, slurm), weighs, at + lasted_s + late_s)
+    assert {one.name: one.points for one in shown}["age"] == pytest.approx(
+        lasted_s * 100_000 / 86_400
+    )

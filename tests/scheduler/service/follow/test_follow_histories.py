@@ -14,9 +14,7 @@ from scheduler.backends.slurm.snapshot import job_of
 from scheduler.explain.whatif.memory import DAY_S, SubmittedJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
-from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.metrics import Metrics
-from scheduler.service.pages.queries import PageQueries
 from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
 from tests.scheduler.service.pages.conftest import scraped
 
@@ -182,7 +180,7 @@ def test_a_row_follows_its_job(store: Store) -> None:
 def test_the_gpus_of_a_job_that_ended_are_free(store: Store) -> None:
     scene = Scene(store, order=False)
     first = running(scene)
-    everybody = PageQueries(store, Viewer("root", Role.OPERATOR))
+    everybody = scene.pages()
 
     def on_gpus() -> tuple[set[str], int]:
         found = {job for node in everybody.cluster() for gpu in node.gpus for job in gpu.jobs}

@@ -19,9 +19,7 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.service.follow.outputs import OPTED_OUT, Outputs, filled_in
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
-from scheduler.service.log.store.visibility import Role, Viewer
-from scheduler.service.pages.queries import PageQueries
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene, Told
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Told, twin
 
 ME = getpass.getuser()
 
@@ -103,9 +101,8 @@ def test_a_file_system_that_hangs_holds_up_nothing(
 
 def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: Told) -> None:
     """Slurm has no limit for it, and nothing like it has ended."""
-    scene = Scene(store, "slurm", order=False)
+    scene = twin(store)
     outputs = scene.follower._outputs = Outputs(cast(Slurm, slurm))
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     runs = job(gpus=8, **EVERYTHING)
     waits = scene.job(5, gpus=4, gpu_types=(("", 4),), reason="Resources", time_limit_s=60.0)
     scene.now, path = NOW, Path(slurm.paths["7"])
@@ -119,7 +116,7 @@ def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: 
         detail = connection.execute(query).scalar_one()
     assert detail.startswith("its own progress says 1000 steps of")
     again = replace(runs, start=scene.now)  # put back, and begun again: nothing is known of it yet
-    start = PageQueries(store, Viewer("root", Role.OPERATOR)).forecast("5")
+    start = scene.pages().forecast("5")
     assert start is not None
     assert start.start_p50 == pytest.approx(NOW + 6000.0, abs=600.0)
     scene.look(again, waits)

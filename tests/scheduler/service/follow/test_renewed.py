@@ -19,16 +19,10 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene, twin
 
 RUNS = EVERYTHING | {"cpus": 16, "num_nodes": 2}
 ASKS = {"cpus": 8, "gpus": 4, "time_limit_s": 600.0}
-
-
-def scene_of(store: Store | None) -> Scene:
-    scene = Scene(store, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
-    return scene
 
 
 def told(store: Store) -> dict[str, Any]:
@@ -38,7 +32,7 @@ def told(store: Store) -> dict[str, Any]:
 
 
 def test_what_comes_while_no_futures_are_run_is_forecast_roughly(store: Store) -> None:
-    scene = scene_of(store)
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
     scene.look(runs, scene.job(2, **ASKS))
     assert told(store)["2"].start_p90 is not None
@@ -58,7 +52,7 @@ def test_a_job_that_starts_in_no_future_costs_the_others_no_forecast(
 ) -> None:
     """Where jobs come on and on, a future that waits for it takes all the time that there is."""
     monkeypatch.setattr(follower, "BUDGET_S", 1.5)
-    scene = scene_of(store)
+    scene = twin(store)
     hours = range(int(NOW) - 7200, int(NOW) - 600, 60)
     scene.slurm.says["-o"] = "\n".join(
         f"9{at}|u{at % 7}|main|{at}|{at}|{at + 60}|COMPLETED|60|4|gres/gpu=4|a" for at in hours
@@ -77,7 +71,7 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     store: Store, *, late: bool
 ) -> None:
     """Jobs that ask for more nodes than their partition gives were all forecast crudely."""
-    scene = scene_of(store)
+    scene = twin(store)
     scene.look(scene.job(1, "RUNNING", start=NOW, **RUNS), scene.job(2, **ASKS))
     scene.follower._foresee_at = inf if late else 0.0
     never = scene.job(3, reason="PartitionNodeLimit", **ASKS | {"num_nodes": 3})
@@ -85,14 +79,14 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     found = told(store)
     assert found["2"].start_p50 is not None
     assert (found["3"].start_p50, found["3"].estimate) == (None, ForecastKind.IMPOSSIBLE)
-    answer = explain(PageQueries(store, Viewer("root", Role.OPERATOR)), "3", scene.now)
+    answer = explain(scene.pages(), "3", scene.now)
     assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
     assert "it asks for 3 nodes, which its partition does not give" in answer.detail
 
 
 def test_the_last_task_of_a_throttled_array_waits_for_those_that_run(store: Store) -> None:
     """squeue prints ``5_3`` and no ``%2`` where one task waits; it was to start at once."""
-    scene = scene_of(store)
+    scene = twin(store)
     one: dict[str, Any] = {"gpus": 1, "held_gpus": ((0,),), "cpus": 1, "start": NOW}
     run = one | {"nodes": ("n1",), "num_nodes": 1, "time_limit_s": 600.0}
     runs = [scene.job("5_1", "RUNNING", **run), scene.job("5_2", "RUNNING", **run)]
@@ -103,7 +97,7 @@ def test_the_last_task_of_a_throttled_array_waits_for_those_that_run(store: Stor
 
 
 def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
-    scene = scene_of(store)
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS)
     scene.look(runs, scene.job(2, **ASKS), scene.job(3, submit=NOW + 10, **ASKS))
     for _ in range(20):
@@ -115,9 +109,9 @@ def test_no_forecast_has_passed_when_the_next_look_comes(store: Store) -> None:
 
 
 def test_a_forecast_is_told_as_of_when_it_is_asked_for(store: Store) -> None:
-    scene = scene_of(store)
+    scene = twin(store)
     scene.look(scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS), scene.job(2, **ASKS))
-    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    queries = scene.pages()
     for late_s in (0.0, 400.0, 4000.0):
         found = explain(queries, "2", scene.now + late_s).forecast
         assert found is not None
@@ -127,11 +121,11 @@ def test_a_forecast_is_told_as_of_when_it_is_asked_for(store: Store) -> None:
 
 
 def test_a_plan_that_has_passed_is_not_told(store: Store) -> None:
-    scene = scene_of(store)
+    scene = twin(store)
     runs = scene.job(1, "RUNNING", start=NOW, **RUNS)
     at = scene.now + 20.0
     scene.look(runs, scene.job(2, reason="Resources", start=at))
-    queries = PageQueries(store, Viewer("root", Role.OPERATOR))
+    queries = scene.pages()
     before, after = (explain(queries, "2", at + shift) for shift in (-5.0, 5.0))
     assert before.slurm is not None
     assert before.slurm.plan is not None
@@ -159,7 +153,7 @@ def test_a_component_of_a_heterogeneous_job_is_answered_for(store: Store) -> Non
 
 def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> None:
     """Twenty jobs under one limit were all told of the same jobs before them."""
-    scene = scene_of(None)
+    scene = twin(None)
     scene.slurm.says["qos"] = "limited|0|gres/gpu=4" + 21 * "|"
     scene.slurm.says["scontrol show config"] += "\nAccountingStorageEnforce = limits,qos"
     scene.restart()
@@ -182,7 +176,7 @@ def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> N
 
 
 def test_jobs_of_a_higher_tier_go_first_only_where_there_are_some() -> None:
-    scene = scene_of(None)
+    scene = twin(None)
     scene.slurm.says["scontrol -a show partition"] = (
         "PartitionName=main Nodes=n[1-2] State=UP\n\n"
         "PartitionName=top Nodes=n[1-2] State=UP PriorityTier=9"
@@ -203,7 +197,7 @@ def test_jobs_of_a_higher_tier_go_first_only_where_there_are_some() -> None:
 
 def test_a_job_whose_node_is_down_is_told_so() -> None:
     """The commonest case of ReqNodeNotAvail had no explanation."""
-    scene = scene_of(None)
+    scene = twin(None)
     down, up = scene.slurm.has
     scene.slurm.has = [
         replace(down, open=False, state="DOWN*", features=("big",), weight=1), replace(up, weight=2)
@@ -220,7 +214,7 @@ def test_a_job_whose_node_is_down_is_told_so() -> None:
 @pytest.mark.parametrize("named", ["", "course"])
 def test_a_reservation_without_a_name_is_not_told(named: str) -> None:
     """Backfill of 22.05 gives the word to jobs that asked for no reservation."""
-    scene = scene_of(None)
+    scene = twin(None)
     scene.look(scene.job(2, reason="Reservation", reservation=named, **ASKS))
     found = scene.follower.reasons["2"]
     assert (found.reservation.name if found.reservation else "") == named

@@ -17,7 +17,7 @@ from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.follow import trials
 from scheduler.service.follow.answers import ETA, TRIED
-from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
+from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene, twin
 
 
 def job(scene: Scene, number: int, gpus: int, hours: float, **more: Any) -> SlurmJob:
@@ -25,9 +25,23 @@ def job(scene: Scene, number: int, gpus: int, hours: float, **more: Any) -> Slur
     return scene.job(number, gpus=gpus, gpu_types=kinds, time_limit_s=hours * 3600.0, **more)
 
 
+def eta(scene: Scene, user: str, *options: str, gpus: int = 1) -> dict[str, Any]:
+    """What is told of a job of five minutes."""
+    asked = {"options": [*options, f"--gres=gpu:{gpus}", "-t", "5"], "user": user}
+    return scene.follower.answer(ETA, asked)
+
+
+def partitions(scene: Scene, *names: str, **flags: str) -> None:
+    """Partitions of both nodes, with flags."""
+    every = (*names, *flags)
+    scene.slurm.says["scontrol -a show partition"] = "\n".join(
+        f"PartitionName={name} Nodes=n[1-2] State=UP {flags.get(name, '')}" for name in every
+    )
+    scene.slurm.has = [replace(node, partitions=every) for node in scene.slurm.has]
+
+
 def test_what_is_tried_without_multifactor_keeps_its_place_in_line() -> None:
-    scene = Scene(None, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(None)
     config = f"{SAYS['scontrol show config']}\nPriorityType = priority/basic"
     scene.slurm.says["scontrol show config"] = config
     all_of, half_of = ((0, 1, 2, 3),), ((0, 1),)
@@ -42,8 +56,7 @@ def test_what_is_tried_without_multifactor_keeps_its_place_in_line() -> None:
 
 
 def test_between_passes_a_job_that_the_next_one_would_start_is_said_to_start_at_once() -> None:
-    scene = Scene(None, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(None)
     scene.slurm.says["sdiag"] = f"Last cycle when: Mon Sep 21 ({int(scene.now - 10)})"
     scene.look(job(scene, 1, 4, 1.0))
     assert scene.follower._last is not None
@@ -56,8 +69,7 @@ def test_between_passes_a_job_that_the_next_one_would_start_is_said_to_start_at_
 
 def test_no_start_is_told_before_now() -> None:
     """A start told of the last look had passed by when it was asked for."""
-    scene = Scene(None, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(None)
     held = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3),) * 2, "num_nodes": 2}
     runs = job(scene, 1, 8, 1.0, state="RUNNING", start=NOW, cpus=16, **held)
     scene.look(runs, job(scene, 3, 4, 1.0, reason="Resources"))
@@ -82,8 +94,7 @@ def test_a_job_with_too_little_time_before_its_deadline_is_not_said_to_start(
     gpus: int, deadline: int, late: bool
 ) -> None:
     """Of two nodes the second is taken for an hour."""
-    scene = Scene(None, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(None)
     all_of = ((0, 1, 2, 3),)
     scene.look(job(scene, 1, 4, 1.0, state="RUNNING", start=NOW, nodes=("n2",), held_gpus=all_of))
     options = ["-p", "main", f"-N{gpus // 4}", "--gres=gpu:4", "-t", "60"]
@@ -93,13 +104,9 @@ def test_a_job_with_too_little_time_before_its_deadline_is_not_said_to_start(
 
 
 def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(None, "slurm", order=False)
+    scene = twin(None)
     names = [f"p{number}" for number in range(15)]
-    lines = [f"PartitionName={name} Nodes=n[1-2] State=UP" for name in names]
-    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
-    scene.slurm.has = [
-        replace(node, cpus=8, types=(("", 4),), partitions=tuple(names)) for node in scene.slurm.has
-    ]
+    partitions(scene, *names)
     scene.look()
     draw = scene.follower._planner.trial
 
@@ -108,8 +115,7 @@ def test_partitions_that_there_is_no_time_for_are_named(monkeypatch: pytest.Monk
         return draw(jobs, now)
 
     monkeypatch.setattr(scene.follower._planner, "trial", slowly)
-    asked = {"options": ["-p", "p7", "--gres=gpu:1", "-t", "5"], "user": "ada"}
-    told = scene.follower.answer(ETA, asked)
+    told = eta(scene, "ada", "-p", "p7")
     tried = [one["partition"] for one in told["tried"]]
     assert tried == ["p7", "p0", "p1", "p2", "p3", "p4"]
     assert told["not_tried"] == [name for name in names if name not in tried]
@@ -128,22 +134,13 @@ def test_groups_close_a_partition_only_to_who_is_known_not_to_be_in_them(
         "grp.getgrnam", lambda name: SimpleNamespace(gr_gid=numbers[name], gr_mem=[])
     )
     monkeypatch.setattr("os.getgrouplist", lambda name, gid: [gid])
-    scene = Scene(None, "slurm", order=False)
+    scene = twin(None)
     allowed = {"main": "ALL", "own": "staff", "others": "guests", "unknown": "nobody-knows"}
-    lines = [
-        f"PartitionName={name} Nodes=n[1-2] State=UP AllowGroups={groups}"
-        for name, groups in allowed.items()
-    ]
-    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
-    scene.slurm.has = [
-        replace(node, cpus=8, types=(("", 4),), partitions=tuple(allowed))
-        for node in scene.slurm.has
-    ]
+    partitions(scene, **{name: f"AllowGroups={groups}" for name, groups in allowed.items()})
     scene.look()
 
     def closed_to(user: str) -> set[str]:
-        asked = {"options": ["-p", "main", "--gres=gpu:1", "-t", "5"], "user": user}
-        return {one["partition"] for one in scene.follower.answer(ETA, asked)["closed"]}
+        return {one["partition"] for one in eta(scene, user, "-p", "main")["closed"]}
 
     assert closed_to("ada") == {"others"}
     assert closed_to("ben") == {"own", "others"}
@@ -178,30 +175,26 @@ ASSOCS = [
 def test_what_slurm_refuses_by_its_associations_has_no_forecast(
     user: str, options: str, why: str
 ) -> None:
-    scene = Scene(None, "slurm", order=False)
+    scene = twin(None)
     scene.slurm.says["scontrol show config"] += ENFORCED
     scene.slurm.says["cluster=c"] = "\n".join(ASSOCS)
-    asked = {"options": [*options.split(), "-p", "main", "--gres=gpu:1", "-t", "5"], "user": user}
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
     scene.look()
-    refused = scene.follower.answer(ETA, asked).get("refused")
+    refused = eta(scene, user, *options.split(), "-p", "main").get("refused")
     assert refused == (f"Slurm refuses this job: {why}" if why else None)
 
 
 @pytest.mark.parametrize(("more", "shown"), [("", ASSOCS), (ENFORCED, ASSOCS[2:3])])
 def test_what_is_not_enforced_or_not_shown_refuses_nothing(more: str, shown: list[str]) -> None:
-    scene = Scene(None, "slurm", order=False)
+    scene = twin(None)
     scene.slurm.says["scontrol show config"] += more
     scene.slurm.says["cluster=c"] = "\n".join(shown)
     scene.look()
-    asked = {"options": ["-A", "gone", "--qos=gone", "-p", "main", "-t", "5"], "user": "ada"}
-    assert "refused" not in scene.follower.answer(ETA, asked)
+    assert "refused" not in eta(scene, "ada", "-A", "gone", "--qos=gone", "-p", "main")
 
 
 def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
     """Over the limit of that QOS it does not start at once."""
-    scene = Scene(None, "slurm", order=False)
-    scene.slurm.has = [replace(node, cpus=8, types=(("", 4),)) for node in scene.slurm.has]
+    scene = twin(None)
     scene.slurm.says["scontrol show config"] += ENFORCED
     scene.slurm.says["qos"] = f"normal|0{'|' * 22}\nslow|0|gres/gpu=1{'|' * 21}"
     scene.slurm.says["cluster=c"] = "\n".join(
@@ -210,33 +203,25 @@ def test_a_job_that_names_no_qos_has_its_associations_default() -> None:
     scene.look()
 
     def reasons(user: str, *more: str) -> list[str]:
-        options = ["-p", "main", "--gres=gpu:2", "-t", "5", *more]
-        told = scene.follower.answer(ETA, {"options": options, "user": user})
-        return [one["reason"] for one in told["tried"]]
+        return [one["reason"] for one in eta(scene, user, "-p", "main", *more, gpus=2)["tried"]]
 
     assert reasons("ada") == ["QOSGrpGRES"]
     assert reasons("ada", "--qos=normal") == reasons("ben") == [""]
 
 
 def test_an_association_of_one_partition_counts_there_and_nowhere_else() -> None:
-    scene = Scene(None, "slurm", order=False)
-    names = "main", "short", "small"
-    lines = [f"PartitionName={name} Nodes=n[1-2] State=UP" for name in names]
-    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines) + " MaxMemPerNode=500"
+    scene = twin(None)
+    partitions(scene, "main", "short", small="MaxMemPerNode=500")
     scene.slurm.says["scontrol show config"] += ENFORCED
     own = ASSOCS[-1].replace("main||1||", "short||1||gres/gpu=1")
     both = [ASSOCS[4].replace("ben", "cy"), own.replace("gpu=1", "gpu=2").replace("short", "main")]
     scene.slurm.says["cluster=c"] = "\n".join([*ASSOCS[:-1], own])
-    scene.slurm.has = [
-        replace(node, cpus=8, memory_mib=9000.0, types=(("", 4),), partitions=names)
-        for node in scene.slurm.has
-    ]
+    scene.slurm.has = [replace(node, memory_mib=9000.0) for node in scene.slurm.has]
 
     def told(gpus: int) -> dict[str, str]:
-        options = ["-p", "main", f"--gres=gpu:{gpus}", "-t", "5", "--mem=800"]
         scene.follower._looks = 0
         scene.look()
-        found = scene.follower.answer(ETA, {"options": options, "user": "cy"})
+        found = eta(scene, "cy", "-p", "main", "--mem=800", gpus=gpus)
         tried = {one["partition"]: one["reason"] for one in found["tried"]}
         return tried | {one["partition"]: one["why"] for one in found["closed"]}
 
@@ -249,21 +234,15 @@ def test_an_association_of_one_partition_counts_there_and_nowhere_else() -> None
 
 
 def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
-    scene = Scene(None, "slurm", order=False)
-    flags = {"main": "", "admins": "RootOnly=YES", "secret": "Hidden=YES", "course": "ReqResv=YES"}
-    lines = [
-        f"PartitionName={name} Nodes=n[1-2] State=UP MaxTime={60 if name == 'main' else 600} {flag}"
-        for name, flag in flags.items()
-    ]
-    scene.slurm.says["scontrol -a show partition"] = "\n".join(lines)
-    scene.slurm.has = [
-        replace(node, cpus=8, types=(("", 4),), partitions=tuple(flags)) for node in scene.slurm.has
-    ]
+    scene = twin(None)
+    flags = {"admins": "RootOnly=YES", "secret": "Hidden=YES", "course": "ReqResv=YES"}
+    partitions(
+        scene, main="MaxTime=60", **{name: f"MaxTime=600 {flag}" for name, flag in flags.items()}
+    )
     scene.look()
 
     def told(user: str, *options: str) -> tuple[set[str], set[str]]:
-        asked = {"options": [*options, "--gres=gpu:1", "-t", "5"], "user": user}
-        found = scene.follower.answer(ETA, asked)
+        found = eta(scene, user, *options)
         tried, closed = ({one["partition"] for one in found[k]} for k in ("tried", "closed"))
         return tried, closed
 
@@ -274,18 +253,15 @@ def test_what_slurm_would_refuse_or_hide_is_not_recommended() -> None:
 
 def test_a_partition_whose_nodes_are_down_is_not_closed() -> None:
     """Slurm takes the job, which waits for them."""
-    scene = Scene(None, "slurm", order=False)
+    scene = twin(None)
     scene.slurm.has = [
-        replace(node, cpus=8, types=(("", 4),), open=node.name != "n1", state=state)
+        replace(node, open=node.name != "n1", state=state)
         for node, state in zip(scene.slurm.has, ("DOWN", "IDLE"), strict=True)
     ]
     scene.look()
-    asked = {"options": ["-N", "2", "--gres=gpu:4", "-p", "main", "-t", "5"], "user": "ada"}
-    told = scene.follower.answer(ETA, asked)
-    assert [(one["reason"], one["start_p50"]) for one in told["tried"]] == [
-        ("ReqNodeNotAvail", None)
-    ]
-    assert told["tried"][0]["why"]
+    (one,) = eta(scene, "ada", "-N", "2", "-p", "main", gpus=4)["tried"]
+    assert (one["reason"], one["start_p50"]) == ("ReqNodeNotAvail", None)
+    assert one["why"]
 
 
 def test_a_change_whose_nine_in_ten_comes_later_is_not_sooner() -> None:
