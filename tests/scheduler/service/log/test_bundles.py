@@ -79,19 +79,13 @@ def test_one_that_cannot_be_used_is_refused_once(desk: Desk, bundles: list[Path]
         desk.turn()
     [refused] = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
     assert "no duration model" in refused.body["why"]
+    assert desk.champion is not None
+    (desk.champion / "bundle.json").write_text("{")
+    desk.turn()
+    assert len(desk.store.read(kinds=[Kind.BUNDLE_REFUSED])) == 2
     desk.submit("a", gpus=8)
     desk.turn()
     assert scored_by(desk, "a") == first
-
-
-def test_one_that_is_damaged_is_refused(desk: Desk, bundles: list[Path]) -> None:
-    assert desk.champion is not None
-    promote(desk, bundles[0])
-    desk.turn()
-    (desk.champion / "bundle.json").write_text("{")
-    desk.turn()
-    assert len(desk.store.read(kinds=[Kind.BUNDLE_REFUSED])) == 1
-    assert len(desk.store.read(kinds=[Kind.BUNDLE])) == 1
 
 
 def test_the_log_can_be_replayed_after_the_champion_is_gone(
@@ -109,16 +103,6 @@ def test_the_log_can_be_replayed_after_the_champion_is_gone(
     shutil.rmtree(desk.bundle_store.folder)
     with pytest.raises(BundleError):
         audit(desk.store, type(desk.bundle_store)(desk.bundle_store.folder).find)
-
-
-def test_jobs_share_gpus_only_if_their_owners_allow(desk: Desk, bundles: list[Path]) -> None:
-    promote(desk, bundles[0])
-    desk.submit("a", gpus=4)
-    desk.submit("alone", gpus=4, share=False)
-    desk.turn()
-    desk.turn(1000.0)
-    partners = [desk.row(j).partner for j in ("a", "alone")]
-    assert partners == [None, None]
 
 
 # --- bundles that are not what they say ----------------------------------------------------------

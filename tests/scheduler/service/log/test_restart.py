@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, insert
 
 from scheduler.assembly import CoreSpec, Stated
-from scheduler.backends.events import Event, Kind
-from scheduler.backends.submission import Submission
+from scheduler.backends.events import Kind
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.settings import ProfilingPartition
-from scheduler.service.backends import open_backend
-from scheduler.service.decide.begin import begin
-from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
-from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.present import Present
-from scheduler.service.log.record import first_row
 from scheduler.service.log.restart import Choice, FileDiffers, settle
 from scheduler.service.log.store.store import Store
-from scheduler.service.log.store.tables import jobs
-from scheduler.service.settings import Settings
 from tests.scheduler.service.desk import START, Desk, lasting
-from tests.waiting import until
 
 V100 = NodeGroup("V100", 2, 4)
 
@@ -250,54 +239,3 @@ def test_applied_while_jobs_wait_and_run(desk: Desk) -> None:
     assert names == {"node000", "big"}
     assert {desk.row(name).state for name in ("long", "runs", "waits", "large")} == {"completed"}
     assert audit(desk.store, desk.bundle_store.find).clean
-
-
-def test_applied_on_fake_gpus_while_jobs_wait_and_run(tmp_path: Path) -> None:
-    settings = Settings(
-        database=f"sqlite:///{tmp_path / 'pellucid.db'}", state_dir=tmp_path / "state",
-        backend="local", fake_gpus=True, bundle=None,
-    )  # fmt: skip
-    begin(settings, file(1))
-    store, bundles = Store(settings.database), BundleStore(tmp_path / "state" / "bundles")
-
-    def decider() -> Decider:
-        header = LogHeader.from_body(store.read(limit=1)[0].body)
-        made = Decider(store, lambda: open_backend(settings, header), bundles, holder="test")
-        assert made.take_over()
-        return made
-
-    deciding = decider()
-    seen = _submit(store, "runs", 4, "sleep", "1.5")
-    _submit(store, "waits", 4, "true")
-    _submit(store, "first", 1, "true")
-    deciding.turn(0.05)
-    deciding.let_go()
-    wider = file(0, NodeGroup("V100", 1, 4), named("big", gpus=8))
-    with pytest.raises(FileDiffers):
-        begin(settings, wider)
-    begin(settings, wider, choice="apply")
-    begin(settings, wider)
-    deciding = decider()
-    _submit(store, "large", 8, "true")
-
-    def over() -> bool:
-        deciding.turn(0.05)
-        return not deciding.state.ledger.records
-
-    until(over, "all jobs to end", every_s=0.0)
-    deciding.let_go()
-    assert {e.body["state"] for e in store.read(seen, kinds=[Kind.ENDED])} == {"completed"}
-    assert audit(store, bundles.find).clean
-    store.close()
-
-
-def _submit(store: Store, job_id: str, gpus: int, *command: str) -> int:
-    asked = Submission(
-        job_id=job_id, command=command, owner="ann", vc="vc", gpus=gpus, submitted_at=time.time()
-    )
-
-    def row(connection: Connection, appended: list[Event]) -> None:
-        connection.execute(insert(jobs).values(first_row(appended[0])))
-
-    event = Event(Kind.SUBMITTED, asked.submitted_at, job_id, "ann", body=asked.body())
-    return store.append([event], row)[0].seq

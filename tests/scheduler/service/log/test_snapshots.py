@@ -35,7 +35,7 @@ from scheduler.service.log.snapshots import (
     StateCheckpoints,
 )
 from scheduler.service.log.store.store import Store
-from tests.scheduler.service.desk import CLUSTER, Desk, lasting
+from tests.scheduler.service.desk import Desk, lasting
 from tests.scheduler.service.pages.bundle import small_bundle
 
 
@@ -112,13 +112,18 @@ def live(desk: Kept, draw: Random, jobs: range) -> None:
     desk.turn()
 
 
-def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(desk: Kept) -> None:
+def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(
+    desk: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draw = Random(1)
     live(desk, draw, range(20))
     found = desk.newest()
     assert found is not None
-    before = found.seen
-    desk.restart()
+    before, passes = found.seen, len(desk.store.read(kinds=[Kind.DECIDED]))
+    with monkeypatch.context() as patch:
+        taken = passes_taken(patch)
+        desk.restart()
+    assert passes > 3 * len(taken), "little is folded after a snapshot"
     live(desk, draw, range(20, 40))  # decided by a core out of a snapshot
     desk.until_idle()
     assert before > 20
@@ -127,19 +132,11 @@ def test_a_start_from_a_snapshot_decides_as_one_from_the_whole_log(desk: Kept) -
     assert len(list(desk.folder.iterdir())) <= KEPT
 
 
-def test_little_is_folded_after_a_snapshot(desk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    live(desk, Random(2), range(20))
-    passes = 0
-    taken = State.take
-
-    def counted(state: State, upto: int, now: float) -> object:
-        nonlocal passes
-        passes += 1
-        return taken(state, upto, now)
-
-    monkeypatch.setattr(State, "take", counted)
-    desk.restart()
-    assert 0 < len(desk.store.read(kinds=[Kind.DECIDED])) > 3 * passes
+def passes_taken(patch: pytest.MonkeyPatch) -> list[Any]:
+    """Those that are decided anew."""
+    taken, take = list[Any](), State.take
+    patch.setattr(State, "take", lambda *given: taken.append(given) or take(*given))
+    return taken
 
 
 @pytest.mark.parametrize("harm", ["torn", "another log", "no snapshot", "a later release"])
@@ -177,11 +174,9 @@ def test_another_release_follows_the_log_from_it(
     assert before is not None
     desk.version = "later"
     assert desk.newest() is None
-    taken = []
-    take = State.take
-    monkeypatch.setattr(State, "take", lambda *given: taken.append(given) or take(*given))
+    taken = passes_taken(monkeypatch)
     desk.restart()
-    assert not taken  # no pass was decided anew
+    assert not taken
     assert desk.decider.state.seen > before.seen
     [epoch] = desk.store.read(kinds=[Kind.EPOCH])
     assert "kept by code now" in epoch.body["why"]
@@ -291,17 +286,6 @@ def test_one_of_an_older_release_is_read_by_way_of_the_migrations(
     desk.version = "later"
     desk.goes_on()
     assert len(desk.store.read(kinds=[Kind.EPOCH])) == 1
-
-
-def test_the_models_are_not_in_it(desk: Kept) -> None:
-    desk.submit("j0")
-    desk.turn()
-    desk.decider.let_go()
-    state = desk.newest()
-    assert state is not None
-    assert state.bundle
-    assert state.core.policy.pair_predictor is not None or state.bundle in desk.bundle_store._loaded
-    assert CLUSTER.gpus == state.core.cluster.spec.gpus
 
 
 def _planted(field: str = "at", path: str = "", **changed: Any) -> dict[str, Any]:

@@ -178,10 +178,6 @@ class TestLease:
         assert not store.held("decider")
         assert taken(hosts.one(), "b")
 
-    def test_names_are_apart(self, store: Store) -> None:
-        assert store.take("decider", "a", 10.0)
-        assert store.take("analyst", "b", 10.0)
-
     @pytest.mark.parametrize("set_to", [-3600.0, 3600.0])
     def test_what_the_time_of_day_is_set_to_changes_no_hand_over(
         self, hosts: Hosts, set_to: float
@@ -270,17 +266,15 @@ class TestSchema:
         with pytest.raises(StoreError, match="at schema 9999"):
             check(store)
 
-    def test_an_empty_database_is_said_to_be_empty(self, database: str) -> None:
+    def test_one_that_is_none_is_empty_or_does_not_answer(
+        self, database: str, tmp_path: Path
+    ) -> None:
+        with pytest.raises(StoreError, match="no URL"):
+            Store("pellucid")
         empty = Store(database)
         with pytest.raises(StoreError, match="is empty: `pellucid serve`"):
             check(empty)
         empty.close()
-
-    def test_a_url_that_is_none(self) -> None:
-        with pytest.raises(StoreError, match="no URL"):
-            Store("pellucid")
-
-    def test_a_database_that_does_not_answer(self, tmp_path: Path) -> None:
         unreachable = Store(f"postgresql+psycopg://nobody@/none?host={tmp_path}")
         with pytest.raises(StoreError, match="database postgresql"):
             prepare(unreachable)
