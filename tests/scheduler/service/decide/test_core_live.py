@@ -138,18 +138,6 @@ class TestDrained:
         taken(core, 3.0)
         assert core.cluster.runs["c"].nodes == (0,)
 
-    def test_nobody_is_packed_there(self) -> None:
-        pair_predictor = TablePairPredictor({"a": 0, "b": 0})
-        core = a_core(lucid(pair_predictor), nodes=1)
-        submit(core, 0.0, a_job("a", 4))
-        core.observed("a", LIGHT, 1.0)
-        core.nodes.set_open(0, False)
-        core.submitted(a_job("b", 4), 2.0)
-        core.jobs["b"].profile = LIGHT
-        assert taken(core, 2.0) == [("b", Action.WAIT)]
-        core.nodes.set_open(0, True)
-        assert taken(core, 3.0) == [("b", Action.PACK)]
-
     def test_a_reservation_moves_away(self) -> None:
         core = a_core(pellucid(max_wait_s=10.0), nodes=2)
         submit(core, 0.0, a_job("a", 4), a_job("b", 4))

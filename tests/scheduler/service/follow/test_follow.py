@@ -627,55 +627,51 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
     assert PageQueries(store, Viewer("ada", Role.VIEWER)).not_modelled() == []
 
 
-def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    told, scene = Told(), Scene(None)
-    told.says["qos"] = ODD
-    told.queue = [scene.job(1, qos="odd"), scene.job(2, qos="odd", partition="other")]
+@pytest.fixture
+def found(monkeypatch: pytest.MonkeyPatch) -> Told:
+    """The Slurm that a command finds."""
+    told = Told()
     monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
     monkeypatch.setattr("scheduler.backends.slurm.table.Table.jobs", lambda _: told.queue)
+    return told
+
+
+def test_serve_says_at_its_start_what_the_policy_slurm_leaves_out(
+    found: Told, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setattr("scheduler.service.decide.supervisor.Supervisor.run", lambda _: None)
+    scene = Scene(None)
+    found.queue = [scene.job(1, qos="odd"), scene.job(2, qos="odd", partition="other")]
+    found.says["qos"] = ODD
+    found.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
     words = ["serve", "--backend", "slurm", "--slurm-mode", "advise", "--slurm-partitions", "main"]
     words += ["--port", "0", "--state-dir", str(tmp_path)]
     words += ["--database", f"sqlite:///{tmp_path / 'p.db'}"]
-
-    def said() -> list[str]:
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-        return [line for line in done.output.splitlines() if "policy slurm" in line][1:]
-
-    assert said() == NOT_MODELLED
-    told.says["scontrol show config"] += "\nSLURM_VERSION = 27.02.1"
-    output = CliRunner().invoke(app, words).output
-    assert "Slurm 27.02 is newer than any that is known; it is read as 26.05." in output
-    told.says["qos"] = "odd"
-    (line,) = said()
-    assert "Not read, and left out by the policy slurm: sacctmgr odd: ValueError" in line
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    lines = done.output.splitlines()
+    assert "Slurm 27.02 is newer than any that is known; it is read as 26.05." in done.output
+    assert [line for line in lines if "policy slurm" in line][1:] == NOT_MODELLED
 
 
-@pytest.mark.parametrize(
-    ("policy", "lines"),
-    [
-        ("pellucid", ["Which release of Slurm this is, and whether it was tried"]),
-        ("slurm", ["Which release of Slurm", "What the policy slurm leaves out of QOS and"]),
-    ],
-)
-def test_a_slurm_that_is_down_leaves_unknown_what_is_said_of_it_and_no_more(
-    monkeypatch: pytest.MonkeyPatch, policy: str, lines: list[str]
+def test_what_is_not_read_of_a_slurm_is_said_and_no_more(
+    found: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told()
+    def said(policy: str) -> list[str]:
+        given: dict[str, Any] = {"backend": "slurm", "auth": "off"}
+        return notes(Settings(**given), policy)
+
+    found.says["qos"] = "odd"
+    *_, line = said("slurm")
+    assert "Not read, and left out by the policy slurm: sacctmgr odd: ValueError" in line
 
     def down(*_: str) -> str:
         raise SlurmDown("no answer")
 
-    monkeypatch.setattr(told, "read", down)
-    monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
-    monkeypatch.setattr("scheduler.backends.slurm.table.Table.jobs", lambda _: [])
-    given: dict[str, Any] = {"backend": "slurm", "auth": "off"}
-    said = notes(Settings(**given), policy)
-    assert len(said) == len(lines)
-    for line, start in zip(said, lines, strict=True):
+    monkeypatch.setattr(found, "read", down)
+    release, left_out = said("slurm")
+    assert [release] == said("pellucid")
+    for line, start in ((release, "Which release of Slurm"), (left_out, "What the policy slurm")):
         assert line.startswith(start)
         assert line.endswith("is not known: no answer")
 
