@@ -27,7 +27,7 @@ from hypothesis.stateful import (
 
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome
-from scheduler.core.cluster import ClusterSpec, Node, NodeGroup
+from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.audit import audit
 from scheduler.service.log.epochs import followed
@@ -258,34 +258,8 @@ Living.TestCase.settings = settings(
 TestLiving = Living.TestCase
 
 
-@pytest.fixture
-def desk(tmp_path: Path) -> Desk:
-    store = Store(f"sqlite:///{tmp_path}/pellucid.db")
-    prepare(store)
-    return Desk(store, tmp_path)
-
-
-def test_a_busy_node_leaves_after_its_job_and_a_new_one_has_a_number_of_its_own(
-    desk: Desk,
-) -> None:
-    desk.submit("runs", gpus=4)
-    desk.turn()
-    desk.ask(Kind.NODE_REMOVED, node=0)
-    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node("vc", 2))
-    desk.ask(Kind.NODE_ADDED, name="gpu09", **a_node("vc", 2))
-    desk.turn()
-    assert (desk.node(0).open, desk.node(0).change) == (False, "{}")
-    assert desk.node(2).name == "gpu09"
-    desk.restart()
-    desk.until_idle()
-    assert desk.decider.state.core.cluster.nodes == {
-        1: Node("vc", 4, "V100"),
-        2: Node("vc", 2, "V100"),
-    }
-    assert audit(desk.store, desk.bundle_store.find).clean
-
-
-def test_no_node_is_given_the_number_of_one_that_is_gone(desk: Desk) -> None:
+def test_no_node_is_given_the_number_of_one_that_is_gone(store: Store, tmp_path: Path) -> None:
+    desk = Desk(store, tmp_path)
     desk.turn()
     for name, number in (("first", 2), ("second", 3)):
         desk.ask(Kind.NODE_ADDED, name=name, **a_node("vc", 2))

@@ -210,16 +210,6 @@ def test_jobs_that_would_be_too_large_are_named(desk: Desk) -> None:
     )
 
 
-def test_a_type_the_policy_cannot_place_on_needs_its_settings_too(
-    store: Store, tmp_path: Path
-) -> None:
-    desk = Desk(store, tmp_path, policy="fifo")
-    mixed = file(2, NodeGroup("A100", 1, 4))
-    spec = CoreSpec(mixed.cluster, "fifo", file(policy="fifo").settings)
-    told = lines(desk, spec)
-    assert told[-1].endswith("fifo needs GPUs of one type; there would be several")
-
-
 def test_nodes_of_a_real_host_do_not_come(store: Store) -> None:
     establish(store, LogHeader(file(), START, backend="local"))
     with pytest.raises(FileDiffers, match="are the GPUs of its host; nothing was changed"):
