@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from features.clock import Clock
+from features.clock import Clock, boot_id
 from scheduler.assembly import CoreSpec
+from scheduler.backends.local.backend import LocalBackend
 from scheduler.core.cluster import ClusterSpec
 from scheduler.service.analyst import process
 from scheduler.service.app import create_app
@@ -70,6 +73,13 @@ def test_who_takes_over_goes_on_from_the_time_of_the_other_host(tmp_path: Path) 
     assert stands_by.clock.ahead_s() > AHEAD_S - 100.0
     leads.close()
     stands_by.close()
+
+
+@pytest.mark.parametrize(("boot", "at"), [("another", 77.0), (boot_id(), 940.0)])
+def test_monotonic_times_count_in_their_own_boot_only(boot: str, at: float) -> None:
+    backend: Any = SimpleNamespace(_host_clock=Clock(lambda: 1000.0, lambda: 100.0))
+    attempt: Any = SimpleNamespace(claim={"boot": boot})
+    assert LocalBackend._when(backend, attempt, {"at": 77.0, "monotonic": 40.0}) == at
 
 
 DAY_S = 86_400.0
