@@ -51,6 +51,10 @@ def test_a_backlog_longer_than_the_patience_of_the_supervisor_is_decided(desk: D
     with capture_logs() as lines:
         decider.turn(0.0)
         assert heard.count(heard[0]) > JOBS // deciders.SLICE + 1, "as it reads what came, too"
+        view = Reads(desk.store.engine).seen_by(Viewer("ann", Role.OPERATOR))
+        assert explain(view, f"job{JOBS - 1}", desk.wall).dominant == (
+            "not evaluated yet: the decider takes what came, 60 events at a time: 140 wait"
+        )
         while decider.state.waiting:
             decider.turn(0.0)
             leased_s = max(leased_s, desk.wall - decider.lease.beat_at)
@@ -84,12 +88,3 @@ def test_ready_once_this_process_has_decided_and_not_while_it_reads_the_log(
     assert answers.get("/ready").status_code == 503
     desk.decider.turn(0.0)
     assert answers.get("/ready").json()["checks"]["decider"] == "decides"
-
-
-def test_why_a_job_is_not_evaluated_yet_names_what_the_decider_does(desk: Desk) -> None:
-    desk.turn()
-    view = Reads(desk.store.engine).seen_by(Viewer("ann", Role.OPERATOR))
-    answer = explain(view, f"job{JOBS - 1}", desk.wall)
-    assert answer.dominant == (
-        "not evaluated yet: the decider takes what came, 60 events at a time: 140 wait"
-    )

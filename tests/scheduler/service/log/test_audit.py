@@ -161,10 +161,14 @@ class TestOtherCode:
         upgraded.submit("new", gpus=4)
         upgraded.turn()
         assert upgraded.phase("waits") == "queued"
+        upgraded.restart()
         upgraded.until_idle()
         assert upgraded.phase("runs") == upgraded.phase("waits") == upgraded.phase("new") == "ended"
         assert len([key for key in upgraded.world.begun if key[0] == "runs"]) == 1
         assert not upgraded.world.problems
+        found = audit(upgraded.store, upgraded.bundle_store.find)
+        assert found.new_epochs == 1
+        assert [d.seq > epoch.seq for d in found.divergences] == [False], "it replays from there on"
 
     def test_what_an_operator_said_holds(self, upgraded: Desk) -> None:
         upgraded.submit("urgent", gpus=8)
@@ -178,17 +182,6 @@ class TestOtherCode:
             ("waits", 0),
         ]
         assert not core.cluster.pools["vc"].is_open(1)
-
-    def test_from_there_on_the_log_replays_again(self, upgraded: Desk) -> None:
-        upgraded.restart()
-        upgraded.submit("new", gpus=4)
-        upgraded.turn()
-        upgraded.restart()
-        upgraded.until_idle()
-        found = audit(upgraded.store, upgraded.bundle_store.find)
-        assert found.new_epochs == 1
-        [before] = [epoch.seq for epoch in upgraded.store.read(kinds=[Kind.EPOCH])]
-        assert [d.seq > before for d in found.divergences] == [False]
 
     def test_what_another_version_decided_before_an_epoch_is_followed(
         self, upgraded: Desk, monkeypatch: pytest.MonkeyPatch
