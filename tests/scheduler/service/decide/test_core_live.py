@@ -138,6 +138,35 @@ def test_nothing_new_starts_on_a_drained_node(policy: type[Policy]) -> None:
     assert core.cluster.runs["c"].nodes == (0,)
 
 
+def test_nobody_is_packed_on_a_drained_node() -> None:
+    pair_predictor = TablePairPredictor({"a": 0, "b": 0})
+    core = a_core(lucid(pair_predictor), nodes=1)
+    submit(core, 0.0, a_job("a", 4))
+    core.observed("a", LIGHT, 1.0)
+    core.nodes.set_open(0, False)
+    core.submitted(a_job("b", 4), 2.0)
+    core.jobs["b"].profile = LIGHT
+    assert taken(core, 2.0) == [("b", Action.WAIT)]
+    core.nodes.set_open(0, True)
+    assert taken(core, 3.0) == [("b", Action.PACK)]
+
+
+def test_a_reservation_moves_away_from_a_drained_node() -> None:
+    core = a_core(pellucid(max_wait_s=10.0), nodes=2)
+    submit(core, 0.0, a_job("a", 4), a_job("b", 4))
+    taken(core, 0.0)
+    submit(core, 1.0, a_job("late", 2))
+    core.wake(20.0)
+    taken(core, 20.0)
+    [held] = [n for n in (0, 1) if core.cluster.pools["vc0"].reserved_on(n)]
+    core.nodes.set_open(held, False)
+    taken(core, 21.0)
+    other = 1 - held
+    assert core.cluster.pools["vc0"].reserved_on(other)
+    core.ended("ab"[other], State.COMPLETED, 30.0, 30.0)
+    assert ("late", Action.START) in taken(core, 30.0)
+
+
 @pytest.mark.parametrize("policy", [lucid, pellucid])
 def test_who_opted_out_of_sharing_joins_nobody_and_nobody_joins_it(
     policy: Callable[..., Policy],
