@@ -47,6 +47,8 @@ def test_a_database_that_was_left_alone_is_clean(desk: Desk) -> None:
     assert (found.jobs, found.new_epochs) == (5, 0)
     assert found.events == desk.store.last_seq()
     assert found.passes == len(desk.store.read(kinds=[Kind.DECIDED]))
+    with desk.store.reading() as connection:
+        assert found.decisions == len(connection.execute(decisions.select()).all())
     desk.submit("late")  # it may be live
     assert divergences(desk) == []
     desk.turn()

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from features.files import write_table
 from features.schema import TRACE_SCHEMA, State
 from pipeline.app import app
-from pipeline.traces import adapter_for, ingest, read_dataset
+from pipeline.traces import TraceError, adapter_for, ingest, read_dataset
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.decide import processes
 from scheduler.service.log.export import finished, keep_exporting
@@ -91,6 +91,15 @@ def test_the_pipeline_takes_it(desk: Desk, tmp_path: Path) -> None:
     assert [p.read_bytes() for p in sorted(again.glob("month=*/*"))] == [
         p.read_bytes() for p in sorted(out.glob("month=*/*"))
     ]
+
+
+@pytest.mark.parametrize("content", [b"PAR1", b"PAR1" + bytes(300) + b"PAR1", b"job_id,user\n"])
+def test_another_file_is_refused_in_a_line(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "finished.parquet"
+    path.write_bytes(content)
+    with pytest.raises(TraceError) as raised:
+        ingest(path, tmp_path / "out", format="pellucid")
+    assert "\n" not in str(raised.value)
 
 
 class TestCommand:
