@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
 import sys
-from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -15,9 +11,8 @@ import typer
 from typer.testing import CliRunner
 
 from pipeline.commands.profile import profile
-from profiler import procs
 from reproductions.colocation.command import colocate
-from tests.waiting import until
+from tests.profiler.fake_nvml import FakeGpu, FakeNvml
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -40,16 +35,10 @@ def call(*arguments: str) -> tuple[int, str, str]:
     ("arguments", "status", "words"),
     [
         (["-t", "0", "--", "true"], 2, "T_prof"),
-        (["-t", "nan", "--", "true"], 2, "T_prof"),
         (["--", "no-such-command-here"], 127, "command not found: no-such-command-here"),
-        (["--", "/etc"], 126, "is a directory"),
         (["--", "/etc/passwd"], 126, "no permission"),
-        (["--hz", "0", "--device", "cpu", "--", "true"], 2, "1 to 20 Hz"),
-        (["--env", "A B", "--device", "cpu", "--", "true"], 2, "--env"),
         (["--gpus", "0,,1", "--", "true"], 2, "--gpus"),
         (["--gpus", "0", "--device", "cpu", "--", "true"], 2, "no sense"),
-        (["--memory-mib", "-1", "--", "true"], 2, "memory_mib"),
-        (["--cwd", "/nowhere", "--device", "cpu", "--", "true"], 2, "does not exist"),
         ([], 2, "no command given"),
     ],
 )
@@ -65,16 +54,16 @@ def test_bad_input_is_one_line_and_a_status(
 
 
 def test_gpu_troubles_have_statuses_of_their_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fake: object
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from profiler import session
     from profiler.errors import DriverMissing
 
     def nvml(gpus: list[object]) -> None:
-        monkeypatch.setattr(session, "open_nvml", lambda module: fake.FakeNvml(*gpus))  # type: ignore[attr-defined]
+        monkeypatch.setattr(session, "open_nvml", lambda module: FakeNvml(*gpus))
 
     out = ["--out", str(tmp_path / "run")]
-    nvml([fake.FakeGpu("GPU-a", processes={1: 9.0})])  # type: ignore[attr-defined]
+    nvml([FakeGpu("GPU-a", processes={1: 9.0})])
     assert call("profile", *out, "--gpus", "0", "--", "true")[0] == 5
     assert call("profile", *out, "--gpus", "4", "--", "true")[0] == 4
     assert call("profile", *out, "--gpus", "0", "--shared", "--plot", "none", "--", "true")[0] == 0
@@ -91,7 +80,7 @@ def test_gpu_troubles_have_statuses_of_their_own(
 def test_json_and_files(tmp_path: Path) -> None:
     code, stdout, _ = call(
         "profile", "-t", "2", "--device", "cpu", "--json", "--out", str(tmp_path), "--",
-        sys.executable, "-c", "import time; print('x', flush=True); time.sleep(9)",
+        sys.executable, "-c", "import time; print('x', flush=True); time.sleep(0.5)",
     )  # fmt: skip
     assert code == 0
     found = json.loads(stdout)
@@ -100,6 +89,7 @@ def test_json_and_files(tmp_path: Path) -> None:
     assert {p.name for p in tmp_path.iterdir()} == {
         "output.log", "profile.json", "profile.svg", "samples.parquet", "samples_fast.parquet"
     }  # fmt: skip
+    assert (tmp_path / "profile.svg").read_text().lstrip().startswith("<?xml")
 
 
 def test_a_failing_command_shows_its_last_lines(tmp_path: Path) -> None:
@@ -124,12 +114,8 @@ def test_an_unwritable_run_directory(tmp_path: Path) -> None:
     ("arguments", "words"),
     [
         (["NoSuchNet", "--device", "cpu", "--tiny"], "unknown workload 'NoSuchNet'"),
-        (["VGG/0", "--tiny"], "neither a batch size"),
-        (["A2C/amp", "--tiny"], "no mixed-precision"),
         (["VGG", "--minutes", "0", "--tiny"], "--minutes"),
         (["VGG", "--pairs", "-1", "--tiny"], "--pairs"),
-        (["VGG", "--tolerance", "0", "--tiny"], "tolerance"),
-        (["VGG", "--repeats", "0", "--tiny"], "repeats"),
     ],
 )
 def test_colocate_refuses_nonsense(tmp_path: Path, arguments: list[str], words: str) -> None:
@@ -137,38 +123,3 @@ def test_colocate_refuses_nonsense(tmp_path: Path, arguments: list[str], words: 
     assert code == 2
     assert words in stderr
     assert len(stderr.strip().splitlines()) == 1
-
-
-STUBBORN = (
-    "import os, signal, time\n"
-    "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    "for _ in range(2):\n"
-    "    if os.fork() == 0:\n"
-    "        os.setsid()\n"
-    "        if os.fork() == 0: time.sleep(300)\n"
-    "        time.sleep(300)\n"
-    "open('started', 'w').close()\n"
-    "time.sleep(300)\n"
-)
-
-
-def test_the_whole_command_killed_with_9_leaves_no_process(tmp_path: Path) -> None:
-    script = (
-        "import typer; from pipeline.commands.profile import profile\n"
-        "app = typer.Typer(); app.command()(profile); app()"
-    )
-    profiler = subprocess.Popen(
-        [sys.executable, "-c", script, "--device", "cpu", "--grace", "0.2", "--out",
-         str(tmp_path / "run"), "--cwd", str(tmp_path), "--", sys.executable, "-c", STUBBORN],
-        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
-    until((tmp_path / "started").exists, "the command to start")
-
-    def whole() -> Collection[int]:
-        found = procs.all_descendants(profiler.pid)
-        return found if len(found) >= 6 else ()
-
-    tree = until(whole, "the guard, the command, two children and two daemons")
-    os.kill(profiler.pid, signal.SIGKILL)
-    profiler.wait()
-    until(lambda: not any(map(procs.alive, tree)), "all of them to end")

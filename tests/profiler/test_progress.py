@@ -106,18 +106,17 @@ def fed(lines: list[tuple[float, str]]) -> Progress | None:
     return reader.progress(lines[-1][0])
 
 
-def test_bars_that_restart_say_nothing_without_a_number_of_epochs() -> None:
-    bars = [(10.0 + i, f"{i % 10 + 1}/10 [=====>........] - ETA: 3s") for i in range(55)]
-    assert fed(bars) is None
-
-
-def test_a_total_that_grows_is_none() -> None:
-    assert fed([(10.0 * i, f"step {90 * i}/{100 * i}") for i in range(1, 20)]) is None
-
-
-def test_an_eta_of_the_epoch_only_is_not_believed() -> None:
-    said = [(i + 1.0, f"eta: 0:00:{30 - i % 30:02d}  iter: {i}  total_loss: 1") for i in range(200)]
-    assert fed(said) is None
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [(10.0 + i, f"{i % 10 + 1}/10 [=====>........] - ETA: 3s") for i in range(55)],
+        [(10.0 * i, f"step {90 * i}/{100 * i}") for i in range(1, 20)],
+        [(i + 1.0, f"eta: 0:00:{30 - i % 30:02d}  iter: {i}  total_loss: 1") for i in range(200)],
+    ],
+    ids=["bars that restart", "a total that grows", "an ETA of the epoch only"],
+)
+def test_what_says_nothing_of_the_whole_is_not_believed(lines: list[tuple[float, str]]) -> None:
+    assert fed(lines) is None
 
 
 def test_a_bar_alone_may_be_the_first_of_many() -> None:

@@ -33,23 +33,32 @@ def run(command: list[str], folder: Path, **limits: float) -> runner.Ending:
     return ending
 
 
-def test_an_early_end_is_a_result(tmp_path: Path) -> None:
-    ending = run(python("print('accuracy 0.9')"), tmp_path)
-    assert (ending.outcome, ending.exit_code, ending.signal) == (Outcome.FINISHED, 0, 0)
-    assert ending.last_lines == ("accuracy 0.9",)
+PRINTS = "import sys\nfor i in range(100): print(i)\nraise SystemExit(7)"
 
 
-def test_a_crash_keeps_its_code_and_last_lines(tmp_path: Path) -> None:
-    code = "import sys\nfor i in range(100): print(i)\nraise SystemExit(7)"
+@pytest.mark.parametrize(
+    ("code", "outcome", "exit_code", "signal_", "lines", "words"),
+    [
+        ("print('accuracy 0.9')", Outcome.FINISHED, 0, 0, ("accuracy 0.9",), ""),
+        (PRINTS, Outcome.FAILED, 7, 0, tuple(str(i) for i in range(80, 100)), "exit code 7"),
+        ("import os; os.kill(os.getpid(), 11)", Outcome.FAILED, None, 11, (), "SIGSEGV"),
+        (r"print('\r1%\r50%\r100%')", Outcome.FINISHED, 0, 0, ("100%",), ""),
+    ],
+    ids=["an early end", "a crash", "a fatal signal", "a progress bar"],
+)
+def test_how_a_command_ends_is_told_with_its_last_lines(
+    tmp_path: Path,
+    code: str,
+    outcome: Outcome,
+    exit_code: int | None,
+    signal_: int,
+    lines: tuple[str, ...],
+    words: str,
+) -> None:
     ending = run(python(code), tmp_path)
-    assert (ending.outcome, ending.exit_code) == (Outcome.FAILED, 7)
-    assert ending.last_lines == tuple(str(i) for i in range(80, 100))
-
-
-def test_a_fatal_signal_is_named(tmp_path: Path) -> None:
-    ending = run(python("import os; os.kill(os.getpid(), 11)"), tmp_path)
-    assert (ending.outcome, ending.exit_code, ending.signal) == (Outcome.FAILED, None, 11)
-    assert "SIGSEGV" in ending.detail
+    assert (ending.outcome, ending.exit_code, ending.signal) == (outcome, exit_code, signal_)
+    assert ending.last_lines == lines
+    assert words in ending.detail
 
 
 def test_the_limit_stops_a_healthy_command(tmp_path: Path) -> None:
@@ -84,7 +93,9 @@ def test_children_that_ignore_sigterm_fork_and_leave_the_session_are_caught(tmp_
         until(lambda: told.exists() and told.read_text(), "the daemon")
         daemon = int(told.read_text())
         assert daemon in started.pids()  # an orphan still belongs to the tree
+        assert started.poll() is None
         ending = started.stop()
+    assert started.stop() is ending
     assert ending.outcome is Outcome.INTERRUPTED
     assert ending.killed >= 5
     assert not procs.alive(daemon)
@@ -103,20 +114,6 @@ def test_a_stopped_process_is_ended_too(tmp_path: Path) -> None:
     assert ending.killed == 0  # woken, it took the SIGTERM
 
 
-def test_filling_memory_ends_at_the_limit(tmp_path: Path) -> None:
-    code = """
-        import time
-        held = []
-        while True:
-            held.append(bytearray(4 * 2**20))
-            time.sleep(0.005)
-    """
-    ending = run(python(code), tmp_path, memory_mib=200.0)
-    assert ending.outcome is Outcome.OUT_OF_MEMORY
-    assert "200 MiB" in ending.detail
-    assert ending.peak_memory_mib > 200
-
-
 def test_memory_shared_by_forked_workers_counts_once(tmp_path: Path) -> None:
     # 120 MiB shared by six processes: 840 MiB by resident sizes, well under the limit in truth
     code = """
@@ -132,7 +129,7 @@ def test_memory_shared_by_forked_workers_counts_once(tmp_path: Path) -> None:
     assert ending.outcome is Outcome.FINISHED, ending.detail
 
 
-def test_memory_of_children_counts(tmp_path: Path) -> None:
+def test_filling_memory_ends_at_the_limit_and_memory_of_children_counts(tmp_path: Path) -> None:
     code = """
         import os, time
         for _ in range(4):
@@ -140,7 +137,10 @@ def test_memory_of_children_counts(tmp_path: Path) -> None:
                 held = b"x" * (80 * 2**20); time.sleep(60)
         time.sleep(60)
     """
-    assert run(python(code), tmp_path, memory_mib=250.0).outcome is Outcome.OUT_OF_MEMORY
+    ending = run(python(code), tmp_path, memory_mib=250.0)
+    assert ending.outcome is Outcome.OUT_OF_MEMORY
+    assert "250 MiB" in ending.detail
+    assert ending.peak_memory_mib > 250
 
 
 @pytest.mark.parametrize(
@@ -178,11 +178,6 @@ def test_output_is_bounded(tmp_path: Path) -> None:
     assert (tmp_path / runner.OUTPUT_NAME).stat().st_size < 4 * 2**20
 
 
-def test_progress_bars_leave_one_line(tmp_path: Path) -> None:
-    ending = run(python(r"print('\r1%\r50%\r100%', end=''); print(); print('done')"), tmp_path)
-    assert ending.last_lines == ("100%", "done")
-
-
 def test_kernel_limits_are_set_in_the_command(tmp_path: Path) -> None:
     code = """
         import resource as r
@@ -200,14 +195,6 @@ def test_signals_ignored_by_the_guard_are_not_inherited(tmp_path: Path) -> None:
     mask = int(next(line for line in lines if line.startswith("SigIgn")).split()[1], 16)
     for ignored in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         assert mask & (1 << (ignored - 1)) == 0
-
-
-def test_stopping_by_hand(tmp_path: Path) -> None:
-    with runner.start(python("import time; time.sleep(60)"), tmp_path) as started:
-        assert started.poll() is None
-        ending = started.stop()
-    assert ending.outcome is Outcome.INTERRUPTED
-    assert started.stop() is ending
 
 
 def test_an_exception_in_the_caller_ends_the_run(tmp_path: Path) -> None:
@@ -234,44 +221,33 @@ time.sleep(300)
 '''
 run = runner.start([sys.executable, "-c", code], Path(sys.argv[1]),
                    limits=runner.Limits(seconds=120, grace_s=0.2))
-print(run.run_id, run.guardian.pid, run.pid, flush=True)
+print(run.run_id, run.guardian.pid, flush=True)
 FORK
 run.wait()
 """
 
 
-def _caller(folder: Path, fork: str = "") -> tuple[subprocess.Popen[str], str, int, int]:
-    process = subprocess.Popen(
-        [PYTHON, "-c", CALLER.replace("FORK", fork), str(folder)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert process.stdout is not None
-    run_id, guardian, pid = process.stdout.readline().split()
-    until(lambda: len(procs.marked(run_id)) >= 2, "the command and its child")
-    return process, run_id, int(guardian), int(pid)
+# a plain fork of the profiler inherits the pipe whose closing would tell of its death
+SIBLING = "import os\nif os.fork() == 0:\n    os.read(0, 1)\n    os._exit(0)"
 
 
-@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
-def test_killing_the_profiler_leaves_nothing(tmp_path: Path, sig: signal.Signals) -> None:
-    process, run_id, guardian, _ = _caller(tmp_path)
-    os.kill(process.pid, sig)
-    process.wait()
-    until(lambda: procs.marked(run_id) == [], "nothing to be left")
-    until(lambda: not procs.alive(guardian), "the guard to end")
-
-
-def test_killing_the_profiler_works_though_a_sibling_holds_its_pipe(tmp_path: Path) -> None:
-    # a plain fork of the profiler inherits the pipe whose closing would tell of its death
-    fork = "import os\nif os.fork() == 0:\n    os.read(0, 1)\n    os._exit(0)"
-    process, run_id, _, _ = _caller(tmp_path, fork)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    until(lambda: procs.marked(run_id) == [], "nothing to be left")
-    assert process.stdin is not None
-    process.stdin.close()  # the sibling was there until now
+@pytest.mark.parametrize(
+    ("sig", "fork"), [(signal.SIGKILL, ""), (signal.SIGTERM, ""), (signal.SIGKILL, SIBLING)]
+)
+def test_killing_the_profiler_leaves_nothing(
+    tmp_path: Path, sig: signal.Signals, fork: str
+) -> None:
+    with subprocess.Popen(
+        [PYTHON, "-c", CALLER.replace("FORK", fork), str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        run_id, guardian = process.stdout.readline().split()
+        until(lambda: len(procs.marked(run_id)) >= 2, "the command and its child")
+        os.kill(process.pid, sig)
+        process.wait()
+        until(lambda: procs.marked(run_id) == [], "nothing to be left")
+        until(lambda: not procs.alive(int(guardian)), "the guard to end")
 
 
 def test_killing_the_guard_is_noticed_and_swept_up(tmp_path: Path) -> None:
@@ -303,6 +279,7 @@ def test_what_cannot_be_executed_is_refused_before_anything_starts(tmp_path: Pat
         (["no-such-command-at-all"], CommandNotFound, "not found: no-such"),
         ([str(tmp_path / "missing")], CommandNotFound, "not found"),
         ([str(plain)], NotExecutable, "no permission"),
+        (["script"], NotExecutable, "no permission"),
         ([str(tmp_path)], NotExecutable, "directory"),
         ([str(headless)], CommandNotFound, "interpreter"),
         ([str(garbage)], NotExecutable, "cannot execute"),
@@ -311,14 +288,8 @@ def test_what_cannot_be_executed_is_refused_before_anything_starts(tmp_path: Pat
         (["a\0b"], BadOption, "NUL"),
     ]:
         with pytest.raises(error, match=words) as caught:
-            runner.start(command, tmp_path / "run")
+            runner.start(command, tmp_path / "run", env={"PATH": str(tmp_path)})
         assert "\n" not in str(caught.value)
-
-
-def test_a_command_on_path_without_permission(tmp_path: Path) -> None:
-    (tmp_path / "tool").write_text("#!/bin/sh\n")
-    with pytest.raises(NotExecutable, match="no permission"):
-        runner.start(["tool"], tmp_path / "run", env={"PATH": str(tmp_path)})
 
 
 def test_a_relative_command_is_found_from_its_working_directory(tmp_path: Path) -> None:

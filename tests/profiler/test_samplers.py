@@ -5,11 +5,10 @@ from __future__ import annotations
 import importlib.util
 import inspect
 import math
-import os
 import subprocess
 import sys
 from collections.abc import Callable
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +18,7 @@ from profiler.samplers import FIELDS, Combined, Rate, Sampler
 from profiler.samplers import dcgm as dcgm_module
 from profiler.samplers import nvml as nvml_module
 from profiler.samplers.dcgm import DcgmSampler
+from profiler.samplers.gpm import Gpm
 from profiler.samplers.host import HostSampler
 from profiler.samplers.nvml import (
     NvmlSampler,
@@ -27,6 +27,14 @@ from profiler.samplers.nvml import (
     field_number,
     list_gpus,
     open_nvml,
+)
+from tests.profiler.fake_nvml import (
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    TIMEOUT,
+    FakeGpu,
+    FakeNvml,
 )
 from tests.waiting import until
 
@@ -44,10 +52,10 @@ def read_often(source: Sampler, times: int = 6, pids: tuple[int, ...] = (7,)) ->
     return found
 
 
-def test_a_full_gpu(fake: ModuleType) -> None:
-    gpu = fake.FakeGpu("GPU-a", processes={7: 900.0, 8: 50.0}, gpm=GPM, used_mib=1500)
+def test_a_full_gpu() -> None:
+    gpu = FakeGpu("GPU-a", processes={7: 900.0, 8: 50.0}, gpm=GPM, used_mib=1500)
     gpu.counters = {197: 0, 198: 0, 138: 0, 139: 0}
-    nvml = fake.FakeNvml(gpu)
+    nvml = FakeNvml(gpu)
     source = sampler(nvml)
     read_often(source, 1)
     gpu.counters = {197: 100 * 2**20, 198: 2**20, 138: 1024, 139: 2048}
@@ -71,10 +79,10 @@ def test_a_full_gpu(fake: ModuleType) -> None:
     assert all(key.split(".")[1] in FIELDS for key in found)
 
 
-def test_a_recording_shows_nothing_of_the_one_before(fake: ModuleType) -> None:
-    gpu = fake.FakeGpu("GPU-a", processes={7: 900.0}, gpm=GPM)
+def test_a_recording_shows_nothing_of_the_one_before() -> None:
+    gpu = FakeGpu("GPU-a", processes={7: 900.0}, gpm=GPM)
     gpu.counters = {197: 0, 198: 0}
-    source = Combined([sampler(fake.FakeNvml(gpu)), HostSampler()])
+    source = Combined([sampler(FakeNvml(gpu)), HostSampler()])
     first = source.read((7,))
     assert first["gpu0.sm_active_pct"] == 70
     gpu.processes = {7: 500.0}  # another job in the same process
@@ -92,16 +100,16 @@ def test_a_recording_shows_nothing_of_the_one_before(fake: ModuleType) -> None:
     source.close()
 
 
-def test_refusals_for_good_are_named_and_not_asked_again(fake: ModuleType) -> None:
-    gpu = fake.FakeGpu(
+def test_refusals_for_good_are_named_and_not_asked_again() -> None:
+    gpu = FakeGpu(
         "GPU-a",
         refuses={
-            "nvmlDeviceGetProcessUtilization": fake.NO_PERMISSION,
-            "nvmlDeviceGetClockInfo": fake.NOT_SUPPORTED,
-            "nvmlDeviceGetComputeRunningProcesses": fake.NO_PERMISSION,
+            "nvmlDeviceGetProcessUtilization": NO_PERMISSION,
+            "nvmlDeviceGetClockInfo": NOT_SUPPORTED,
+            "nvmlDeviceGetComputeRunningProcesses": NO_PERMISSION,
         },
     )
-    nvml = fake.FakeNvml(gpu)
+    nvml = FakeNvml(gpu)
     source = sampler(nvml)
     found = read_often(source, 30)
     source.close()
@@ -115,47 +123,41 @@ def test_refusals_for_good_are_named_and_not_asked_again(fake: ModuleType) -> No
     assert nvml.calls["nvmlDeviceGetClockInfo"] == 2  # two clocks, once each
 
 
-def test_a_passing_failure_is_a_gap(fake: ModuleType) -> None:
-    gpu = fake.FakeGpu("GPU-a")
-    source = sampler(fake.FakeNvml(gpu))
+def test_a_passing_failure_is_a_gap() -> None:
+    gpu = FakeGpu("GPU-a")
+    source = sampler(FakeNvml(gpu))
     assert source.read(())["gpu0.util_pct"] == 80
-    gpu.refuses["nvmlDeviceGetUtilizationRates"] = fake.TIMEOUT
+    gpu.refuses["nvmlDeviceGetUtilizationRates"] = TIMEOUT
     assert "gpu0.util_pct" not in source.read(())
     del gpu.refuses["nvmlDeviceGetUtilizationRates"]
     assert source.read(())["gpu0.util_pct"] == 80
-    assert source.missing.keys() == {f"gpu0.{name}" for name in _gpm_fields()} | {
+    assert source.missing.keys() == {f"gpu0.{name}" for name in Gpm.FIELDS} | {
         "gpu0.nvlink_tx_mib_s",
         "gpu0.nvlink_rx_mib_s",
     }
 
 
-def _gpm_fields() -> tuple[str, ...]:
-    from profiler.samplers.gpm import Gpm
-
-    return Gpm.FIELDS
-
-
-def test_older_drivers_without_field_values(fake: ModuleType) -> None:
-    gpu = fake.FakeGpu("GPU-a", refuses={"nvmlDeviceGetFieldValues": fake.NOT_SUPPORTED})
-    found = read_often(sampler(fake.FakeNvml(gpu)))
+def test_older_drivers_without_field_values() -> None:
+    gpu = FakeGpu("GPU-a", refuses={"nvmlDeviceGetFieldValues": NOT_SUPPORTED})
+    found = read_often(sampler(FakeNvml(gpu)))
     assert found["gpu0.power_w"] == 250  # the one-second mean, better than nothing
     assert found["gpu0.pcie_tx_mib_s"] == pytest.approx(1049 * 1000 / 2**20)
 
 
-def test_mig_devices_say_what_is_missing(fake: ModuleType) -> None:
+def test_mig_devices_say_what_is_missing() -> None:
     no = {
-        "nvmlDeviceGetUtilizationRates": fake.NOT_SUPPORTED,
-        "nvmlDeviceGetPowerUsage": fake.NOT_SUPPORTED,
-        "nvmlDeviceGetFieldValues": fake.NOT_SUPPORTED,
-        "nvmlDeviceGetProcessUtilization": fake.NOT_SUPPORTED,
-        "nvmlDeviceGetPcieThroughput": fake.NOT_SUPPORTED,
+        "nvmlDeviceGetUtilizationRates": NOT_SUPPORTED,
+        "nvmlDeviceGetPowerUsage": NOT_SUPPORTED,
+        "nvmlDeviceGetFieldValues": NOT_SUPPORTED,
+        "nvmlDeviceGetProcessUtilization": NOT_SUPPORTED,
+        "nvmlDeviceGetPcieThroughput": NOT_SUPPORTED,
     }
     parts = [
-        fake.FakeGpu("MIG-a", slot=0, refuses=no, gpm=GPM, total_mib=18000),
-        fake.FakeGpu("MIG-b", slot=3, refuses=no, gpm={**GPM, 1: 55.0}, total_mib=35000),
+        FakeGpu("MIG-a", slot=0, refuses=no, gpm=GPM, total_mib=18000),
+        FakeGpu("MIG-b", slot=3, refuses=no, gpm={**GPM, 1: 55.0}, total_mib=35000),
     ]
-    whole = fake.FakeGpu("GPU-a", name="NVIDIA H200", mig=parts, gpm=GPM)
-    nvml = fake.FakeNvml(whole, fake.FakeGpu("GPU-b"))
+    whole = FakeGpu("GPU-a", name="NVIDIA H200", mig=parts, gpm=GPM)
+    nvml = FakeNvml(whole, FakeGpu("GPU-b"))
     gpus = list_gpus(nvml)
     assert [gpu.label for gpu in gpus] == ["0:0", "0:3", "1"]
     assert gpus[1].name == "NVIDIA H200"
@@ -169,25 +171,22 @@ def test_mig_devices_say_what_is_missing(fake: ModuleType) -> None:
     assert choose(gpus, ("MIG-b",)) == [gpus[1]]
 
 
-def test_pids_of_another_namespace_are_recognised(fake: ModuleType) -> None:
-    source = sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", processes={4242: 900.0})))
+def test_memory_of_a_process_that_the_driver_does_not_tell_is_unknown() -> None:
+    source = sampler(FakeNvml(FakeGpu("GPU-a", processes={4242: 900.0})))
     assert math.isnan(read_often(source, pids=(7,))["gpu0.tree_mem_mib"])
     source.close()
     assert "namespace" in source.missing["gpu0.tree_mem_mib"]
-
-
-def test_unknown_process_memory_is_unknown(fake: ModuleType) -> None:
-    source = sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", processes={7: None})))
+    source = sampler(FakeNvml(FakeGpu("GPU-a", processes={7: None})))
     assert math.isnan(source.read((7,))["gpu0.tree_mem_mib"])
 
 
-def test_a_lost_gpu_is_a_gap_of_its_own(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_gpu_is_a_gap_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(nvml_module, "REOPEN_S", 0.0)
-    lost = fake.FakeGpu("GPU-a", gpm=GPM)
-    source = sampler(fake.FakeNvml(lost, fake.FakeGpu("GPU-b")), ("0", "1"))
+    lost = FakeGpu("GPU-a", gpm=GPM)
+    source = sampler(FakeNvml(lost, FakeGpu("GPU-b")), ("0", "1"))
     source.read(())
     for name in ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetHandleByUUID"):
-        lost.refuses[name] = fake.GPU_IS_LOST
+        lost.refuses[name] = GPU_IS_LOST
     for _ in range(2):
         found = source.read(())
         assert source.missing["gpu0.util_pct"] == "the GPU is lost"
@@ -203,11 +202,11 @@ def test_a_lost_gpu_is_a_gap_of_its_own(fake: ModuleType, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("error", [1, 15])
 @pytest.mark.parametrize("mig", [False, True])
 def test_a_driver_that_was_reset_is_opened_again(
-    fake: ModuleType, error: int, mig: bool, monkeypatch: pytest.MonkeyPatch
+    error: int, mig: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nvml_module, "REOPEN_S", 0.0)
-    gpu = fake.FakeGpu("GPU-a", gpm=GPM, mig=[fake.FakeGpu("MIG-a", gpm=GPM)] if mig else None)
-    nvml = fake.FakeNvml(gpu)
+    gpu = FakeGpu("GPU-a", gpm=GPM, mig=[FakeGpu("MIG-a", gpm=GPM)] if mig else None)
+    nvml = FakeNvml(gpu)
     open_nvml(nvml)
     open_nvml(nvml)  # for somebody else in this process
     source = sampler(nvml, ("MIG-a" if mig else "GPU-a",))
@@ -225,12 +224,14 @@ def test_a_driver_that_was_reset_is_opened_again(
     assert nvml.open_samples == 0
 
 
-def test_choosing(fake: ModuleType) -> None:
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a"), fake.FakeGpu("GPU-b")))
+def test_choosing() -> None:
+    gpus = list_gpus(FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b")))
     assert [g.uuid for g in choose(gpus, ("1", "GPU-a"))] == ["GPU-b", "GPU-a"]
     with pytest.raises(NoSuchGpu, match="'2' does not exist; this machine has: 0, 1"):
         choose(gpus, ("0", "2"))
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-8932f937-d7"), fake.FakeGpu("GPU-8931c0")))
+    with pytest.raises(BadOption, match="twice"):
+        choose(gpus, ("0", "GPU-a"))
+    gpus = list_gpus(FakeNvml(FakeGpu("GPU-8932f937-d7"), FakeGpu("GPU-8931c0")))
     assert choose(gpus, ("GPU-8932f937",)) == gpus[:1]
     with pytest.raises(
         BadOption, match="'GPU-893' is the beginning of several UUIDs: GPU-8932f937"
@@ -238,16 +239,13 @@ def test_choosing(fake: ModuleType) -> None:
         choose(gpus, ("GPU-893",))
     with pytest.raises(NoSuchGpu, match="'8932f937' does not exist"):
         choose(gpus, ("8932f937",))
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a"), fake.FakeGpu("GPU-b")))
-    with pytest.raises(BadOption, match="twice"):
-        choose(gpus, ("0", "GPU-a"))
 
 
-def test_a_taken_gpu(fake: ModuleType) -> None:
-    seen = fake.FakeGpu("GPU-a", processes={99: 10.0})
-    hidden = fake.FakeGpu("GPU-b", used_mib=9000)
-    shy = fake.FakeGpu("GPU-c", refuses={"nvmlDeviceGetComputeRunningProcesses": 4}, used_mib=80)
-    nvml = fake.FakeNvml(seen, hidden, shy)
+def test_a_taken_gpu() -> None:
+    seen = FakeGpu("GPU-a", processes={99: 10.0})
+    hidden = FakeGpu("GPU-b", used_mib=9000)
+    shy = FakeGpu("GPU-c", refuses={"nvmlDeviceGetComputeRunningProcesses": 4}, used_mib=80)
+    nvml = FakeNvml(seen, hidden, shy)
     gpus = list_gpus(nvml)
     with pytest.raises(GpuBusy, match=r"GPU 0 is taken by another process \(pid 99\)"):
         check_free(nvml, gpus[:1])
@@ -256,9 +254,9 @@ def test_a_taken_gpu(fake: ModuleType) -> None:
     check_free(nvml, gpus[2:])
 
 
-def test_no_driver(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DriverMissing, match="no NVIDIA driver to talk to"):
-        open_nvml(fake.FakeNvml(broken=9))
+        open_nvml(FakeNvml(broken=9))
     monkeypatch.setitem(sys.modules, "pynvml", None)
     with pytest.raises(DriverMissing, match="nvidia-ml-py is not installed"):
         open_nvml()
@@ -267,10 +265,10 @@ def test_no_driver(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(
     importlib.util.find_spec("pynvml") is None, reason="nvidia-ml-py is not installed"
 )
-def test_the_fake_has_the_signatures_of_the_real_module(fake: ModuleType) -> None:
+def test_the_fake_has_the_signatures_of_the_real_module() -> None:
     import pynvml
 
-    for name, function in inspect.getmembers(fake.FakeNvml, inspect.isfunction):
+    for name, function in inspect.getmembers(FakeNvml, inspect.isfunction):
         if not name.startswith("nvml"):
             continue
         real = inspect.signature(inspect.unwrap(getattr(pynvml, name)))
@@ -325,11 +323,6 @@ def test_the_host_sees_a_busy_tree() -> None:
     source.close()
 
 
-def test_a_process_that_is_not_there() -> None:
-    found = HostSampler().read([2**22 + 1, os.getpid()])
-    assert found["host.processes"] == 1
-
-
 def test_rates() -> None:
     rate = Rate()
     assert math.isnan(rate(1.0, 100))
@@ -339,39 +332,44 @@ def test_rates() -> None:
     assert rate(5.0, 30) == 10
 
 
-class FakeReader:
-    """DCGM's DcgmReader over two GPUs, one of them with blanks."""
+def test_dcgm_fields_and_a_read_that_fails_is_a_gap() -> None:
+    values = {4: {1002: 0.5, 1004: 0.25, 1005: 9.2e18}, 5: {1002: 1.0}}
+    fails = RuntimeError("the host engine restarts")
+    answers, closed = iter([values, values, fails, values, values]), list[bool]()
 
-    def __init__(self, **options: Any) -> None:
+    def latest() -> dict[int, dict[int, float]]:
+        if isinstance(answer := next(answers), Exception):
+            raise answer
+        return answer
+
+    def reader(**options: Any) -> SimpleNamespace:
         assert options["updateFrequency"] == 100_000
-        self.m_gpuIdToUUId = {4: "GPU-a", 5: "GPU-z"}
-        self.stopped = False
+        return SimpleNamespace(
+            GetLatestGpuValuesAsFieldIdDict=latest,
+            m_gpuIdToUUId={4: "GPU-a", 5: "GPU-z"},
+            Shutdown=lambda: closed.append(True),
+        )
 
-    def GetLatestGpuValuesAsFieldIdDict(self) -> dict[int, dict[int, float]]:
-        return {4: {1002: 0.5, 1004: 0.25, 1005: 9.2e18}, 5: {1002: 1.0}}
-
-    def Shutdown(self) -> None:
-        self.stopped = True
-
-
-def test_dcgm_fields(fake: ModuleType) -> None:
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
-    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=FakeReader))
+    gpus = list_gpus(FakeNvml(FakeGpu("GPU-a")))
+    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=reader))
     found = source.read(())
     assert found["gpu0.sm_active_pct"] == 50
     assert found["gpu0.tensor_pct"] == 25
     assert math.isnan(found["gpu0.dram_pct"])
+    assert math.isnan(source.read(())["gpu0.sm_active_pct"])
+    assert source.read(())["gpu0.sm_active_pct"] == 50
     # where NVML has no such counters DCGM fills in, and the other way round
-    both = Combined([sampler(fake.FakeNvml(fake.FakeGpu("GPU-a", gpm=GPM))), source])
+    both = Combined([sampler(FakeNvml(FakeGpu("GPU-a", gpm=GPM))), source])
     assert both.read(())["gpu0.sm_active_pct"] == 70
     both.close()
+    assert closed
 
 
-def test_dcgm_without_its_engine(fake: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dcgm_without_its_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(**options: Any) -> None:
         raise RuntimeError("host engine is not running")
 
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
+    gpus = list_gpus(FakeNvml(FakeGpu("GPU-a")))
     source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=refuse))
     assert source.read(()) == {}
     assert "host engine is not running" in source.missing["gpu0.tensor_pct"]
@@ -388,19 +386,3 @@ def test_dcgm_is_found_where_it_is_said_to_be(
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert dcgm_module.bindings().WHO == "here"
     sys.modules.pop("DcgmReader")
-
-
-def test_a_read_of_dcgm_that_fails_is_a_gap(fake: ModuleType) -> None:
-    gpus = list_gpus(fake.FakeNvml(fake.FakeGpu("GPU-a")))
-    values = {0: {1002: 0.5}}
-    answers = iter([values, RuntimeError("the host engine restarts"), values])
-
-    def latest() -> dict[int, dict[int, float]]:
-        if isinstance(answer := next(answers), Exception):
-            raise answer
-        return answer
-
-    reader = SimpleNamespace(GetLatestGpuValuesAsFieldIdDict=latest, m_gpuIdToUUId={0: "GPU-a"})
-    source = DcgmSampler(gpus, SimpleNamespace(DcgmReader=lambda **_: reader))
-    assert math.isnan(source.read([])["gpu0.sm_active_pct"])
-    assert source.read([])["gpu0.sm_active_pct"] == 50

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,16 @@ from rich.console import Console
 
 from features.job import Profile
 from profiler import procs, recorder, session, view
-from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
+from profiler.errors import BadOption, DriverMissing, GpuBusy
 from profiler.period import CONFIDENT
 from profiler.plot import plot
 from profiler.recorder import Recorder, Series
 from profiler.result import Summary, scheduler_profile
 from profiler.runner import Limits, Outcome
-from profiler.samplers import NAN, Device, Reading
+from profiler.samplers import NAN, Reading
 from profiler.session import Options, pieces, profile
 from profiler.steady import Window
+from tests.profiler.fake_nvml import FakeGpu, FakeNvml, NVMLError
 from tests.waiting import until
 
 BUSY = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
@@ -41,8 +42,13 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", textwrap.dedent(code)]
 
 
-def test_a_cpu_profile_has_no_gpu_number(tmp_path: Path) -> None:
-    result = profile(python(BUSY), tmp_path, CPU)
+def test_a_cpu_profile_has_no_gpu_number_and_its_command_a_scrubbed_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    code = "import json, os; print(json.dumps(dict(os.environ)), flush=True)\n"
+    result = profile(python(code + BUSY), tmp_path, replace(CPU, env=("MODE=fast",)))
     assert result.ending.outcome is Outcome.LIMIT
     assert result.exit_status == 0
     assert result.device == "cpu"
@@ -58,54 +64,51 @@ def test_a_cpu_profile_has_no_gpu_number(tmp_path: Path) -> None:
     assert samples.num_rows == result.sampling.samples >= 10
     assert samples["t_s"].to_numpy().max() <= result.ending.duration_s
     assert not list(tmp_path.glob(".*"))  # nothing half-written
-
-
-def test_the_command_sees_a_scrubbed_environment_and_no_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SECRET_TOKEN", "x")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
-    code = "import json, os; print(json.dumps(dict(os.environ)))"
-    result = profile(python(code), tmp_path, replace(CPU, env=("MODE=fast",)))
     env = json.loads(result.ending.last_lines[-1])
     assert env["MODE"] == "fast"
     assert env["CUDA_VISIBLE_DEVICES"] == ""
     assert "SECRET_TOKEN" not in env
 
 
+GROWS = "import time\na = []\nwhile True: a.append(b'x' * 2**20); time.sleep(0.002)"
+
+
 @pytest.mark.parametrize(
     ("code", "outcome", "status"),
-    [("print(1)", Outcome.FINISHED, 0), ("1/0", Outcome.FAILED, 1)],
+    [
+        ("print(1)", Outcome.FINISHED, 0),
+        ("1/0", Outcome.FAILED, 1),
+        (GROWS, Outcome.OUT_OF_MEMORY, 3),
+    ],
 )
 def test_short_commands_are_results(
     tmp_path: Path, code: str, outcome: Outcome, status: int
 ) -> None:
-    result = profile(python(code), tmp_path, CPU)
-    assert result.ending.outcome is outcome
-    assert result.exit_status == status
+    options = replace(CPU, limits=Limits(seconds=60, memory_mib=150))
+    result = profile(python(code), tmp_path, options)
+    assert (result.ending.outcome, result.exit_status) == (outcome, status)
     assert not result.window.steady
     assert json.loads((tmp_path / "profile.json").read_text())["window"]["reason"]
 
 
-def test_out_of_memory_has_its_status(tmp_path: Path) -> None:
-    code = "import time\na = []\nwhile True: a.append(b'x' * 2**20); time.sleep(0.002)"
-    options = replace(CPU, limits=Limits(seconds=20, memory_mib=150))
-    result = profile(python(code), tmp_path, options)
-    assert (result.ending.outcome, result.exit_status) == (Outcome.OUT_OF_MEMORY, 3)
+def test_an_interrupt_keeps_what_was_seen_and_progress_if_it_was_asked_for(tmp_path: Path) -> None:
+    code = "import time\nfor i in range(1, 9999): print(f'step {i}/9999'); time.sleep(0.05)"
+    seen = set[str]()
 
-
-def test_an_interrupt_keeps_what_was_seen(tmp_path: Path) -> None:
-    ticks = []
-
-    def interrupt(live: session.Live) -> None:
-        ticks.append(live.run.run_id)
-        if len(ticks) == 3:
+    def enough(live: session.Live) -> None:
+        seen.add(live.run.run_id)
+        if live.tail is None or live.tail.progress(live.tail.looked_s) is not None:
             raise KeyboardInterrupt
 
-    result = profile(python(BUSY), tmp_path, CPU, on_tick=interrupt)
-    assert (result.ending.outcome, result.exit_status) == (Outcome.INTERRUPTED, 130)
-    assert procs.marked(ticks[0]) == []
-    assert (tmp_path / "profile.json").exists()
+    for asked in (True, False):
+        options = replace(CPU, limits=Limits(seconds=60), progress=asked)
+        result = profile(python(code), tmp_path / str(asked), options, on_tick=enough)
+        assert (result.ending.outcome, result.exit_status) == (Outcome.INTERRUPTED, 130)
+        assert (tmp_path / str(asked) / "profile.json").exists()
+        assert (result.progress is not None) is asked
+        if asked:
+            assert result.as_dict()["progress"]["of"] == 9999
+    assert not any(procs.marked(run_id) for run_id in seen)
 
 
 def test_a_bad_rate_leaves_nothing_running(tmp_path: Path) -> None:
@@ -118,9 +121,9 @@ def test_a_bad_rate_leaves_nothing_running(tmp_path: Path) -> None:
 class Trainer:
     """A GPU that idles for the first second of a run, then trains."""
 
-    def __init__(self, fake: ModuleType, **options: Any) -> None:
+    def __init__(self, **options: Any) -> None:
         self.began: float | None = None
-        self.gpu = fake.FakeGpu("GPU-a", util=self.util, **options)
+        self.gpu = FakeGpu("GPU-a", util=self.util, **options)
 
     def util(self) -> tuple[int, int]:
         if self.began is None or time.monotonic() - self.began < 1.0:
@@ -129,16 +132,20 @@ class Trainer:
         return (80 + wobble, 40 + wobble)
 
 
-def test_a_gpu_profile_is_what_the_scheduler_needs(fake: ModuleType, tmp_path: Path) -> None:
+def test_a_gpu_profile_is_what_the_scheduler_needs(tmp_path: Path) -> None:
     gpm = {1: 80.0, 2: 70.0, 3: 30.0, 5: 25.0, 7: 24.0, 10: 50.0, 12: 10.0, 13: 2.0}
-    trainer = Trainer(fake, gpm=gpm, used_mib=300)
+    trainer = Trainer(gpm=gpm, used_mib=300)
     gpu = trainer.gpu
-    nvml = fake.FakeNvml(fake.FakeGpu("GPU-busy", processes={1: 5.0}), gpu)
+    nvml = FakeNvml(FakeGpu("GPU-busy", processes={1: 5.0}), gpu)
+
+    frames: list[str] = []
 
     def grow(live: session.Live) -> None:
         trainer.began = live.run.started
         gpu.used_mib = 6300
         gpu.processes = {live.run.pid: 5200.0, 999999: 400.0}
+        if len(frames) < 5:
+            frames.append(shown(view.draw(live)))
 
     options = Options(limits=Limits(seconds=7.0))
     result = profile(python(BUSY), tmp_path, options, on_tick=grow, nvml_module=nvml)
@@ -153,26 +160,23 @@ def test_a_gpu_profile_is_what_the_scheduler_needs(fake: ModuleType, tmp_path: P
     assert result.profile.amp is True
     assert "gpu1.nvlink_tx_mib_s" in result.missing
     assert "gpu1.sm_active_pct" in result.metrics
-    text = _rendered(result)
-    assert "stopped at limit" in text
-    assert "not measured" in text
-    for form in ("svg", "png"):
-        path = plot(result, tmp_path, form)
-        assert path.stat().st_size > 5000
-    drawing = (tmp_path / "profile.svg").read_text()
-    assert drawing.lstrip().startswith("<?xml")
+    for words in ("gpu1: NVIDIA Fake", "gpu1.util_pct", "of 7 s"):
+        assert words in frames[-1]
+    for words in ("stopped at limit", "not measured"):
+        assert words in shown(view.table(result))
+    assert plot(result, tmp_path, "png").stat().st_size > 5000
 
 
-def _rendered(result: Any) -> str:
+def shown(what: Any) -> str:
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(view.table(result))
+    console.print(what)
     return console.export_text()
 
 
-def test_mig_profiles_leave_unknown_what_is_unknown(fake: ModuleType, tmp_path: Path) -> None:
+def test_mig_profiles_leave_unknown_what_is_unknown(tmp_path: Path) -> None:
     no = dict.fromkeys(("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetPowerUsage"), 3)
-    part = fake.FakeGpu("MIG-a", refuses=no, gpm={1: 55.0, 2: 40.0}, used_mib=100)
-    nvml = fake.FakeNvml(fake.FakeGpu("GPU-a", mig=[part], gpm={}))
+    part = FakeGpu("MIG-a", refuses=no, gpm={1: 55.0, 2: 40.0}, used_mib=100)
+    nvml = FakeNvml(FakeGpu("GPU-a", mig=[part], gpm={}))
     options = Options(limits=Limits(seconds=2.0), gpus=("0:0",))
 
     def grow(live: session.Live) -> None:
@@ -190,35 +194,27 @@ def test_mig_profiles_leave_unknown_what_is_unknown(fake: ModuleType, tmp_path: 
     )
 
 
-def test_choosing_a_device(
-    fake: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    free, busy = fake.FakeGpu("GPU-free"), fake.FakeGpu("GPU-busy", processes={1: 5.0})
-    both, none = fake.FakeNvml(busy, free), fake.FakeNvml(broken=12)
+def test_choosing_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    free, busy = FakeGpu("GPU-free"), FakeGpu("GPU-busy", processes={1: 5.0})
+    both, none = FakeNvml(busy, free), FakeNvml(broken=12)
 
-    class Mute(fake.FakeNvml):  # type: ignore[misc, name-defined]
+    class Mute(FakeNvml):
         def nvmlDeviceGetCount(self) -> int:
-            raise fake.NVMLError(999)
+            raise NVMLError(999)
 
     assert session.open_target(Options(), both).visible == "GPU-free"
     assert session.open_target(Options(shared=True), both).visible == "GPU-busy"
     assert session.open_target(Options(gpus=("0",), shared=True), both).visible == "GPU-busy"
-    with pytest.raises(GpuBusy):
-        session.open_target(Options(gpus=("0",)), both)
     with pytest.raises(GpuBusy, match="no GPU is free"):
-        session.open_target(Options(), fake.FakeNvml(busy))
-    with pytest.raises(NoSuchGpu):
-        session.open_target(Options(gpus=("7",)), both)
-    with pytest.raises(DriverMissing):
-        session.open_target(Options(device="gpu"), none)
-    with pytest.raises(DriverMissing):
-        session.open_target(Options(gpus=("0",)), none)
-    with pytest.raises(DriverMissing, match="shows no GPU"):
-        session.open_target(Options(device="gpu"), fake.FakeNvml())
-    with pytest.raises(BadOption):
-        session.open_target(Options(device="cpu", gpus=("0",)), both)
-    with pytest.raises(DriverMissing, match="does not answer"):
-        session.open_target(Options(device="gpu"), Mute())
+        session.open_target(Options(), FakeNvml(busy))
+    for options, nvml, words in (
+        (Options(device="gpu"), none, "no NVIDIA driver"),
+        (Options(gpus=("0",)), none, "no NVIDIA driver"),
+        (Options(device="gpu"), FakeNvml(), "shows no GPU"),
+        (Options(device="gpu"), Mute(), "does not answer"),
+    ):
+        with pytest.raises(DriverMissing, match=words):
+            session.open_target(options, nvml)
     target = session.open_target(Options(), none)
     assert target.sampler.device == "cpu"
     assert "measuring the CPU" in target.note
@@ -243,36 +239,7 @@ def test_several_gpus_are_averaged_and_memory_is_the_highest() -> None:
     assert scheduler_profile(["gpu0"], metrics, {}, {}, None) is None
 
 
-class Script:
-    """A sampler that costs."""
-
-    device: Device = "cpu"
-    missing: dict[str, str] = {}  # noqa: RUF012
-
-    def __init__(self, cost_s: float = 0.0) -> None:
-        self.cost_s, self.reads = cost_s, 0
-
-    def begin(self) -> None:
-        return None
-
-    def read(self, pids: Any) -> Reading:
-        self.reads += 1
-        return {"host.cpu_pct": float(self.reads)} if self.reads != 2 else {"host.rss_mib": 1.0}
-
-    def read_fast(self, pids: Any) -> Reading:
-        end = time.thread_time() + self.cost_s
-        while time.thread_time() < end:
-            pass
-        return {"host.rss_mib": 1.0}
-
-    def describe(self) -> list[dict[str, object]]:
-        return []
-
-    def close(self) -> None:
-        return None
-
-
-def record(source: Script, done: Callable[[Recorder], object], **options: Any) -> Recorder:
+def record(source: Any, done: Callable[[Recorder], object], **options: Any) -> Recorder:
     recorder = Recorder(source, list, **options)
     recorder.start()
     until(lambda: done(recorder), "the recorder")
@@ -282,7 +249,9 @@ def record(source: Script, done: Callable[[Recorder], object], **options: Any) -
 
 
 def test_recorder_fills_gaps_with_unknown() -> None:
-    recorder = record(Script(), lambda it: len(it.slow.t) >= 3, hz=10.0, fast_hz=0.0)
+    answers = iter([{"host.cpu_pct": 1.0}, {"host.rss_mib": 1.0}])
+    source = SimpleNamespace(read=lambda _: next(answers, {"host.cpu_pct": 3.0}))
+    recorder = record(source, lambda it: len(it.slow.t) >= 3, hz=10.0, fast_hz=0.0)
     t, columns = recorder.slow.arrays()
     assert t.size >= 3
     assert all(values.size == t.size for values in columns.values())
@@ -291,51 +260,77 @@ def test_recorder_fills_gaps_with_unknown() -> None:
     assert recorder.fast.t == []
 
 
-def test_recorder_gives_up_rates_rather_than_disturb() -> None:
-    source, options = Script(cost_s=0.01), {"hz": 10.0, "fast_hz": 50.0, "budget": 0.02}
-    recorder = record(source, lambda it: it.fast_hz < 50, **options)
-    assert any("lowered" in note for note in recorder.notes)
-    assert recorder.share > 0
+def test_a_reading_that_fails_is_a_gap_and_many_in_a_row_end_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(recorder, "GIVE_UP_S", 0.2)  # four readings at 20 Hz
+    answers = iter("+---+---")
+
+    def read(_: Sequence[int]) -> dict[str, float]:
+        if next(answers, "-") == "-":
+            raise RuntimeError("the engine restarts")
+        return {"gpu0.power_w": 1.0}
+
+    def read_fast(_: Sequence[int]) -> dict[str, float]:
+        raise OSError("no answer")
+
+    source = SimpleNamespace(read=read, read_fast=read_fast)
+    seen = record(source, lambda it: it.error, hz=20, fast_hz=10)
+    assert seen.error == "sampling stopped, all readings fail: RuntimeError: the engine restarts"
+    assert len(seen.slow.t) == 2
+    [note] = seen.notes
+    assert note.startswith(f"{seen.gaps} readings failed, at last with ")
+    assert seen.gaps > 7
+
+
+class Clock:
+    """Stands in for the module `time`: who sleeps has slept, and computing is told to it."""
+
+    now = used = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def thread_time(self) -> float:
+        return self.used
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds + 1e-6
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    monkeypatch.setattr(recorder, "time", found := Clock())
+    return found
 
 
 @pytest.mark.parametrize(
     ("later_s", "again"), [(0.0002, ("12.5", "25", "50", "100")), (0.0006, ("12.5", "25", "50"))]
 )
-def test_recorder_takes_rates_up_again_when_there_is_room(
-    later_s: float, again: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+def test_recorder_gives_up_rates_and_takes_them_up_again_when_there_is_room(
+    clock: Clock, later_s: float, again: tuple[str, ...]
 ) -> None:
-    now, used, cost_s = [0.0], [0.0], [0.004]
+    cost_s = [0.004]
 
-    def sleep(seconds: float) -> None:
-        now[0] += seconds + 1e-6
+    def read_fast(_: Sequence[int]) -> Reading:
+        clock.used += cost_s[0]
+        cost_s[0] = 0.004 if clock.now < 10 else later_s  # it starts, then it trains
+        return {"host.rss_mib": 1.0}
 
-    class Driver(Script):
-        def read_fast(self, pids: Any) -> Reading:
-            used[0] += cost_s[0]
-            cost_s[0] = 0.004 if now[0] < 10 else later_s  # it starts, then it trains
-            return super().read_fast(pids)
-
-    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: used[0], sleep=sleep)
-    monkeypatch.setattr("profiler.recorder.time", clock)
-    source = Driver()
-    recorder = record(source, lambda _: now[0] > 30.0, hz=5.0, fast_hz=100.0, budget=0.05)
-    assert [note.split(" (")[0] for note in recorder.notes] == [
+    source = SimpleNamespace(read=lambda _: {}, read_fast=read_fast)
+    seen = record(source, lambda _: clock.now > 30.0, hz=5.0, fast_hz=100.0, budget=0.05)
+    assert [note.split(" (")[0] for note in seen.notes] == [
         *(f"fast sampling lowered to {hz} Hz" for hz in ("50", "25", "12.5", "6.25")),
         *(f"fast sampling raised to {hz} Hz again" for hz in again),
     ]
+    assert seen.share == pytest.approx(clock.used / clock.now, rel=0.1)
 
 
-def test_fast_sampling_in_bursts_is_uneven_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-
-    def sleep(seconds: float) -> None:
-        now[0] += seconds + 1e-6
-
-    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: 0.0, sleep=sleep)
-    monkeypatch.setattr("profiler.recorder.time", clock)
+def test_fast_sampling_in_bursts_is_uneven_and_bounded(clock: Clock) -> None:
+    source = SimpleNamespace(read=lambda _: {}, read_fast=lambda _: {})
     burst = {"burst_s": 0.2, "burst_every_s": 0.5}
-    recorder = record(Script(), lambda _: now[0] > 5.0, hz=5.0, fast_hz=100.0, **burst)
-    t = np.array(recorder.fast.t)
+    seen = record(source, lambda _: clock.now > 5.0, hz=5.0, fast_hz=100.0, **burst)
+    t = np.array(seen.fast.t)
     assert np.all(t % 0.5 < 0.201)
     assert np.diff(t)[np.diff(t) < 0.1].std() > 0.001
 
@@ -354,22 +349,6 @@ def test_pieces_are_cut_at_gaps_and_warped_by_cpu_time() -> None:
     assert sum(lengths) == pytest.approx(19.8, rel=0.02)
     assert pieces(series, window, ["m"], 5.0, clock="absent") == []
     assert pieces(Series(), window, ["m"], 5.0) == []
-
-
-def test_the_live_view_draws_what_is_known(fake: ModuleType, tmp_path: Path) -> None:
-    frames = []
-
-    def draw(live: session.Live) -> None:
-        console = Console(width=110, record=True, file=io.StringIO())
-        console.print(view.draw(live))
-        frames.append(console.export_text())
-
-    nvml = fake.FakeNvml(fake.FakeGpu("GPU-a", name="NVIDIA Fake"))
-    profile(python(BUSY), tmp_path, Options(limits=Limits(seconds=2.0)), on_tick=draw,
-            nvml_module=nvml)  # fmt: skip
-    assert "gpu0: NVIDIA Fake" in frames[-1]
-    assert "gpu0.util_pct" in frames[-1]
-    assert "of 2 s" in frames[-1]
 
 
 def test_sparklines() -> None:
@@ -408,47 +387,3 @@ def test_a_real_training_job(tmp_path: Path) -> None:
         assert step.seconds == pytest.approx(truth, rel=0.25)
     else:
         assert step.seconds is None or step.reason
-
-
-def test_its_own_progress_is_read_unless_asked_not_to(tmp_path: Path) -> None:
-    code = "import time\nfor i in range(1, 9999): print(f'step {i}/9999'); time.sleep(0.05)"
-
-    def enough(live: session.Live) -> None:
-        if live.tail is None or live.tail.progress(live.tail.looked_s) is not None:
-            raise KeyboardInterrupt
-
-    for asked in (True, False):
-        options = Options(limits=Limits(seconds=60), device="cpu", progress=asked)
-        command = [sys.executable, "-c", code]
-        result = profile(command, tmp_path / str(asked), options, on_tick=enough)
-        assert (result.progress is not None) is asked
-        if asked:
-            assert result.as_dict()["progress"]["of"] == 9999
-
-
-def test_a_reading_that_fails_is_a_gap_and_many_in_a_row_end_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(recorder, "GIVE_UP_S", 0.2)  # four readings at 20 Hz
-    answers = iter("+---+---")
-
-    def read(_: Sequence[int]) -> dict[str, float]:
-        if next(answers, "-") == "-":
-            raise RuntimeError("the engine restarts")
-        return {"gpu0.power_w": 1.0}
-
-    def read_fast(_: Sequence[int]) -> dict[str, float]:
-        raise OSError("no answer")
-
-    source: Any = SimpleNamespace(read=read, read_fast=read_fast)
-    seen = Recorder(source, list, hz=20, fast_hz=10)
-    seen.start()
-    assert until(lambda: seen.error, "that it gives up") == (
-        "sampling stopped, all readings fail: RuntimeError: the engine restarts"
-    )
-    seen.stop()
-    seen.stop()
-    assert len(seen.slow.t) == 2
-    [note] = seen.notes
-    assert note.startswith(f"{seen.gaps} readings failed, at last with ")
-    assert seen.gaps > 7

@@ -16,7 +16,6 @@ class Training:
         self.clock, self.write = clock, out
         self.epochs, self.steps = int(sizes["epochs"]), int(sizes["steps"])
         self.step_s, self.validate_s = sizes["step_s"], sizes["validate_s"]
-        self.first = int(sizes.get("first", 0))  # epochs done before: it goes on from a checkpoint
         self.every, self.done, self.loss = 5, 0, 2.3
         self.total = self.epochs * self.steps
         self.source = random.Random(0)
@@ -40,16 +39,13 @@ class Training:
         """A line, if there is one, with what may stand in it."""
         if text:
             pace = (self.clock.now - self.began) / max(1, self.done)
-            left = (self.epochs - self.first) * self.steps - self.done
+            left = self.total - self.done
             known: dict[str, Any] = {
                 "epochs": self.epochs, "last": self.epochs - 1, "steps": self.steps,
                 "total": self.total, "rows": 64 * self.steps, "loss": self.loss, "done": self.done,
                 "eta": _clock(left * pace), "ms": 1e3 * self.step_s, "per_s": 1 / self.step_s,
             }  # fmt: skip
             self.out(text.format(**known, **fields))
-
-    def range(self) -> range:
-        return range(self.first, self.epochs)
 
 
 def _clock(seconds: float) -> str:
@@ -66,7 +62,7 @@ def by_epoch(
 
     def run(t: Training) -> None:
         t.line(head)
-        for e in t.range():
+        for e in range(t.epochs):
             t.line(begin, e=e, n=e + 1)
             for i in range(t.steps):
                 t.step()
@@ -87,8 +83,8 @@ def by_step(step: str, *, head: str = "", begin: str = "") -> Callable[[Training
 
     def run(t: Training) -> None:
         t.line(head)
-        for i in range(t.first * t.steps, t.total):
-            if i % t.steps == 0 and i > t.first * t.steps:
+        for i in range(t.total):
+            if i and i % t.steps == 0:
                 t.validate()
                 t.line(begin, i=i)
             t.step()
@@ -101,7 +97,7 @@ def by_step(step: str, *, head: str = "", begin: str = "") -> Callable[[Training
 def tqdm_nested(t: Training) -> None:
     from tqdm import trange
 
-    for _ in trange(t.first, t.epochs, initial=t.first, total=t.epochs):
+    for _ in trange(t.epochs):
         for _ in trange(t.steps, leave=False):
             t.step()
         t.validate()
@@ -112,7 +108,7 @@ def tqdm_epochs(head: str, description: str, test: str) -> Callable[[Training], 
         from tqdm import tqdm
 
         t.line(head)
-        for e in t.range():
+        for e in range(t.epochs):
             words = description.format(e=e, n=e + 1, epochs=t.epochs)
             with tqdm(range(t.steps), desc=words, mininterval=0.05) as bar:
                 for _ in bar:
@@ -128,8 +124,8 @@ def hugging_face(t: Training) -> None:
 
     t.line("***** Running training *****\n  Num Epochs = {epochs}\n  Instantaneous batch size per "
            "device = 8\n  Total optimization steps = {total:,}")  # fmt: skip
-    bar = tqdm(total=t.total, initial=t.first * t.steps)
-    for e in t.range():
+    bar = tqdm(total=t.total)
+    for e in range(t.epochs):
         for i in range(t.steps):
             t.step()
             bar.update()
@@ -141,7 +137,7 @@ def hugging_face(t: Training) -> None:
 
 
 def keras3(t: Training) -> None:
-    for e in t.range():
+    for e in range(t.epochs):
         t.line("Epoch {n}/{epochs}", n=e + 1)
         for i in range(1, t.steps + 1):
             t.step()
@@ -157,7 +153,7 @@ def keras3(t: Training) -> None:
 
 def keras2(t: Training) -> None:
     width = 0
-    for e in t.range():
+    for e in range(t.epochs):
         t.line("Epoch {n}/{epochs}", n=e + 1)
         for i in range(1, t.steps + 1):
             t.step()
@@ -171,7 +167,7 @@ def keras2(t: Training) -> None:
 
 def ranks(t: Training) -> None:
     """Four ranks that write to one output, each a little behind the other."""
-    for e in t.range():
+    for e in range(t.epochs):
         lines: list[str] = []
         for i in range(1, t.steps + 1):
             t.step()

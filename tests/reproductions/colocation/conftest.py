@@ -1,5 +1,5 @@
-"""The fixtures of the profiler's tests."""
+"""torch, where it is installed."""
 
-from tests.profiler.conftest import fake, torch
+from tests.profiler.conftest import torch
 
-__all__ = ["fake", "torch"]
+__all__ = ["torch"]

@@ -10,7 +10,6 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from reproductions.colocation.statistics import mean_of, ratio_of
 from reproductions.colocation.tables import solo_table, write_tables
 from reproductions.colocation.worker import Progress, Worker, WorkerFailed
 from reproductions.colocation.workloads import Config, all_configs
+from tests.profiler.fake_nvml import FakeGpu, FakeNvml
 from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -133,11 +133,9 @@ def test_a_journal_survives_a_torn_line_and_refuses_another_device(tmp_path: Pat
         Journal(tmp_path, {**HEADER, "name": "Other"})
 
 
-def test_a_folder_is_not_gone_on_with_on_another_gpu_of_the_same_name(
-    fake: ModuleType, tmp_path: Path
-) -> None:
+def test_a_folder_is_not_gone_on_with_on_another_gpu_of_the_same_name(tmp_path: Path) -> None:
     def bench(uuid: str) -> Bench:
-        return Bench(Settings(), tmp_path, nvml_module=fake.FakeNvml(fake.FakeGpu(uuid)))
+        return Bench(Settings(), tmp_path, nvml_module=FakeNvml(FakeGpu(uuid)))
 
     bench("GPU-a").close()
     bench("GPU-a").close()
@@ -203,10 +201,13 @@ def test_committed_tables_follow_from_their_measurements(tmp_path: Path) -> None
                     assert made[field.name].equals(kept[field.name]), field.name
 
 
-@pytest.mark.parametrize("wrong", [{"group": 0}, {"settle_s": -0.1}, {"pair_s": 0.0}])
-def test_settings_that_measure_nothing_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(BadOption, match=next(iter(wrong))):
-        Settings(**wrong)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("group", 0), ("settle_s", -0.1), ("pair_s", 0.0), ("tolerance", 0.0), ("min_repeats", 0)],
+)
+def test_settings_that_measure_nothing_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(BadOption, match=name.removeprefix("min_")):
+        Settings(**{name: value})
 
 
 def test_rates_come_from_reports_inside_the_window() -> None:
