@@ -3,9 +3,7 @@ where there are none, and where it would not end nothing new is sent there."""
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -65,21 +63,18 @@ def test_without_groups_it_is_found_among_the_orphans(
 def test_a_command_runs_in_a_group_of_its_own_that_goes_with_it(site: ThisHost) -> None:
     backend = site.open()
     backend.launch(a_launch(sh("cat /proc/self/cgroup")))
-    assert last(hear(backend, site)).exit_code == 0
+    ended = hear(backend, site)
+    assert last(ended).exit_code == 0
     text = backend.output("a", 1).read_text()
     [name] = {line.rpartition("/")[2] for line in text.splitlines() if line.startswith("0::")}
     assert name.startswith(cgroup.PREFIX)
     base = cgroup.base()
     assert base is not None
     assert not (base / name).exists()
-
-
-@grouped
-def test_a_command_that_is_none_leaves_no_group(site: ThisHost) -> None:
-    backend = site.open()
-    backend.launch(a_launch(("/no/such/command",)))
+    backend.acknowledge(ended)
+    backend.launch(a_launch(("/no/such/command",), "none"))
     assert last(hear(backend, site)).what is Happened.NOT_STARTED
-    group = backend._attempts["a@1"].claim["group"]
+    group = backend._attempts["none@1"].claim["group"]
     assert group
     assert not Path(group).exists()
 
@@ -116,81 +111,20 @@ def test_a_kernel_that_cannot_end_a_group_at_once_has_none(tmp_path: Path) -> No
     assert cgroup.base(tmp_path / "nowhere") is None
 
 
-def test_memory_is_held_to_where_it_is_counted(tmp_path: Path) -> None:
-    group = tmp_path / "pellucid-1"
-    cgroup.make(group, 100.0)  # nothing counts it
-    assert list(group.iterdir()) == []
-    (group / "memory.max").touch()
-    (group / "memory.oom.group").touch()
-    cgroup.make(group, 100.0)
-    assert (group / "memory.max").read_text() == str(100 * 2**20)
-    assert (group / "memory.oom.group").read_text() == "1"
-
-
-def test_processes_are_held_to_a_number_where_they_are_counted(tmp_path: Path) -> None:
-    above = tmp_path / "supervisor"
-    cgroup.base(above)
+def test_memory_and_processes_are_held_to_where_they_are_counted(tmp_path: Path) -> None:
+    cgroup.base(tmp_path / "supervisor")
     assert (tmp_path / "cgroup.subtree_control").read_text() == "+pids", "written last, alone"
     group = tmp_path / "pellucid-1"
-    group.mkdir()
-    (group / "pids.max").touch()
-    (group / "memory.max").touch()
+    cgroup.make(group, 100.0)  # nothing counts them
+    assert list(group.iterdir()) == []
+    for name in ("memory.max", "memory.oom.group", "pids.max"):
+        (group / name).touch()
     cgroup.make(group, None)
     assert (group / "pids.max").read_text() == str(cgroup.PIDS)
     assert (group / "memory.max").read_text() == ""
-
-
-BOMB = """
-import os, sys
-count = 0
-while True:
-    try:
-        pid = os.fork()
-    except OSError:
-        os.write(1, b"%d" % count)
-        sys.stdin.read()
-        break
-    if not pid:
-        sys.stdin.read()
-        os._exit(0)
-    count += 1
-"""
-
-
-def counts_processes() -> Path | None:
-    """Where a group can be made whose processes the kernel counts; a v1 one will do for a test."""
-    for above in (cgroup.base(), Path("/sys/fs/cgroup/pids")):
-        try:
-            trial = (above or Path()) / f"{cgroup.PREFIX}trial{os.getpid()}"
-            if above is not None and above.is_absolute():
-                trial.mkdir()
-                counts = (trial / "pids.max").exists()
-                trial.rmdir()
-                if counts:
-                    return above
-        except OSError:
-            continue
-    return None
-
-
-def test_the_kernel_holds_a_fork_bomb_to_that_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    above = counts_processes()
-    if above is None:
-        pytest.skip(
-            "needs a control group in which processes are counted, and the right to make it"
-        )
-    monkeypatch.setattr(cgroup, "PIDS", 20)
-    group = above / f"{cgroup.PREFIX}bomb{os.getpid()}"
-    cgroup.make(group, None)
-    command = [sys.executable, "-I", "-S", "-c", BOMB]
-    both = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    try:
-        with subprocess.Popen(command, preexec_fn=lambda: cgroup.enter(group), **both) as bomb:  # type: ignore[call-overload]
-            assert bomb.stdout.read(2) == b"19", "it is one of them itself"
-            assert len(cgroup.members(group)) == 20
-            bomb.stdin.close()
-    finally:
-        until(lambda: group.rmdir() or True, "an empty group", not_yet=(OSError,))
+    cgroup.make(group, 100.0)
+    assert (group / "memory.max").read_text() == str(100 * 2**20)
+    assert (group / "memory.oom.group").read_text() == "1"
 
 
 def test_of_a_group_that_does_not_end_its_processes_are_told(tmp_path: Path) -> None:

@@ -95,19 +95,21 @@ def real(tmp_path: Path, gpu: FakeGpu) -> Iterator[Lab]:
     lab.close()
 
 
-def test_on_fake_gpus_nothing_is_made_up(fake: Lab) -> None:
+def test_on_fake_gpus_a_declared_profile_is_reported_and_nothing_made_up(fake: Lab) -> None:
     fake.backend.launch(a_look())
-    report = fake.hear(Happened.PROFILED)
+    fake.backend.launch(a_look("exec sleep 100 # train_resnet", job_id="known", gpus=((1,),)))
+    reports: dict[str, Report] = {}
+    while len(reports) < 2:
+        report = fake.hear(Happened.PROFILED)
+        fake.backend.acknowledge([report])
+        reports[report.job_id] = report
+    assert reports["known"].profile == DECLARED
+    report = reports["a"]
     assert report.profile is None
     assert "fake GPUs" in report.detail
     assert report.ran_s is not None
     assert report.ran_s >= LIMIT_S - 0.05
     assert report.state is None
-
-
-def test_on_fake_gpus_a_declared_profile_is_what_is_reported(fake: Lab) -> None:
-    fake.backend.launch(a_look("exec sleep 100 # train_resnet"))
-    assert fake.hear(Happened.PROFILED).profile == DECLARED
     fake.backend.launch(a_look("exit 3 # train_resnet", job_id="short", limit_s=60.0))
     ended = fake.hear(Happened.ENDED)
     assert (ended.profile, ended.state, ended.exit_code) == (DECLARED, State.FAILED, 3)
@@ -123,16 +125,6 @@ def test_a_run_is_watched_where_a_profile_can_be_known(fake: Lab) -> None:
     assert Happened.OBSERVED not in [r.what for r in fake.backend.reports(0.5)]
 
 
-def test_the_profile_is_what_the_driver_shows(real: Lab, gpu: FakeGpu) -> None:
-    real.backend.launch(a_look())
-    real.hear(Happened.STARTED)
-    gpu.used_mib = 5300.0
-    profile = real.hear(Happened.PROFILED).profile
-    assert profile is not None
-    assert (profile.gpu_util_pct, profile.gpu_mem_util_pct) == (80.0, 40.0)
-    assert profile.gpu_mem_mib == 5000.0, "what was in use before is not its own"
-
-
 def test_only_its_own_gpus_are_looked_at_and_seen(real: Lab) -> None:
     real.backend.launch(a_look("echo $CUDA_VISIBLE_DEVICES; exec sleep 100", gpus=((1,),)))
     profile = real.hear(Happened.PROFILED).profile
@@ -143,10 +135,13 @@ def test_only_its_own_gpus_are_looked_at_and_seen(real: Lab) -> None:
 
 def test_a_run_of_its_own_is_observed_once_and_goes_on(real: Lab, gpu: FakeGpu) -> None:
     real.backend.launch(replace(a_launch(sh("exec sleep 100")), watch_s=LIMIT_S))
-    gpu.used_mib = 2300.0
+    real.hear(Happened.STARTED)
+    gpu.used_mib = 5300.0
     observed = real.hear(Happened.OBSERVED)
-    assert observed.profile is not None
-    assert observed.profile.gpu_util_pct == 80.0
+    profile = observed.profile
+    assert profile is not None
+    assert (profile.gpu_util_pct, profile.gpu_mem_util_pct) == (80.0, 40.0)
+    assert profile.gpu_mem_mib == 5000.0, "what was in use before is not its own"
     real.backend.acknowledge([observed])
     real.crash()
     assert list(real.backend.reports(LIMIT_S + 0.5)) == [], "observed before, and acknowledged"
@@ -155,21 +150,23 @@ def test_a_run_of_its_own_is_observed_once_and_goes_on(real: Lab, gpu: FakeGpu) 
 
 
 def test_a_run_that_gets_a_partner_is_not_observed(real: Lab) -> None:
-    alone = replace(a_launch(sh("exec sleep 100")), watch_s=LIMIT_S)
+    alone = replace(a_launch(sh("exec sleep 100")), watch_s=0.3)
     real.backend.launch(alone)
     real.hear(Happened.STARTED)
     real.backend.launch(replace(alone, job_id="b", partner="a"))
     found = []
     for _ in range(3):
-        reports = real.backend.reports(LIMIT_S)
+        reports = real.backend.reports(0.3)
         found += [r.what for r in reports]
         real.backend.acknowledge(reports)
     assert found == [Happened.STARTED, Happened.STARTED]
     real.crash()
-    assert list(real.backend.reports(LIMIT_S + 0.5)) == [], "nor after the service came back"
+    assert list(real.backend.reports(0.5)) == [], "nor after the service came back"
 
 
-def test_a_look_goes_on_through_a_crash_of_the_service(real: Lab, gpu: FakeGpu) -> None:
+def test_a_look_goes_on_through_a_crash_of_the_service_and_is_not_forgotten_by_another(
+    real: Lab, gpu: FakeGpu
+) -> None:
     real.backend.launch(a_look())
     real.hear(Happened.STARTED)
     gpu.used_mib = 4300.0
@@ -177,14 +174,8 @@ def test_a_look_goes_on_through_a_crash_of_the_service(real: Lab, gpu: FakeGpu) 
     profile = real.hear(Happened.PROFILED).profile
     assert profile is not None
     assert profile.gpu_mem_mib == 4000.0, "what was there before is remembered"
-
-
-def test_what_a_look_showed_is_not_forgotten_by_a_crash(real: Lab) -> None:
-    real.backend.launch(a_look())
-    before = real.hear(Happened.PROFILED)
-    assert before.profile is not None
     real.crash()
-    assert real.hear(Happened.PROFILED).profile == before.profile
+    assert real.hear(Happened.PROFILED).profile == profile
 
 
 def test_a_look_that_ended_while_the_service_was_away_has_no_profile_and_says_so(
@@ -203,26 +194,19 @@ def test_a_look_that_ended_while_the_service_was_away_has_no_profile_and_says_so
     assert "watched" in ended.detail or "no samples" in ended.detail
 
 
-def test_without_an_answer_from_the_driver_the_profile_is_unknown(real: Lab) -> None:
-    assert isinstance(real.nvml, FakeNvml)
-    real.nvml.broken = 9
-    real.backend.launch(a_look())
-    report = real.hear(Happened.PROFILED)
-    assert report.profile is None
-    assert "NVIDIA" in report.detail
-
-
-def test_a_driver_that_fails_midway_costs_the_profile_and_not_the_end(
-    real: Lab, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("broken", "word"), [(9, "NVIDIA"), (0, "GPU is lost")])
+def test_a_driver_that_does_not_answer_or_fails_midway_costs_the_profile_and_not_the_end(
+    real: Lab, monkeypatch: pytest.MonkeyPatch, broken: int, word: str
 ) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("GPU is lost")
 
+    real.nvml.broken = broken
     monkeypatch.setattr("scheduler.backends.local.watch.judge", fail)
-    real.backend.launch(a_look())
+    real.backend.launch(a_look(limit_s=0.3))
     report = real.hear(Happened.PROFILED)
     assert report.profile is None
-    assert "GPU is lost" in report.detail
+    assert word in report.detail
 
 
 def test_its_own_time_limit_ends_it_for_good_if_it_is_shorter(fake: Lab) -> None:

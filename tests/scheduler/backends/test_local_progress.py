@@ -47,21 +47,24 @@ def test_a_profiling_run_says_how_long_the_job_will_run_before_it_is_over(lab: L
     assert lab.hear(Happened.PROFILED).at >= report.at
 
 
-@pytest.mark.parametrize("who", ["owner", "site", "shared"])
+@pytest.mark.parametrize(
+    ("change", "allowed"), [({"progress": False}, True), ({"partner": "other"}, True), ({}, False)]
+)
 def test_nothing_is_read_where_the_owner_or_the_site_says_no_or_the_pace_is_not_its_own(
-    lab: Lab, tmp_path: Path, who: str
+    tmp_path: Path, change: dict[str, Any], allowed: bool
 ) -> None:
-    launch = a_run("for i in 1 2 3 4; do echo Epoch $i/4; sleep 0.3; done", time_limit_s=60.0)
-    if who == "owner":
-        launch = replace(launch, progress=False)
-    elif who == "shared":
-        launch = replace(launch, partner="other")
-    else:
-        lab.close()
-        lab.backend = LocalBackend(
-            tmp_path / "spool", lab.host, bounds=BOUNDS, reads_progress=False
-        )
-    lab.backend.launch(launch)
+    def followed(launch: Launch, allowed: bool) -> Follower | None:
+        claim: Any = {"command": launch.command, **follow.asked_of(launch, allowed)}
+        return follow.follower_of(claim, tmp_path / "output")
+
+    assert followed(a_run(), True) is not None
+    assert followed(replace(a_run(), **change), allowed) is None
+
+
+def test_no_output_is_read_on_a_site_that_says_no(lab: Lab, tmp_path: Path) -> None:
+    lab.close()
+    lab.backend = LocalBackend(tmp_path / "spool", lab.host, bounds=BOUNDS, reads_progress=False)
+    lab.backend.launch(a_run("for i in 1 2 3 4; do echo Epoch $i/4; sleep 0.3; done"))
     heard: list[Happened] = []
     while Happened.ENDED not in heard:
         reports = lab.backend.reports(0.1)
@@ -183,7 +186,7 @@ def test_a_run_beside_another_says_how_fast_it_still_is(
 
 
 def test_a_run_that_is_alone_again_says_nothing_of_a_pair(lab: Lab) -> None:
-    steps = 'for i in $(seq 300); do echo "step $i/300"; sleep 0.01; done'
+    steps = 'for i in $(seq 150); do echo "step $i/150"; sleep 0.01; done'
     first = a_run(steps)
     lab.backend.launch(first)
     lab.hear(Happened.PROGRESS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.backends.local.spool import CLAIM, OVER, Acks, Spool, start_ticks
+from scheduler.backends.local.spool import CLAIM, OVER, Spool, start_ticks
 
 
 def test_a_claim_that_does_not_fit_on_the_disk_is_none(
@@ -27,16 +27,6 @@ def test_a_claim_that_does_not_fit_on_the_disk_is_none(
     with pytest.raises(OSError, match="no space"):
         spool.claim("job@1", {CLAIM: {"job_id": "job", "attempt": 1}})
     assert spool.names() == []
-
-
-def test_a_line_cut_short_does_not_spoil_the_rest(tmp_path: Path) -> None:
-    path = tmp_path / "told.log"
-    path.write_text(
-        '["a",1,"ended",true,1.0]\n["b",1,"en["c",1,"ended",true,2.0]\n["d",1,"ended",true,3.0]\n["e"'
-    )
-    told = Acks(path)
-    assert set(told.done) == {("a", 1), ("d", 1)}
-    told.close()
 
 
 def test_a_claim_is_on_disk_before_anybody_acts_on_it(
