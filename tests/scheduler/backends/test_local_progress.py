@@ -80,8 +80,8 @@ def test_a_run_that_was_taken_over_is_followed_on(lab: Lab) -> None:
     assert lab.hear(Happened.PROGRESS).progress is not None
 
 
-def follower(path: Path, own: Path | None = None) -> Follower:
-    return Follower(Tail(path, own=own))
+def follower(path: Path) -> Follower:
+    return Follower(Tail(path))
 
 
 def said(found: Follower, path: Path, at_s: float, text: str) -> float | None:
@@ -113,15 +113,6 @@ def test_what_makes_no_sense_any_more_is_taken_back(tmp_path: Path) -> None:
         progress = found.look(140.0 + 60.0 * i) or progress
     assert progress is not None
     assert progress.error > WIDEST
-
-
-def test_its_own_words_go_before_its_output(tmp_path: Path) -> None:
-    path, own = tmp_path / "output", tmp_path / "own"
-    found, heard = follower(path, own), []
-    for i in range(1, 6):
-        own.write_text(f"{i}/100")
-        heard.append(said(found, path, 20.0 * i, f"Epoch {i}/10\n"))
-    assert [total for total in heard if total][-1] == pytest.approx(2000.0, rel=0.15)
 
 
 def test_what_is_kept_of_a_launch_finds_the_file_of_its_own_words() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,6 @@ class InFile(SimulatedSite):
 
     def __init__(self, path: Path):
         self.path = path
-        self.open()
 
     def open(self) -> Backend:
         self.world = World(outcome_of, path=self.path)
@@ -48,12 +46,17 @@ class TestInFile(BackendContract):
         return InFile(tmp_path / "world")
 
 
-def launched(
-    launch: Launch, outcome: JobOutcome | Callable[[Launch], JobOutcome], **more: float
-) -> tuple[World, Launch]:
-    world = World(outcome if callable(outcome) else lambda _: outcome, **more)  # type: ignore[arg-type]
-    world.launch(launch)
-    return world, launch
+def world_of(*launches: Launch, lasts_s: dict[str, float] | float = 100.0) -> World:
+    """A world in which these were launched at once."""
+
+    def outcome(launch: Launch) -> JobOutcome:
+        seconds = lasts_s if isinstance(lasts_s, float) else lasts_s[launch.job_id]
+        return JobOutcome(Work(seconds, profile=PROFILE))
+
+    world = World(outcome)
+    for launch in launches:
+        world.launch(launch)
+    return world
 
 
 def all_reports(world: World, until: float = 1e5) -> list[Report]:
@@ -70,7 +73,7 @@ def of(reports: list[Report]) -> list[tuple[str, Happened, float]]:
 
 
 def test_time_passes_only_in_waiting_and_stops_at_what_happens() -> None:
-    world, _ = launched(a_launch(["x"]), JobOutcome(Work(100.0)))
+    world = world_of(a_launch(["x"]))
     assert world.now() == 0.0
     world.acknowledge(world.unacked())
     world.wait(30.0)
@@ -116,41 +119,31 @@ def test_a_profiling_run_ends_by_itself_or_at_its_limit(
     work_s: float, what: Happened, at: float
 ) -> None:
     launch = replace(a_launch(["x"]), purpose=Purpose.PROFILE, limit_s=200.0)
-    world, _ = launched(launch, JobOutcome(Work(work_s, profile=PROFILE)))
-    report = all_reports(world)[-1]
+    report = all_reports(world_of(launch, lasts_s=work_s))[-1]
     assert (report.what, report.at, report.profile) == (what, at, PROFILE)
     assert report.ran_s == at
 
 
 def test_a_run_of_its_own_is_watched_and_a_shared_one_is_not() -> None:
-    outcome = JobOutcome(Work(500.0, profile=PROFILE))
-    world, launch = launched(replace(a_launch(["x"]), watch_s=200.0), outcome)
-    world.launch(replace(launch, job_id="b", partner="a"))
-    assert Happened.OBSERVED not in [r.what for r in all_reports(world)]
-    shortly = JobOutcome(Work(50.0, profile=PROFILE))
-    world, launch = launched(
-        replace(a_launch(["x"]), watch_s=200.0), lambda it: shortly if it.job_id == "b" else outcome
-    )
-    world.launch(replace(launch, job_id="b", partner="a"))
-    assert Happened.OBSERVED not in [r.what for r in all_reports(world)], "nor once it is alone"
-    world, _ = launched(replace(a_launch(["x"]), watch_s=200.0), outcome)
-    observed = all_reports(world)[1]
+    alone = replace(a_launch(["x"]), watch_s=200.0)
+    shared = replace(alone, job_id="b", partner="a")
+    observed = all_reports(world_of(alone, lasts_s=500.0))[1]
     assert (observed.what, observed.at, observed.profile) == (Happened.OBSERVED, 200.0, PROFILE)
+    for partner_s in (500.0, 50.0):
+        reports = all_reports(world_of(alone, shared, lasts_s={"a": 500.0, "b": partner_s}))
+        assert Happened.OBSERVED not in [r.what for r in reports], "nor once it is alone"
 
 
 def test_the_world_notes_what_no_scheduler_should_do() -> None:
-    world = World(lambda _: JobOutcome(Work(100.0)))
-    for job in "abc":
-        world.launch(a_launch(["x"], job))
+    world = world_of(*(a_launch(["x"], job) for job in "abc"))
     assert world.problems == ["job c attempt 1: GPU 0 of node 0 is full"]
     world.launch(a_launch(["x"], "a", attempt=2, gpu=1))
     assert world.problems[1:] == ["job a attempt 2: an earlier attempt still runs"]
 
 
 def test_a_lost_node_takes_only_its_own_jobs() -> None:
-    world = World(lambda _: JobOutcome(Work(100.0)))
-    world.launch(a_launch(["x"], "a"))
-    world.launch(replace(a_launch(["x"], "b"), nodes=(1, 2), gpus=((0,), (0,))))
+    gang = replace(a_launch(["x"], "b"), nodes=(1, 2), gpus=((0,), (0,)))
+    world = world_of(a_launch(["x"], "a"), gang)
     world.lose_node(2)
     assert of(all_reports(world))[2:] == [("b", Happened.LOST, 0.0), ("a", Happened.ENDED, 100.0)]
 

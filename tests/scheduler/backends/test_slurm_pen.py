@@ -43,27 +43,21 @@ def test_what_is_said_against_each_command_is_told_apart(
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("script", "patience_s"),
     [
-        'exec yes "error error" >&2',  # as much as fits
-        "while :; do echo error >&2; sleep 0.01; done",  # never silent for long
-        "exec sleep 100",
+        ('exec yes "error error" >&2', 1e5),  # as much as fits
+        ("while :; do echo error >&2; sleep 0.01; done", 0.2),  # never silent for long
+        ("exec sleep 100", 0.2),
     ],
 )
 def test_who_never_comes_to_an_end_is_given_up(
-    slurm: Callable[[str], Slurm], monkeypatch: pytest.MonkeyPatch, script: str
+    slurm: Callable[[str], Slurm],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    patience_s: float,
 ) -> None:
-    monkeypatch.setattr(client, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(client, "PATIENCE_S", patience_s)
     there = slurm(script)
-    with pytest.raises(SlurmDown, match="no answer"):
-        there.write(["update a"])
-
-
-def test_what_is_said_against_a_command_has_an_end(
-    slurm: Callable[[str], Slurm], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(client, "PATIENCE_S", 1e5)
-    there = slurm('exec yes "error error" >&2')
     with pytest.raises(SlurmDown, match="no answer"):
         there.write(["update a"])
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -39,6 +40,10 @@ DETAIL = "     Nodes={} CPU_IDs=0 Mem=100 GRES=gpu:2(IDX:{})\n"
 def record(name: str = "a", **said: str) -> str:
     values = {**PLAIN, **{key.replace("_", "-"): value for key, value in said.items()}}
     return "".join(f"{values[column]}|" for column in COLUMNS) + name
+
+
+def jobs(plain: str, constraint: str = "(null)", **more: Any) -> list[SlurmJob]:
+    return read(plain, constraint, "(null)", "(null)", **more)
 
 
 class Printed(Slurm):
@@ -81,7 +86,7 @@ class Printed(Slurm):
 
 
 def test_a_record_is_a_job() -> None:
-    (job,) = read(record("x|y"), "(null)", "(null)", "(null)")
+    (job,) = jobs(record("x|y"))
     assert job == SlurmJob(
         "7", "PENDING", "ada", "x|y", "main", 1795284778.0, 1795284778.0, priority=4294901757,
         max_nodes=4,
@@ -94,8 +99,8 @@ def test_a_record_is_a_job() -> None:
 
 def test_a_job_that_was_cancelled_while_it_waited_never_began() -> None:
     over = {"State": "CANCELLED", "StartTime": "1795284800", "EndTime": "1795284800"}
-    (waited,) = read(record(**over), "(null)", "(null)", "(null)")
-    (ran,) = read(record(**over, NodeList="n1"), "(null)", "(null)", "(null)")
+    (waited,) = jobs(record(**over))
+    (ran,) = jobs(record(**over, NodeList="n1"))
     assert (waited.start, waited.end) == (None, 1795284800.0)
     assert ran.start == 1795284800.0
 
@@ -105,41 +110,41 @@ def test_cpus_of_each_gpu_are_asked_for() -> None:
         NumNodes="1", NumCPUs="1", NumTasks="1", tres_per_node="N/A", tres_per_job="gres:gpu:2",
         cpus_per_tres="gres:gpu:2",
     )  # fmt: skip
-    (ask,) = asks_of(read(said, "(null)", "(null)", "(null)"), Site({}, {})).values()
+    (ask,) = asks_of(jobs(said), Site({}, {})).values()
     assert (ask.cpus, ask.min_cpus, ask.sizes) == (4, 1, ((1, 1), (1, 4)))
 
 
 @pytest.mark.parametrize(
-    ("said", "limit_s"),
-    [("UNLIMITED", None), ("Partition_Limit", None), ("05:30", 330.0), ("10:00:00", 36_000.0)],
+    ("said", "what", "value"),
+    [
+        ({"TimeLimit": "UNLIMITED"}, "time_limit_s", None),
+        ({"TimeLimit": "Partition_Limit"}, "time_limit_s", None),
+        ({"TimeLimit": "05:30"}, "time_limit_s", 330.0),
+        ({"TimeLimit": "10:00:00"}, "time_limit_s", 36_000.0),
+        # memory is told per node or for all CPUs
+        ({"MinMemory": "50M", "tres_alloc": "cpu=8,mem=100M,node=2"}, "memory_mib", 50.0),
+        ({"MinMemory": "62.5G", "tres_alloc": "cpu=8,mem=125G,node=2"}, "memory_mib", 64_000.0),
+        ({"MinMemory": "0", "tres_alloc": "cpu=8,mem=8G,node=2"}, "memory_mib", None),
+        # and what the policy does not know of a job
+        ({"Deadline": "1795284979"}, "deadline", 1795284979.0),
+        ({"Contiguous": "1", "ReqSwitch": "2"}, "odd", ("--contiguous", "--switches")),
+    ],
 )
-def test_time_limits(said: str, limit_s: float | None) -> None:
-    assert read(record(TimeLimit=said), "(null)", "(null)", "")[0].time_limit_s == limit_s
-
-
-@pytest.mark.parametrize(
-    ("least", "total", "memory_mib"),
-    [("50M", "400M", 400.0), ("50M", "100M", 50.0), ("62.5G", "125G", 64_000.0), ("0", "8G", None)],
-)
-def test_memory_is_told_per_node_or_for_all_cpus(
-    least: str, total: str, memory_mib: float | None
-) -> None:
-    told = read(
-        record(MinMemory=least, tres_alloc=f"cpu=8,mem={total},node=2"), "(null)", "(null)", ""
-    )
-    assert told[0].memory_mib == memory_mib
+def test_columns_say(said: dict[str, str], what: str, value: object) -> None:
+    (job,) = jobs(record(**said))
+    assert getattr(job, what) == value
 
 
 def test_the_tasks_of_an_array_that_wait_are_jobs() -> None:
-    found = read(record(JobArrayID="9_[1-3,7%2]"), "(null)", "(null)", "")
+    found = jobs(record(JobArrayID="9_[1-3,7%2]"))
     assert [job.id for job in found] == ["9_1", "9_2", "9_3", "9_7"]
-    assert read(record(JobArrayID="9_4"), "(null)", "(null)", "")[0].id == "9_4"
+    assert jobs(record(JobArrayID="9_4"))[0].id == "9_4"
 
 
 @pytest.mark.parametrize("text", ["", "|", record(State=""), "1|2|3"])
 def test_anything_else_is_an_error(text: str) -> None:
     with pytest.raises(ParseError):
-        read(text, "(null)", "(null)", "")
+        jobs(text)
 
 
 def test_names_and_comments_forge_nothing() -> None:
@@ -210,8 +215,7 @@ def test_many_that_began_at_once_are_read_in_one() -> None:
     ids = [str(number) for number in range(SINGLY + 1)]
     slurm = Printed(*[(record(JobArrayID=job_id, **started), "") for job_id in ids])
     slurm.whole = [
-        replace(read(plain, "(null)", "(null)", "")[0], held_gpus=((0, 1), (0, 1)))
-        for plain, _ in slurm.records
+        replace(jobs(plain)[0], held_gpus=((0, 1), (0, 1))) for plain, _ in slurm.records
     ]
     assert {job.held_gpus for job in Table(slurm).jobs()} == {((0, 1), (0, 1))}
     assert slurm.asked == ["--json"]
@@ -220,23 +224,19 @@ def test_many_that_began_at_once_are_read_in_one() -> None:
 def test_a_name_that_forges_gpus_has_the_job_read_by_json() -> None:
     text = f"JobId=7 JobName=x\n{DETAIL.format('n[1-2]', '0')}" + DETAIL.format("n[1-2]", "5")
     assert held(text, hosts("n[1-2]")) is None
+    counted = "     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:2(CNT:2)\n"
+    assert held(counted, ("n1",)) == (), "not known, but nothing is forged"
     started = {"State": "RUNNING", "StartTime": "1795284779", "NodeList": "n[1-2]"}
     slurm = Printed((record(**started), ""))
     slurm.details["7"] = text
-    slurm.whole = [
-        replace(read(record(**started), "(null)", "(null)", "")[0], held_gpus=((5,), (5,)))
-    ]
+    slurm.whole = [replace(jobs(record(**started))[0], held_gpus=((5,), (5,)))]
     assert Table(slurm).jobs()[0].held_gpus == ((5,), (5,))
     assert slurm.asked == ["7", "--json"]
 
 
-def test_gpus_that_are_counted_only_are_not_known() -> None:
-    assert held("     Nodes=n1 CPU_IDs=0 Mem=1 GRES=gpu:2(CNT:2)\n", ("n1",)) == ()
-
-
 def test_another_version_is_read_by_json_which_is_said_once() -> None:
     slurm = Printed(("nothing known", ""))
-    slurm.whole = [read(record(), "(null)", "(null)", "")[0]]
+    slurm.whole = [jobs(record())[0]]
     table = Table(slurm)
     with capture_logs() as log:
         assert table.jobs() == slurm.whole == table.jobs()
@@ -290,8 +290,8 @@ def test_who_has_nodes_to_themselves_since_26_05_another_column_says() -> None:
         ("YES", "NO", False),
     ):
         plain = record(OverSubscribe=shares).removesuffix("a") + f"n[1-2]|{exclusive}|a"
-        assert read(plain, "", "", "", release=(26, 5))[0].exclusive is alone
-    assert read(record(OverSubscribe="NO"), "", "", "", release=(24, 5))[0].exclusive
+        assert jobs(plain, release=(26, 5))[0].exclusive is alone
+    assert jobs(record(OverSubscribe="NO"), release=(24, 5))[0].exclusive
 
 
 def test_where_a_job_must_not_run_is_asked_once_where_no_column_tells() -> None:
@@ -308,14 +308,8 @@ def test_where_a_job_must_not_run_is_asked_once_where_no_column_tells() -> None:
     slurm.out["104"] = "n3"
     assert [job.id for job in table.jobs() if job.exc_nodes == ("n3",)] == ["104"]
     assert slurm.told[-1] == ""  # so many are read in one
-    (job,) = read(record().removesuffix("a") + "n[1-2]|a", "", "", "", release=(24, 11))
+    (job,) = jobs(record().removesuffix("a") + "n[1-2]|a", release=(24, 11))
     assert job.exc_nodes == no
-
-
-def test_what_the_policy_does_not_know_of_a_job_is_told() -> None:
-    said = record(Deadline="1795284979", Contiguous="1", ReqSwitch="2")
-    (job,) = read(said, "", "", "")
-    assert (job.deadline, job.odd) == (1795284979.0, ("--contiguous", "--switches"))
 
 
 @pytest.mark.parametrize(
@@ -326,7 +320,7 @@ def test_what_the_policy_does_not_know_of_a_job_is_told() -> None:
     ],
 )
 def test_constraints_that_the_policy_does_not_know_are_told(constraint: str, known: bool) -> None:
-    (job,) = read(record(), constraint, "", "")
+    (job,) = jobs(record(), constraint)
     assert (job.odd == ()) is known
 
 

@@ -37,6 +37,14 @@ def nodes() -> list[Node]:
     return parse.nodes((SAID / "nodes.txt").read_text())
 
 
+@pytest.fixture(scope="module")
+def site(nodes: list[Node]) -> Site:
+    config = config_of((SAID / "config.txt").read_text())
+    parts = partitions_of((SAID / "partitions.txt").read_text())
+    by_name = {part.name: part for part in parts}
+    return Site({node.name: site_node(node) for node in nodes}, by_name, config=config)
+
+
 @pytest.mark.parametrize(
     ("tres", "types"),
     [
@@ -106,15 +114,8 @@ def test_a_reservation_is_read_and_what_a_partition_or_qos_leaves_out_is_as_in_s
     ],
 )
 def test_a_job_is_given_as_many_gpus_as_slurm_counts(
-    nodes: list[Node], asked: dict[str, Any]
+    nodes: list[Node], site: Site, asked: dict[str, Any]
 ) -> None:
-    config = config_of((SAID / "config.txt").read_text())
-    parts = partitions_of((SAID / "partitions.txt").read_text())
-    site = Site(
-        {node.name: site_node(node) for node in nodes},
-        {part.name: part for part in parts},
-        config=config,
-    )
     shape = Shape.followed(nodes)
     job = SlurmJob("1", "PENDING", "ada", "", "short", 0.0, priority=9, gpus=2, cpus=2, **asked)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
@@ -122,49 +123,38 @@ def test_a_job_is_given_as_many_gpus_as_slurm_counts(
     assert [(d.job_id, d.gpus[0].bit_count()) for d in snapshot.decisions] == [("1", 2)]
 
 
-def test_a_job_whose_gpus_slurm_did_not_number_has_those_of_its_type(nodes: list[Node]) -> None:
+@pytest.mark.parametrize(
+    ("kind", "others", "gpu", "free"),
+    [("a100_3g.20gb", 3, 0b1000, (0, 0)), ("", 2, 0b100, (0, 1))],
+    ids=["its type is known", "what others left"],
+)
+def test_a_job_whose_gpus_slurm_did_not_number_has_those_of_its_type(
+    nodes: list[Node], site: Site, kind: str, others: int, gpu: int, free: tuple[int, int]
+) -> None:
     """One that ended while it was asked about: it was put on GPUs of the node's first type, which
     others had, and the next pass started a job on GPUs that were not there."""
-    parts = partitions_of((SAID / "partitions.txt").read_text())
-    site = Site({n.name: site_node(n) for n in nodes}, {part.name: part for part in parts})
-    shape = Shape.followed(nodes)
     ends = SlurmJob(
         "1", "COMPLETING", "ada", "", "short", 0.0, start=1.0, gpus=1, cpus=1, nodes=("n4",),
-        gpu_types=(("a100_3g.20gb", 1),),
+        gpu_types=((kind, 1),),
     )  # fmt: skip
     runs = SlurmJob(
-        "2", "RUNNING", "ada", "", "short", 1.0, start=2.0, gpus=3, cpus=1, nodes=("n4",),
-        held_gpus=((0, 1, 2),), gpu_types=(("", 3),),
+        "2", "RUNNING", "ada", "", "short", 1.0, start=2.0, gpus=others, cpus=1, nodes=("n4",),
+        held_gpus=(tuple(range(others)),), gpu_types=(("", others),),
     )  # fmt: skip
+    shape = Shape.followed(nodes)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
     snapshot = build_snapshot(core, shape, [ends, runs], nodes, 10.0, by_slurm=True, site=site)
     assert not snapshot.left_out
-    assert core.cluster.runs["1"].gpus == (0b1000,)
+    assert core.cluster.runs["1"].gpus == (gpu,)
     policy = core.policy
     assert isinstance(policy, SlurmPolicy)
-    assert policy.ask(core.jobs["1"].job).shares[0].gpus == (("a100_3g.20gb", 1),)
-
-
-def test_one_whose_type_nobody_knows_has_what_others_left(nodes: list[Node]) -> None:
-    parts = partitions_of((SAID / "partitions.txt").read_text())
-    site = Site({n.name: site_node(n) for n in nodes}, {part.name: part for part in parts})
-    shape = Shape.followed(nodes)
-    asked: dict[str, Any] = {"cpus": 1, "nodes": ("n4",), "start": 1.0, "gpu_types": (("", 1),)}
-    ends = SlurmJob("1", "COMPLETING", "ada", "", "short", 0.0, gpus=1, **asked)
-    both = {"held_gpus": ((0, 1),), "gpu_types": (("", 2),)}
-    runs = SlurmJob("2", "RUNNING", "ada", "", "short", 1.0, gpus=2, **(asked | both))
-    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
-    build_snapshot(core, shape, [ends, runs], nodes, 10.0, by_slurm=True, site=site)
-    assert core.cluster.runs["1"].gpus == (0b100,)
-    policy = core.policy
-    assert isinstance(policy, SlurmPolicy)
-    free = policy._capacity.free["n4"].gpus
-    assert free == {"a100": 0, "a100_3g.20gb": 1}
+    assert policy.ask(core.jobs["1"].job).shares[0].gpus == ((kind or "a100", 1),)
+    assert policy._capacity.free["n4"].gpus == {"a100": free[0], "a100_3g.20gb": free[1]}
 
 
 @pytest.mark.parametrize("policy", ["slurm", "pellucid"])
 def test_a_job_of_nodes_with_and_without_gpus_holds_those_that_there_are(
-    nodes: list[Node], policy: str
+    nodes: list[Node], site: Site, policy: str
 ) -> None:
     shape = Shape.followed(nodes)
     core = assemble(CoreSpec.of(shape.spec, policy), LiveEstimator())
@@ -173,16 +163,14 @@ def test_a_job_of_nodes_with_and_without_gpus_holds_those_that_there_are(
         "1", "RUNNING", "ada", "", "short", 0.0, gpus=24, nodes=tuple(f"n{i}" for i in range(1, 7)),
         num_nodes=6, held_gpus=everything, cpus=136, tres=(("cpu", 136.0),),
     )  # fmt: skip
-    site = Site({n.name: site_node(n) for n in nodes}, {}) if policy == "slurm" else None
-    snapshot = build_snapshot(core, shape, [job], nodes, 100.0, site=site)
+    known = site if policy == "slurm" else None
+    snapshot = build_snapshot(core, shape, [job], nodes, 100.0, site=known)
     assert not snapshot.left_out
     assert not any(core.cluster.pool_of(n).free_on(n) for n in range(6))
 
 
-def test_a_job_may_come_again_on_a_node_of_several_types(nodes: list[Node]) -> None:
+def test_a_job_may_come_again_on_a_node_of_several_types(nodes: list[Node], site: Site) -> None:
     """What futures expect has the type that it asked for, which the node has among others."""
-    parts = partitions_of((SAID / "partitions.txt").read_text())
-    site = Site({node.name: site_node(node) for node in nodes}, {part.name: part for part in parts})
     shape = Shape.followed(nodes)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Believed({}))
     build_snapshot(core, shape, [], nodes, 10.0, by_slurm=True, site=site)
