@@ -4,7 +4,7 @@ where there are none, and where it would not end nothing new is sent there."""
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,18 @@ import pytest
 from features.clock import boot_id
 from profiler import procs
 from scheduler.backends.base import Happened, Launch
-from scheduler.backends.events import Kind
+from scheduler.backends.events import Event, Kind
 from scheduler.backends.local import backend as local
 from scheduler.backends.local import cgroup
-from scheduler.backends.local.backend import Bounds, LocalBackend
+from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.host import Host
 from scheduler.backends.local.leftovers import on_gpus
 from scheduler.backends.local.spool import start_ticks
 from scheduler.testing.backend import a_launch, await_start, hear, last
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml
 from tests.scheduler.backends.test_end_to_end import a_job, a_service, over, phases, turn_until
-from tests.scheduler.backends.test_local import ThisHost, sh, site
+from tests.scheduler.backends.test_local import ThisHost, crash, sh, site
+from tests.scheduler.backends.test_local_profiling import Lab
 from tests.waiting import until
 
 __all__ = ["site"]
@@ -139,6 +140,14 @@ def test_of_a_group_that_does_not_end_its_processes_are_told(tmp_path: Path) -> 
 # --- what would not end ---------------------------------------------------------------------------
 
 
+def news_of(backend: LocalBackend) -> Sequence[Event]:
+    def news() -> Sequence[Event]:
+        backend.acknowledge(backend.reports(0.1))
+        return backend.news()
+
+    return until(news, "news of it")
+
+
 def test_nothing_is_told_of_an_attempt_before_its_node_is_drained(
     site: ThisHost, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,12 +157,7 @@ def test_nothing_is_told_of_an_attempt_before_its_node_is_drained(
     backend.launch(a_launch(sh("exec sleep 1000")))
     started = await_start(backend, site)
     site.lose("a")
-
-    def news() -> list[Any]:
-        backend.acknowledge(backend.reports(0.1))
-        return backend.news()
-
-    until(news, "news of it")
+    news_of(backend)
     backend = site.open()  # it crashed before anybody heard
     assert backend.reports(0) == []
     [event] = backend.news()
@@ -219,26 +223,17 @@ def test_who_computes_on_its_gpus_and_is_nobodys_is_found(sleeper: int, tmp_path
         assert on_gpus(["GPU-a"], claim, [], broken) == []
 
 
-def test_a_lost_attempt_on_gpus_that_are_in_use_is_told_so(sleeper: int, tmp_path: Path) -> None:
+def test_a_lost_attempt_on_gpus_that_are_in_use_is_told_so(tmp_path: Path) -> None:
     nvml = FakeNvml(FakeGpu("GPU-a", processes={}), FakeGpu("GPU-b"))
-    host = Host((("GPU-a", "GPU-b"),))
-    bounds = Bounds(grace_s=0.2, check_s=0.05)
-    backend = LocalBackend(tmp_path / "spool", host, bounds=bounds, nvml_module=nvml)
-    backend.launch(a_launch(sh("sleep 1; kill -9 $PPID; exec sleep 1000")))
-    reports = until(lambda: backend.reports(0.1), "a report")
-    assert [report.what for report in reports] == [Happened.STARTED]
-    other = subprocess.Popen(["sleep", "1000"])
-    try:
-        nvml.gpus[0].processes[other.pid] = 100.0
-
-        def news() -> list[Any]:
-            backend.acknowledge(backend.reports(0.1))
-            return backend.news()
-
-        [event] = until(news, "news of it")
-        assert str(other.pid) in event.body["reason"]
-        assert other.poll() is None, "it is not known to be ours, and left alone"
-    finally:
-        other.kill()
-        other.wait()
-        backend.close()
+    lab = Lab(tmp_path, Host((("GPU-a", "GPU-b"),)), nvml)
+    lab.backend.launch(a_launch(sh("sleep 1; kill -9 $PPID; exec sleep 1000")))
+    lab.hear(Happened.STARTED)
+    with subprocess.Popen(["sleep", "1000"]) as other:
+        try:
+            nvml.gpus[0].processes[other.pid] = 100.0
+            [event] = news_of(lab.backend)
+            assert str(other.pid) in event.body["reason"]
+            assert other.poll() is None, "it is not known to be ours, and left alone"
+        finally:
+            other.kill()
+            crash(lab.backend)

@@ -53,12 +53,13 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become som
 
 
 class ThisHost:
-    """A spool on this host, with fake GPUs. Commands write to `marks` when they really begin."""
+    """A spool on this host. Commands write to `marks` when they really begin."""
 
     short_s, step_s = 0.4, 0.1
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, host: Host | None = None, nvml: Any = None) -> None:
         self.folder, self.marks = folder, folder / "marks"
+        self.host, self.nvml = host or Host.with_fake([4, 4]), nvml
         self.marks.touch()
         self.backend: LocalBackend | None = None
 
@@ -67,7 +68,9 @@ class ThisHost:
             crash(self.backend)
         bound = Bounds(**{"grace_s": 0.5, "check_s": 0.2, **bounds})
         self.backend = LocalBackend.__new__(LocalBackend)  # it may die while it is opened
-        self.backend.__init__(self.folder / "spool", Host.with_fake([4, 4]), bounds=bound)  # type: ignore[misc]
+        self.backend.__init__(  # type: ignore[misc]
+            self.folder / "spool", self.host, bounds=bound, nvml_module=self.nvml
+        )
         return self.backend
 
     def command(self, does: Does) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ import pytest
 from features.job import Profile
 from features.schema import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
-from scheduler.backends.local.backend import Bounds, LocalBackend
+from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.host import Host, HostError, read_declared
 from scheduler.backends.local.spool import Spool, name_of
 from scheduler.core.cluster import ClusterSpec, NodeGroup
@@ -21,27 +21,25 @@ from scheduler.service.backends import host_of
 from scheduler.service.settings import Settings
 from scheduler.testing.backend import a_launch
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml
-from tests.scheduler.backends.test_local import crash, sh
+from tests.scheduler.backends.test_local import ThisHost, crash, sh
 from tests.waiting import until
 
 LIMIT_S = 0.7
 DECLARED = Profile(70.0, 35.0, 9000.0, True)
-BOUNDS = Bounds(grace_s=0.2, check_s=0.05)
+SOON = {"grace_s": 0.2, "check_s": 0.05}
 
 
-class Lab:
+class Lab(ThisHost):
     """A spool whose backend is opened again and again, on fake or (faked) real GPUs."""
 
+    backend: LocalBackend
+
     def __init__(self, folder: Path, host: Host, nvml: Any = None):
-        self.folder, self.host, self.nvml = folder, host, nvml
-        self.backend = self._open()
+        super().__init__(folder, host, nvml)
+        self.open()
 
-    def _open(self) -> LocalBackend:
-        return LocalBackend(self.folder, self.host, bounds=BOUNDS, nvml_module=self.nvml)
-
-    def crash(self) -> None:
-        crash(self.backend)
-        self.backend = self._open()
+    def open(self, **bounds: float) -> LocalBackend:
+        return super().open(**SOON, **bounds)
 
     def hear(self, want: Happened) -> Report:
         """Wait for a report of this kind, acknowledging what comes before it."""
@@ -57,13 +55,6 @@ class Lab:
         assert found is not None
         return found
 
-    def close(self) -> None:
-        for key in self.backend.begun():
-            self.backend.stop(*key)
-        while any(not attempt.over for attempt in self.backend._attempts.values()):
-            self.backend.acknowledge(self.backend.reports(0.1))
-        self.backend.close()
-
 
 def a_look(script: str = "exec sleep 100", **more: Any) -> Launch:
     launch = a_launch(sh(script))
@@ -76,7 +67,7 @@ def fake(tmp_path: Path) -> Iterator[Lab]:
     path = tmp_path / "profiles.json"
     entry = {"command": "*train_*", "gpu_util_pct": 70, "gpu_mem_util_pct": 35}
     path.write_text(json.dumps([{**entry, "gpu_mem_mib": 9000, "amp": True}]))
-    lab = Lab(tmp_path / "spool", Host.with_fake([2], read_declared(path)))
+    lab = Lab(tmp_path, Host.with_fake([2], read_declared(path)))
     yield lab
     lab.close()
 
@@ -90,7 +81,7 @@ def gpu() -> FakeGpu:
 def real(tmp_path: Path, gpu: FakeGpu) -> Iterator[Lab]:
     """GPUs with a driver, faked at the driver."""
     nvml = FakeNvml(gpu, FakeGpu("GPU-1"))
-    lab = Lab(tmp_path / "spool", Host.here([2], nvml), nvml)
+    lab = Lab(tmp_path, Host.here([2], nvml), nvml)
     yield lab
     lab.close()
 
@@ -143,7 +134,7 @@ def test_a_run_of_its_own_is_observed_once_and_goes_on(real: Lab, gpu: FakeGpu) 
     assert (profile.gpu_util_pct, profile.gpu_mem_util_pct) == (80.0, 40.0)
     assert profile.gpu_mem_mib == 5000.0, "what was in use before is not its own"
     real.backend.acknowledge([observed])
-    real.crash()
+    real.open()
     assert list(real.backend.reports(LIMIT_S + 0.5)) == [], "observed before, and acknowledged"
     real.backend.stop("a", 1)
     assert real.hear(Happened.ENDED).profile is None
@@ -160,7 +151,7 @@ def test_a_run_that_gets_a_partner_is_not_observed(real: Lab) -> None:
         found += [r.what for r in reports]
         real.backend.acknowledge(reports)
     assert found == [Happened.STARTED, Happened.STARTED]
-    real.crash()
+    real.open()
     assert list(real.backend.reports(0.5)) == [], "nor after the service came back"
 
 
@@ -170,11 +161,11 @@ def test_a_look_goes_on_through_a_crash_of_the_service_and_is_not_forgotten_by_a
     real.backend.launch(a_look())
     real.hear(Happened.STARTED)
     gpu.used_mib = 4300.0
-    real.crash()
+    real.open()
     profile = real.hear(Happened.PROFILED).profile
     assert profile is not None
     assert profile.gpu_mem_mib == 4000.0, "what was there before is remembered"
-    real.crash()
+    real.open()
     assert real.hear(Happened.PROFILED).profile == profile
 
 
@@ -186,8 +177,8 @@ def test_a_look_that_ended_while_the_service_was_away_has_no_profile_and_says_so
     real.hear(Happened.STARTED)
     crash(real.backend)
     go_on.touch()
-    until(lambda: Spool(real.folder).read(name_of("a", 1), "over"), "it to end")
-    real.backend = real._open()
+    until(lambda: Spool(real.folder / "spool").read(name_of("a", 1), "over"), "it to end")
+    real.open()
     ended = real.hear(Happened.ENDED)
     assert (ended.state, ended.profile) == (State.COMPLETED, None)
     # its shim may still have been there for a moment, and been watched

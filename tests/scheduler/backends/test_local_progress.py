@@ -18,7 +18,7 @@ from scheduler.backends.local.backend import LocalBackend
 from scheduler.backends.local.host import Host
 from scheduler.testing.backend import a_launch
 from tests.scheduler.backends.test_local import sh
-from tests.scheduler.backends.test_local_profiling import BOUNDS, Lab
+from tests.scheduler.backends.test_local_profiling import Lab
 
 TRAINS = 'for i in $(seq 40); do echo "Epoch $i/40 - loss: 0.$i"; sleep 0.1; done'
 
@@ -27,7 +27,7 @@ TRAINS = 'for i in $(seq 40); do echo "Epoch $i/40 - loss: 0.$i"; sleep 0.1; don
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     monkeypatch.setattr(news, "EARLIEST_S", 0.3)
     monkeypatch.setattr(news, "LEAST_S", 0.1)
-    lab = Lab(tmp_path / "spool", Host.with_fake([2]))
+    lab = Lab(tmp_path, Host.with_fake([2]))
     yield lab
     lab.close()
 
@@ -63,7 +63,7 @@ def test_nothing_is_read_where_the_owner_or_the_site_says_no_or_the_pace_is_not_
 
 def test_no_output_is_read_on_a_site_that_says_no(lab: Lab, tmp_path: Path) -> None:
     lab.close()
-    lab.backend = LocalBackend(tmp_path / "spool", lab.host, bounds=BOUNDS, reads_progress=False)
+    lab.backend = LocalBackend(tmp_path / "spool", lab.host, reads_progress=False)
     lab.backend.launch(a_run("for i in 1 2 3 4; do echo Epoch $i/4; sleep 0.3; done"))
     heard: list[Happened] = []
     while Happened.ENDED not in heard:
@@ -76,7 +76,7 @@ def test_no_output_is_read_on_a_site_that_says_no(lab: Lab, tmp_path: Path) -> N
 def test_a_run_that_was_taken_over_is_followed_on(lab: Lab) -> None:
     lab.backend.launch(a_run())
     lab.hear(Happened.STARTED)
-    lab.crash()
+    lab.open()
     assert lab.hear(Happened.PROGRESS).progress is not None
 
 

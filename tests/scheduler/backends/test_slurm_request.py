@@ -23,6 +23,8 @@ SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
         "--cpus-per-gpu -1", "--gres gpu:" + "9" * 400, "-G a100:100001", "--mem " + "9" * 400,
         "--nice " + "9" * 400, "-b now+" + "9" * 400, "-t " + "9" * 400,
         "--mem=1G --mem-per-cpu=1G", "--mem-per-gpu=1G -G 1 --mem=1G",
+        # not known, or they place a job otherwise
+        "--nonsense", "--hold", "--exclusive=topo", "-s", "--gpus=1 : --gpus=2",
     ],
 )  # fmt: skip
 def test_what_sbatch_refuses_is_refused_in_a_line(options: str) -> None:
@@ -78,14 +80,6 @@ def test_only_nodes_that_are_shared_with_nobody_are_exclusive() -> None:
         for words in ("", "--exclusive", "--exclusive=user", "--exclusive --exclusive=mcs")
     }
     assert [words for words, exclusive in found.items() if exclusive] == ["--exclusive"]
-
-
-@pytest.mark.parametrize(
-    "option", ["--nonsense", "--hold", "--exclusive=topo", "-s", "--gpus=1 : --gpus=2"]
-)
-def test_options_that_are_not_known_or_place_a_job_otherwise_are_refused(option: str) -> None:
-    with pytest.raises(RequestError):
-        request(option.split(), SITE, "alice", "1", 0.0)
 
 
 def test_options_that_the_policy_does_not_know_are_said_and_no_start_is_foreseen_by_them() -> None:
