@@ -37,27 +37,20 @@ PRINTS = "import sys\nfor i in range(100): print(i)\nraise SystemExit(7)"
 
 
 @pytest.mark.parametrize(
-    ("code", "outcome", "exit_code", "signal_", "lines", "words"),
+    ("code", "told", "words"),
     [
-        ("print('accuracy 0.9')", Outcome.FINISHED, 0, 0, ("accuracy 0.9",), ""),
-        (PRINTS, Outcome.FAILED, 7, 0, tuple(str(i) for i in range(80, 100)), "exit code 7"),
-        ("import os; os.kill(os.getpid(), 11)", Outcome.FAILED, None, 11, (), "SIGSEGV"),
-        (r"print('\r1%\r50%\r100%')", Outcome.FINISHED, 0, 0, ("100%",), ""),
+        ("print('accuracy 0.9')", (Outcome.FINISHED, 0, 0, ("accuracy 0.9",)), ""),
+        (PRINTS, (Outcome.FAILED, 7, 0, tuple(str(i) for i in range(80, 100))), "exit code 7"),
+        ("import os; os.kill(os.getpid(), 11)", (Outcome.FAILED, None, 11, ()), "SIGSEGV"),
+        (r"print('\r1%\r50%\r100%')", (Outcome.FINISHED, 0, 0, ("100%",)), ""),
     ],
     ids=["an early end", "a crash", "a fatal signal", "a progress bar"],
 )
 def test_how_a_command_ends_is_told_with_its_last_lines(
-    tmp_path: Path,
-    code: str,
-    outcome: Outcome,
-    exit_code: int | None,
-    signal_: int,
-    lines: tuple[str, ...],
-    words: str,
+    tmp_path: Path, code: str, told: tuple[object, ...], words: str
 ) -> None:
     ending = run(python(code), tmp_path)
-    assert (ending.outcome, ending.exit_code, ending.signal) == (outcome, exit_code, signal_)
-    assert ending.last_lines == lines
+    assert (ending.outcome, ending.exit_code, ending.signal, ending.last_lines) == told
     assert words in ending.detail
 
 

@@ -24,6 +24,7 @@ from features.job import Profile
 from profiler import procs, recorder, session, view
 from profiler.errors import BadOption, DriverMissing, GpuBusy
 from profiler.plot import plot
+from profiler.precision import infer
 from profiler.recorder import Recorder, Series
 from profiler.result import Summary, scheduler_profile
 from profiler.runner import Limits, Outcome
@@ -236,6 +237,26 @@ def test_several_gpus_are_averaged_and_memory_is_the_highest() -> None:
     assert found == Profile(70.0, 30.0, 6500.0, None)
     assert scheduler_profile([], {}, {}, {}, None) is None
     assert scheduler_profile(["gpu0"], metrics, {}, {}, None) is None
+
+
+@pytest.mark.parametrize(
+    ("means", "tensor_cores", "amp"),
+    [
+        ({"sm_active_pct": 60, "hmma_pct": 20, "fp16_pct": 3}, True, True),
+        ({"sm_active_pct": 60, "hmma_pct": 20, "fp16_pct": 0.0}, True, None),  # TF32, perhaps
+        ({"sm_active_pct": 60, "tensor_pct": 20}, True, None),
+        ({"sm_active_pct": 60, "hmma_pct": 0.1, "fp16_pct": 0}, False, False),
+        ({"sm_active_pct": 1, "hmma_pct": 0, "fp16_pct": 0}, None, None),  # idle: no verdict
+        ({"util_pct": 90}, None, None),
+        ({}, None, None),
+    ],
+)
+def test_amp_and_tensor_cores_are_told_by_counters(
+    means: dict[str, float], tensor_cores: bool | None, amp: bool | None
+) -> None:
+    found = infer(means)
+    assert (found.tensor_cores, found.amp) == (tensor_cores, amp)
+    assert found.reason
 
 
 def record(source: Any, done: Callable[[Recorder], object], **options: Any) -> Recorder:
