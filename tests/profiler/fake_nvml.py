@@ -36,7 +36,6 @@ class FakeGpu:
     slot: int = 0
     gpm: dict[int, float] | None = None  # metric id -> value; None: before Hopper
     counters: dict[int, float] = field(default_factory=dict)  # field id -> value
-    instant_power: bool = True
 
 
 class FakeNvml:
@@ -155,9 +154,7 @@ class FakeNvml:
 
     def nvmlDeviceGetFieldValues(self, handle: FakeGpu, fieldIds: list[Any]) -> list[Any]:
         self._ask(handle, "nvmlDeviceGetFieldValues")
-        values = dict(handle.counters)
-        if handle.instant_power:
-            values[186] = handle.power_mw
+        values = {**handle.counters, 186: handle.power_mw}
         found = []
         for each in fieldIds:
             number = each[0] if isinstance(each, tuple) else each
