@@ -37,8 +37,12 @@ def call(*arguments: str) -> tuple[int, str, str]:
         (["-t", "0", "--", "true"], 2, "T_prof"),
         (["--", "no-such-command-here"], 127, "command not found: no-such-command-here"),
         (["--", "/etc/passwd"], 126, "no permission"),
+        (["--hz", "0", "--device", "cpu", "--", "true"], 2, "1 to 20 Hz"),
+        (["--env", "A B", "--device", "cpu", "--", "true"], 2, "--env"),
         (["--gpus", "0,,1", "--", "true"], 2, "--gpus"),
         (["--gpus", "0", "--device", "cpu", "--", "true"], 2, "no sense"),
+        (["--memory-mib", "-1", "--", "true"], 2, "memory_mib"),
+        (["--cwd", "/nowhere", "--device", "cpu", "--", "true"], 2, "does not exist"),
         ([], 2, "no command given"),
     ],
 )
@@ -116,6 +120,8 @@ def test_an_unwritable_run_directory(tmp_path: Path) -> None:
         (["NoSuchNet", "--device", "cpu", "--tiny"], "unknown workload 'NoSuchNet'"),
         (["VGG", "--minutes", "0", "--tiny"], "--minutes"),
         (["VGG", "--pairs", "-1", "--tiny"], "--pairs"),
+        (["VGG", "--tolerance", "0", "--tiny"], "tolerance"),
+        (["VGG", "--repeats", "0", "--tiny"], "repeats"),
     ],
 )
 def test_colocate_refuses_nonsense(tmp_path: Path, arguments: list[str], words: str) -> None:

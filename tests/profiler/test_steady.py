@@ -83,7 +83,7 @@ SHAPES: list[Callable[[Array, float, np.random.Generator], Signals]] = [
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.__name__)
-@pytest.mark.parametrize(("seconds", "hz"), [(200, 5), (90, 10)])
+@pytest.mark.parametrize(("seconds", "hz"), [(200, 10), (90, 10)])
 def test_a_known_warm_up_is_found_within_five_percent(
     shape: Callable[[Array, float, np.random.Generator], Signals], seconds: float, hz: float
 ) -> None:

@@ -203,10 +203,10 @@ def test_committed_tables_follow_from_their_measurements(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("group", 0), ("settle_s", -0.1), ("pair_s", 0.0), ("tolerance", 0.0), ("min_repeats", 0)],
+    [("group", 0), ("settle_s", -0.1), ("pair_s", 0.0)],
 )
 def test_settings_that_measure_nothing_are_refused(name: str, value: Any) -> None:
-    with pytest.raises(BadOption, match=name.removeprefix("min_")):
+    with pytest.raises(BadOption, match=name):
         Settings(**{name: value})
 
 

@@ -47,18 +47,19 @@ def test_a_profiling_run_says_how_long_the_job_will_run_before_it_is_over(lab: L
     assert lab.hear(Happened.PROFILED).at >= report.at
 
 
+def followed(launch: Launch, allowed: bool, output: Path) -> Follower | None:
+    claim: Any = {"command": launch.command, **follow.asked_of(launch, allowed)}
+    return follow.follower_of(claim, output)
+
+
 @pytest.mark.parametrize(
     ("change", "allowed"), [({"progress": False}, True), ({"partner": "other"}, True), ({}, False)]
 )
 def test_nothing_is_read_where_the_owner_or_the_site_says_no_or_the_pace_is_not_its_own(
     tmp_path: Path, change: dict[str, Any], allowed: bool
 ) -> None:
-    def followed(launch: Launch, allowed: bool) -> Follower | None:
-        claim: Any = {"command": launch.command, **follow.asked_of(launch, allowed)}
-        return follow.follower_of(claim, tmp_path / "output")
-
-    assert followed(a_run(), True) is not None
-    assert followed(replace(a_run(), **change), allowed) is None
+    assert followed(a_run(), True, tmp_path) is not None
+    assert followed(replace(a_run(), **change), allowed, tmp_path) is None
 
 
 def test_no_output_is_read_on_a_site_that_says_no(lab: Lab, tmp_path: Path) -> None:
@@ -115,9 +116,16 @@ def test_what_makes_no_sense_any_more_is_taken_back(tmp_path: Path) -> None:
     assert progress.error > WIDEST
 
 
-def test_what_is_kept_of_a_launch_finds_the_file_of_its_own_words() -> None:
-    launch = replace(a_run(), environment={VARIABLE: "how-far"}, workdir="/job")
-    assert follow.asked_of(launch, True)["own"] == "/job/how-far"
+def test_its_own_words_are_found_where_its_launch_has_them_and_go_before_its_output(
+    tmp_path: Path,
+) -> None:
+    launch = replace(a_run(), environment={VARIABLE: "how-far"}, workdir=str(tmp_path))
+    found, heard = followed(launch, True, tmp_path / "output"), []
+    assert found is not None
+    for i in range(1, 6):
+        (tmp_path / "how-far").write_text(f"{i}/100")
+        heard.append(said(found, tmp_path / "output", 20.0 * i, f"Epoch {i}/10\n"))
+    assert [total for total in heard if total][-1] == pytest.approx(2000.0, rel=0.15)
 
 
 def written(path: Path, first: int, last: int, of: int = 1000) -> None:

@@ -63,6 +63,13 @@ def test_gpus_asked_for_are_found_however_they_were_asked_for(
     assert (job.gpus, job.gpu_type) == (gpus, kind)
 
 
+def test_a_job_that_ended_while_it_waited_never_began() -> None:
+    """As 22.05 says after `scancel`: it began when it ended, on no node."""
+    over = {"job_state": "CANCELLED", "start_time": 150, "end_time": 150}
+    (waited,), (ran,) = told(**over), told(**over, nodes="n1")
+    assert (waited.start, waited.end, ran.start) == (None, 150.0, 150.0)
+
+
 def test_gpus_held_are_told_by_node() -> None:
     details = ["gpu:2(IDX:2-3)", "gpu:a100:2(IDX:0-1)"]
     (job,) = told(job_state="RUNNING", nodes="n[1,3]", gres_detail=details)
