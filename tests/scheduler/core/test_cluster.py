@@ -32,15 +32,6 @@ def test_nodes_are_numbered_through_the_virtual_clusters() -> None:
     assert cluster.spec.gpus == 40
 
 
-def test_a_run_knows_its_gpus_and_its_place_in_line() -> None:
-    cluster = cluster_of(nodes=2)
-    first, second = start(cluster, a_job(gpus=8)), start(cluster, a_job(gpus=2))
-    assert (first.nodes, first.gpus) == ((0,), (255,))
-    assert (second.nodes, second.gpus) == ((1,), (0b11,))
-    assert first.order < second.order
-    assert cluster.pools["vc"].free == 6
-
-
 def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
     cluster = cluster_of(nodes=2, profiling=1)
     run = start(cluster, a_job(gpus=2))

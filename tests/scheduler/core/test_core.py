@@ -12,7 +12,7 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.policies.fifo import Fifo
-from scheduler.testing.builders import Desk, Sample, a_job, actions, cluster_of
+from scheduler.testing.builders import Desk, Sample, a_job, cluster_of
 
 # --- the queue ------------------------------------------------------------------------------------
 
@@ -44,13 +44,6 @@ def test_a_queue_refuses_to_remove_a_stranger() -> None:
     queue.add(queued(0.0, 0))
     with pytest.raises(ValueError, match="is not in this queue"):
         queue.remove(queued(0.0, 0))
-
-
-def test_a_queue_sorts_what_replaces_its_content() -> None:
-    queue = Queue()
-    a, b = queued(2.0, 0), queued(1.0, 1)
-    queue.replace([a, b])
-    assert list(queue) == [b, a]
 
 
 # --- refusals -------------------------------------------------------------------------------------
@@ -147,29 +140,11 @@ def test_a_wait_is_recorded_when_its_reason_changes_and_only_then() -> None:
     ]
 
 
-def test_nothing_is_decided_when_nothing_happened() -> None:
-    desk = Desk(Fifo(), cluster_of())
-    assert desk.core.decide(0.0) == []
-    assert desk.wake(10.0) == []
-    assert desk.core.next_wake(10.0) is None
-
-
-def test_virtual_clusters_do_not_wait_for_each_other() -> None:
-    desk = Desk(Fifo(), cluster_of(nodes={"a": 1, "b": 1}))
-    desk.submit(a_job("one", gpus=8, vc="a"), a_job("two", gpus=8, vc="a"))
-    started = desk.submit(a_job("other", gpus=8, vc="b"))
-    assert (Action.START, "other") in actions(started)
-    assert desk.run("other").nodes == (1,)
-
-
-def test_a_policy_that_needs_the_truth_says_so() -> None:
+def test_a_policy_that_needs_an_estimate_or_the_truth_says_so() -> None:
+    core = Core(cluster_of(), Qssf())
+    with pytest.raises(LookupError, match="none estimator has no estimate for job x"):
+        core.submitted(a_job("x").job, 0.0)
     desk = Desk(Srtf(), cluster_of())
     desk.submit(a_job(gpus=8))
     with pytest.raises(LookupError, match="needs the truth"):
         desk.submit(a_job(gpus=8))
-
-
-def test_a_policy_that_needs_an_estimate_says_so() -> None:
-    core = Core(cluster_of(), Qssf())
-    with pytest.raises(LookupError, match="none estimator has no estimate for job x"):
-        core.submitted(a_job("x").job, 0.0)

@@ -7,75 +7,31 @@ import re
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-
-A_DECISION = Decision(
-    7,
-    1.0,
-    Action.WAIT,
-    Reason.GPUS_BUSY,
-    "mine",
-    "vc",
-    partner="theirs",
-    blocker="other",
-    need=4,
-    free=3,
-    limit=16,
-    position=5,
-)
+from scheduler.core.plural import count
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_a_reason_has_a_sentence_without_gaps(reason: Reason) -> None:
-    sentence = reason.summary(A_DECISION)
-    assert sentence
-    assert "None" not in sentence
-    assert "{" not in sentence
-    assert "pending" not in sentence.lower()
-
-
-@pytest.mark.parametrize("reason", list(Reason))
-def test_a_reason_is_written_in_camel_case_and_is_not_pending(reason: Reason) -> None:
+def test_a_reason_has_a_name_in_camel_case_and_a_sentence_of_one_gpu(reason: Reason) -> None:
     assert re.fullmatch(r"([A-Z][a-z]+)+", reason.value)
-    assert reason.value != "Pending"
+    d = Decision(0, 0.0, Action.WAIT, reason, "a", "vc", partner="p", need=1, free=1, limit=8,
+                 position=3, blocker="b")  # fmt: skip
+    assert d.sentence()
+    for wrong in ("1 GPU of its own were", "1 GPU are", "1 GPU were", "1 GPUs", "1 of 8 are"):
+        assert wrong not in d.sentence()
+    for gap in ("None", "{", "pending", "Pending"):
+        assert gap not in d.sentence() + reason.next_step() + reason.value
 
 
 @pytest.mark.parametrize(
-    ("reason", "sentence"),
+    ("noun", "one", "three"),
     [
-        (Reason.GPUS_BUSY, "needs 4 GPUs, 3 of 16 are free"),
-        (Reason.BEHIND_HIGHER_PRIORITY, "number 5 in line, behind job other"),
-        (Reason.PARTNER_FOUND, "shares the GPUs of job theirs"),
-        (Reason.INVALID_REQUEST, "asks for 4 GPUs; this virtual cluster has 16"),
+        ("job", "1 job", "3 jobs"),
+        ("running job of yours", "1 running job of yours", "3 running jobs of yours"),
+        ("job that GPUs are kept for", "1 job that GPUs are kept for",
+         "3 jobs that GPUs are kept for"),
+        ("GPU of type a100", "1 GPU of type a100", "3 GPUs of type a100"),
     ],
-)
-def test_sentences(reason: Reason, sentence: str) -> None:
-    assert reason.summary(A_DECISION) == sentence
-
-
-def test_precedence_is_the_job_itself_then_capacity_then_order() -> None:
-    order = list(Reason)
-    precedence = [
-        Reason.INVALID_REQUEST,
-        Reason.NO_MATCHING_GPU_TYPE,
-        Reason.AWAITING_PROFILE,
-        Reason.GPUS_BUSY,
-        Reason.GPUS_FRAGMENTED,
-        Reason.MEMORY_GUARD,
-        Reason.INTERFERENCE_GUARD,
-        Reason.BEHIND_HIGHER_PRIORITY,
-        Reason.NOT_YET_EVALUATED,
-    ]
-    assert [order.index(reason) for reason in precedence] == sorted(map(order.index, precedence))
-
-
-@pytest.mark.parametrize("reason", [r for r in Reason if r is not Reason.INVALID_REQUEST])
-def test_the_next_step_has_no_gaps(reason: Reason) -> None:
-    assert "{" not in reason.next_step()
-
-
-def test_the_next_step_of_a_refused_job_names_the_limit() -> None:
-    assert "{" not in Reason.INVALID_REQUEST.next_step()
-
-
-def test_a_decision_speaks_for_itself() -> None:
-    assert A_DECISION.sentence() == "needs 4 GPUs, 3 of 16 are free"
+)  # fmt: skip
+def test_what_is_counted_is_in_the_plural_and_nothing_else(noun: str, one: str, three: str) -> None:
+    assert [count(1, noun), count(3, noun)] == [one, three]
+    assert count(1000, "job") == "1,000 jobs"

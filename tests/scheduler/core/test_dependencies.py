@@ -93,13 +93,6 @@ def test_of_several_each_has_to_end() -> None:
     assert (Action.START, "c") in actions(desk.end("b", now=3.0))
 
 
-def test_a_chain_starts_link_by_link() -> None:
-    desk = Desk(Fifo(), cluster_of())
-    desk.submit(a_job("a"), after("b", success="a"), after("c", success="b"))
-    assert actions(desk.end("a", now=1.0))[-1] == (Action.START, "b")
-    assert actions(desk.end("b", now=2.0))[-1] == (Action.START, "c")
-
-
 def test_held_meanwhile_it_starts_only_when_it_is_released_too() -> None:
     desk = Desk(Fifo(), cluster_of())
     desk.submit(a_job("a"), after("b", success="a"))

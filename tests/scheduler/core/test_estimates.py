@@ -10,8 +10,6 @@ from features.state import FeatureState
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
 from scheduler.core.estimates import (
     BundleEstimator,
-    ConstantEstimator,
-    Estimator,
     HistoriesEstimator,
     LiveEstimator,
     TableEstimator,
@@ -31,17 +29,6 @@ def test_a_job_missing_from_a_table_is_an_error_unless_there_is_a_default() -> N
     with pytest.raises(LookupError, match="the given estimator has no estimate for job x"):
         TableEstimator("given", {}).estimate(a_job("x").job, 0.0)
     assert TableEstimator("given", {}, default=7.0).estimate(a_job("x").job, 0.0).seconds == 7.0
-
-
-def test_knowing_nothing_every_job_is_as_long_as_every_other() -> None:
-    estimator = ConstantEstimator()
-    jobs = [a_job(gpus=gpus, for_=gpus * 100.0).job for gpus in (1, 8, 64)]
-    assert len({estimator.estimate(job, 0.0).seconds for job in jobs}) == 1
-
-
-def test_the_base_estimator_knows_nothing_and_says_so() -> None:
-    with pytest.raises(LookupError, match="none estimator"):
-        Estimator().estimate(a_job("x").job, 0.0)
 
 
 def test_a_bundle_fitted_on_what_is_no_longer_kept_is_refused_with_what_to_do() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.arrivals import AHEAD, BIN_S, RecentForecaster, TableForecaster
+from scheduler.core.arrivals import BIN_S, RecentForecaster, TableForecaster
 
 
 def a_table(start: float = 0.0) -> TableForecaster:
@@ -32,16 +32,6 @@ def test_a_table_looks_five_bins_ahead_and_calls_the_unknown_busy(now: float, jo
     assert a_table().jobs(now) == jobs
     assert a_table().gpus(now) == (10 * jobs if jobs < math.inf else 0.0), "no node need be kept"
     assert a_table(1e6).jobs(1e6 + now) == jobs
-
-
-def test_a_table_has_nothing_to_learn() -> None:
-    table = a_table()
-    table.submitted(8, 0.0)
-    assert table.jobs(0.0) == 2.0
-
-
-def test_a_short_table_is_busy_throughout() -> None:
-    assert TableForecaster(0.0, [0.0] * (AHEAD - 1), [0.0] * (AHEAD - 1)).jobs(0.0) == math.inf
 
 
 @settings(max_examples=60)

@@ -65,28 +65,10 @@ def test_holding_or_releasing_again_changes_nothing() -> None:
     desk.core.waiting.hold("runs", 6.0)
     assert not desk.core.waiting.is_held("runs")
     assert "runs" in desk.core.cluster.runs
-
-
-def test_a_held_job_may_be_cancelled() -> None:
-    desk = a_full_desk()
-    desk.submit(a_job("a"), now=1.0)
-    desk.core.waiting.hold("a", 2.0)
-    desk.core.withdrawn("a", 3.0)
+    desk.core.waiting.hold("a", 7.0)
+    desk.core.withdrawn("a", 8.0)
     assert not desk.core.waiting.is_held("a")
     assert "a" not in desk.core.jobs
-
-
-def test_the_time_a_job_is_held_is_no_waiting() -> None:
-    desk = a_full_desk()
-    desk.submit(a_job("a", gpus=8), now=0.0)
-    assert left_s(desk, "a", 600.0) == 400.0
-    desk.core.waiting.hold("a", 600.0)
-    desk.core.decide(600.0)
-    assert desk.wake(5000.0) == []
-    desk.core.waiting.release("a", 5000.0)
-    assert not any(d.action is Action.RESERVE for d in desk.core.decide(5000.0))
-    assert left_s(desk, "a", 5000.0) == 400.0
-    assert [d.action for d in desk.wake(5401.0)] == [Action.RESERVE]
 
 
 @pytest.mark.parametrize("overload", [1.0, 1.5, 16.0])

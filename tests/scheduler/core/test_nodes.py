@@ -130,18 +130,6 @@ def test_one_that_cannot_start_can_be_cancelled_or_given_a_priority() -> None:
     assert set(core.cluster.runs) == {"runs"}
 
 
-def test_opening_a_node_calls_its_removal_off() -> None:
-    core = a_full_core(Fifo(), 4)
-    core.submitted(a_job("waits", 4), 0.0)
-    decide(core, 0.0)
-    core.nodes.change(0, None)
-    decide(core, 1.0)
-    core.nodes.set_open(0, True)
-    core.ended("runs", State.COMPLETED, 5.0, 5.0)
-    decide(core, 5.0)
-    assert core.cluster.runs["waits"].nodes == (0,)
-
-
 def test_a_node_moves_to_another_virtual_cluster_a_new_one_too() -> None:
     core = a_core(Fifo(), 4, 8)
     core.nodes.change(1, Node("c", 8, "V100"))

@@ -95,15 +95,6 @@ def test_gpus_of_a_node_are_taken_from_the_lowest() -> None:
     assert a_pool([0b0101], 8).place(3) == [(0, 0b11010)]
 
 
-def test_the_last_idle_node_is_the_one_to_lend() -> None:
-    pool = a_pool([0, 0, 0b1], 8)
-    assert pool.idle_node() == 1
-    assert pool.is_idle(0)
-    assert not pool.is_idle(2)
-    assert a_pool([0b1], 8).idle_node() is None
-    assert a_pool([], 8).idle_node() is None
-
-
 def test_a_busy_node_cannot_leave_and_a_node_cannot_come_twice() -> None:
     pool = a_pool([0b1], 8)
     with pytest.raises(ValueError, match="not idle"):

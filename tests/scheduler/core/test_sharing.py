@@ -116,7 +116,3 @@ def test_pairs_that_are_believed_all_the_same_are_marked(
     assert mark in prediction.path[0]
     assert (prediction.scores, prediction.path[1:]) == (unmarked.scores, unmarked.path)
     assert found.predict_pair(a_queued("c", None), b) is None
-
-
-def test_without_a_predictor_nothing_predicts_pairs() -> None:
-    assert believed(None, SharingRules()) == (None, NotExamined.NO_PAIR_PREDICTOR)
