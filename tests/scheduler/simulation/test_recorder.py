@@ -8,11 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from scheduler.core.decisions import Action, Decision, Reason, Score
-from scheduler.simulation.recorder import DECISION_SCHEMA, ROW_GROUP, Recorder, decision_table
+from scheduler.simulation import recorder
+from scheduler.simulation.recorder import DECISION_SCHEMA, Recorder, decision_table
 
 
 def a_decision(seq: int = 0, **more: Any) -> Decision:
@@ -22,7 +21,7 @@ def a_decision(seq: int = 0, **more: Any) -> Decision:
 def record_then(error: type[BaseException], path: Path) -> None:
     """Interrupt a run that has written some row groups already."""
     with Recorder(path) as record:
-        record([a_decision(i) for i in range(2 * ROW_GROUP)])
+        record([a_decision(i) for i in range(250)])
         raise error
 
 
@@ -33,11 +32,16 @@ def leftovers(folder: Path) -> list[str]:
 # --- the file -------------------------------------------------------------------------------------
 
 
+@pytest.fixture(autouse=True)
+def _small_row_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "ROW_GROUP", 100)
+
+
 def test_every_decision_is_written_in_order(tmp_path: Path) -> None:
-    count = 2 * ROW_GROUP + 17
+    count = 217
     with Recorder(tmp_path / "deep" / "decisions.parquet") as record:
-        for start in range(0, count, 1000):
-            record([a_decision(i) for i in range(start, min(start + 1000, count))])
+        for start in range(0, count, 10):
+            record([a_decision(i) for i in range(start, min(start + 10, count))])
     assert record.count == count
     file = pq.ParquetFile(tmp_path / "deep" / "decisions.parquet")
     assert file.metadata.num_rows == count
@@ -147,37 +151,6 @@ def test_zeros_are_zeros() -> None:
     names = [*numbers, "score", "intercept", "speed", "partner_speed"]
     assert [written[name] for name in names] == [0] * len(names)
     assert written["terms"] == [0.0]
-
-
-def test_inputs_are_kept_once_with_the_enqueue() -> None:
-    score = Score(1.0, 1.0, (), "digest", ("8", "ann"))
-    enqueue = Decision(0, 0.0, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc", score=score)
-    start = Decision(1, 0.0, Action.START, Reason.EXCLUSIVE_GPUS, "j", "vc", score=score)
-    table = decision_table([enqueue, start])
-    assert table["inputs"].to_pylist() == [["8", "ann"], None]
-
-
-@settings(max_examples=50)
-@given(
-    rows=st.lists(
-        st.tuples(st.floats(-1e3, 1e3), st.lists(st.floats(-1e3, 1e3), max_size=12)), max_size=8
-    )
-)
-def test_scores_and_terms_come_back_exactly(rows: list[tuple[float, list[float]]]) -> None:
-    decisions = [
-        a_decision(i, score=Score(intercept + sum(terms), intercept, tuple(terms), "digest"))
-        for i, (intercept, terms) in enumerate(rows)
-    ]
-    sink = pa.BufferOutputStream()
-    pq.write_table(decision_table(decisions), sink)
-    back = pq.read_table(pa.BufferReader(sink.getvalue())).to_pylist()
-    for decision, read in zip(decisions, back, strict=True):
-        assert decision.score is not None
-        assert (read["score"], read["intercept"], tuple(read["terms"])) == (
-            decision.score.value,
-            decision.score.intercept,
-            decision.score.terms,
-        )
 
 
 def test_times_are_those_of_the_jobs_table_to_the_millisecond() -> None:

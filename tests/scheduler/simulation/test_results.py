@@ -19,16 +19,12 @@ from scheduler.simulation.results import (
     summarise,
 )
 from scheduler.testing.builders import (
-    Likes,
     UserMeans,
     a_job,
-    a_stage,
     cluster_of,
-    pair_speeds,
     play,
 )
 from scheduler.testing.worlds import WatchedCore, World, a_cluster, watch, worlds
-from tests.reproductions.baselines.lucid import lucid
 
 
 def a_result(
@@ -59,6 +55,7 @@ def test_averages_delays_and_makespan() -> None:
             a_result(at=0, start=0, end=100, for_=100),
             a_result(at=50, start=100, end=150, for_=50),
             a_result(at=60, start=150, end=160, for_=10, gpus=16),
+            busy=400.0,
         ),
         8,
     )
@@ -68,6 +65,7 @@ def test_averages_delays_and_makespan() -> None:
     assert figures["avg_queue_s"] == pytest.approx((0 + 50 + 90) / 3)
     assert figures["max_queue_large_s"] == 90
     assert figures["makespan_s"] == 160
+    assert figures["gpu_utilisation"] == pytest.approx(400 / (8 * 160))
     assert figures["decisions"] == 42
     assert figures["mean_slowdown_packed"] == 1.0
     assert figures["refused"] == figures["packed_jobs"] == figures["preemptions"] == 0
@@ -78,12 +76,6 @@ def test_percentiles_of_the_queueing_delay_are_interpolated() -> None:
     figures = summarise(an_outcome(*results), 8)
     assert figures["p99_queue_s"] == pytest.approx(990)
     assert figures["p999_queue_s"] == pytest.approx(999)
-
-
-def test_utilisation_is_the_share_of_gpu_time_that_was_busy() -> None:
-    figures = summarise(an_outcome(a_result(at=100, start=100, end=200), busy=400.0), 8)
-    assert figures["makespan_s"] == 100
-    assert figures["gpu_utilisation"] == pytest.approx(400 / 800)
 
 
 def test_finish_time_fairness_is_summed_by_user() -> None:
@@ -143,24 +135,6 @@ def test_what_means_nothing_in_a_world_is_null() -> None:
 def test_mean_jct_by_virtual_cluster() -> None:
     results = [a_result(vc="a", end=10), a_result(vc="a", end=30), a_result(vc="b", end=5)]
     assert jct_by_vc([*results, a_result(vc="c", end=None)]) == {"a": 20.0, "b": 5.0}
-
-
-def test_a_run_that_shares_comes_to_the_figures_worked_out_by_hand() -> None:
-    """a: 100 s of work, b: 40, together at half speed and 0.8 from 20 to 70, a alone to 125."""
-    played = play(
-        lucid(Likes()),
-        cluster_of(nodes=2, gpus=1, profiling=1),
-        a_job("a", for_=100, config="a"),
-        a_job("b", for_=40, at=20, config="b"),
-        stage=a_stage(limit=0.0, max_gpus=1),
-        speed=pair_speeds({("a", "b"): 0.5, ("b", "a"): 0.8}),
-    )
-    figures = summarise(played.outcome, 2)
-    assert figures["avg_jct_s"] == pytest.approx((125 + 50) / 2)
-    assert figures["avg_queue_s"] == 0
-    assert figures["gpu_utilisation"] == pytest.approx(125 / (2 * 125))
-    assert figures["mean_slowdown_packed"] == pytest.approx((1.25 + 1.25) / 2)
-    assert figures["packed_jobs"] == 1
 
 
 def test_the_jobs_table_holds_a_row_for_every_job() -> None:

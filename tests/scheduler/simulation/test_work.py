@@ -9,32 +9,28 @@ from hypothesis import strategies as st
 from features.job import Profile
 from scheduler.core.cluster import Run
 from scheduler.core.policy import preemption_cost_s
-from scheduler.simulation.work import PairTable, SimulatedContention, Work
+from scheduler.simulation.work import SimulatedContention, Work
 from scheduler.testing.builders import (
-    Likes,
     a_configuration,
     a_job,
-    a_stage,
     cluster_of,
     pair_speeds,
-    play,
 )
-from tests.reproductions.baselines.lucid import lucid
 
 A, B, C = (a_configuration(name) for name in "abc")
 
 
-def test_each_member_has_its_own_speed() -> None:
+def test_each_member_has_its_own_speed_and_what_was_not_measured_the_stated_one() -> None:
     table = pair_speeds({("a", "b"): 0.7, ("b", "a"): 0.9})
     assert (table.speed(A, B), table.speed(B, A)) == (0.7, 0.9)
-
-
-def test_what_was_not_measured_runs_at_the_stated_speed() -> None:
     table = pair_speeds({("a", "b"): 0.7}, unmeasured=0.6)
     assert table.speed(B, A) == 0.6, "one direction says nothing about the other"
     assert table.speed(A, C) == 0.6
     assert table.speed(None, A) == 0.6
     assert table.speed(A, None) == 0.6
+
+    assert table.rate(Work(1.0), a_run(), Work(1.0)) == 0.6
+    assert table.rate(Work(1.0), a_run(), None) == 1.0, "alone"
 
 
 def test_noise_above_one_is_cut_unless_asked_for() -> None:
@@ -46,11 +42,6 @@ def test_noise_above_one_is_cut_unless_asked_for() -> None:
 
 def a_run() -> Run:
     return cluster_of().start(a_job().job, "vc", [(0, 1)], 0.0)
-
-
-def test_alone_is_rate_one() -> None:
-    assert PairTable({}).rate(Work(1.0), a_run(), None) == 1.0
-    assert PairTable({}, unmeasured=0.3).rate(Work(1.0), a_run(), Work(1.0)) == 0.3
 
 
 @settings(max_examples=60)
@@ -79,17 +70,3 @@ def test_simulated_contention_of_the_unknown_is_the_stated_speed() -> None:
 @pytest.mark.parametrize(("gpus", "seconds"), [(1, 40.0), (8, 40.0), (9, 60.0), (160, 60.0)])
 def test_preemption_costs_more_across_nodes(gpus: int, seconds: float) -> None:
     assert preemption_cost_s(gpus) == seconds
-
-
-def test_both_members_are_slowed_in_a_run() -> None:
-    speed = pair_speeds({("a", "b"): 0.5, ("b", "a"): 0.25})
-    played = play(
-        lucid(Likes()),
-        cluster_of(nodes=2, gpus=1, profiling=1),
-        a_job("a", for_=100, config="a"),
-        a_job("b", for_=25, config="b"),
-        stage=a_stage(limit=0.0, max_gpus=1),
-        speed=speed,
-    )
-    assert played.result("b").end_time == 100, "25 s of work at a quarter speed"
-    assert played.result("a").end_time == 150, "50 s of work in those 100 s, then alone"
