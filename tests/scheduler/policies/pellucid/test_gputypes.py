@@ -8,8 +8,6 @@ from math import log
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from benchmarks.worlds import openb
 from features.job import Job, Profile
@@ -96,24 +94,11 @@ def job(number: int, gpus: int = 1, name: str = "easy", at: float = 0.0, **more:
     return Job(f"j{number}", at, gpus, "ada", "vc", name, **more)  # type: ignore[arg-type]
 
 
-def test_a_mixed_cluster_counts_its_gpus() -> None:
-    cluster = Cluster(SPEC)
-    assert SPEC.gpus == cluster.pools["vc"].gpus == cluster.pools["vc"].free == 9
-    assert SPEC.has_type("FAST")
-    assert not SPEC.has_type("other")
-    cluster.validate()
-
-
 def test_a_gang_is_placed_within_one_group_of_like_nodes() -> None:
     pool = Cluster(SPEC).pools["vc"]
     assert pool.place(4, among=0b0110, per_node=2) == [(1, 0b11), (2, 0b11)]
     assert pool.place(4, among=0b0001, per_node=4) == [(0, 0b1111)]
     assert pool.place(2, among=0b1000, per_node=1) is None
-
-
-def test_a_group_without_nodes_or_gpus_is_refused() -> None:
-    with pytest.raises(ValueError, match="must be at least 1"):
-        NodeGroup("fast", 0, 8)
 
 
 def test_other_policies_refuse_a_mixed_cluster() -> None:
@@ -176,38 +161,6 @@ def test_pairs_stay_on_the_type_a_job_asks_for() -> None:
     _, decisions, core = play([*full, *late], spec, pair_predictor=pair_predictor, profile=profile)
     assert not core.cluster.runs
     assert [(d.job_id, d.partner) for d in decisions if d.action is Action.PACK] == [("j2", "j1")]
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(0, 5000),
-            st.sampled_from([1, 1, 2, 4]),
-            st.sampled_from(["easy", "stubborn"]),
-            st.sampled_from([None, None, "fast", "slow"]),
-        ),
-        min_size=1,
-        max_size=30,
-    ),
-    st.booleans(),
-)
-@settings(max_examples=40)
-def test_every_job_ends_on_a_type_it_accepts(
-    drawn: list[tuple[float, int, str, str | None]], told: bool
-) -> None:
-    jobs = [
-        job(i, gpus, name, at, gpu_type=wanted)
-        for i, (at, gpus, name, wanted) in enumerate(sorted(drawn, key=lambda d: d[0]))
-    ]
-    results, decisions, _ = play(jobs, told=told)
-    assert all(r.end_time is not None or r.refused for r in results.values())
-    asked = {j.job_id: j.gpu_type for j in jobs}
-    for d in decisions:
-        if d.action is Action.START:
-            types = {"fast" if node == 0 else "slow" for node in d.nodes}
-            assert len(types) == 1
-            assert asked[d.job_id] in (None, *types)
-    assert play(jobs, told=told)[1] == decisions
 
 
 def test_openb_nodes_are_a_cluster(shared_data: Path) -> None:

@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from features.job import Profile
 from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Action, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.policy import Predictors
@@ -23,8 +23,7 @@ from scheduler.policies.pellucid.pass_ import Pass
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.testing.builders import Desk, UserMeans, a_job, cluster_of, pellucid
-from scheduler.testing.worlds import World, worlds
-from tests.scheduler.explain.watched import Scores, replay
+from tests.scheduler.explain.watched import Scores
 
 
 class Forgetful(Pellucid):
@@ -33,30 +32,6 @@ class Forgetful(Pellucid):
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.remembers = False
-
-
-def decisions(kind: type[Pellucid], world: World, **options: Any) -> list[Decision]:
-    policy = kind(PellucidSettings(**options), world.spec, Predictors(Scores(world.scores)))
-    taken: list[Decision] = []
-    replay(world, policy, lambda core, memory, new, now: taken.extend(new))
-    return taken
-
-
-options = st.fixed_dictionaries(
-    {
-        "max_wait_s": st.sampled_from([600.0, 172_800.0]),
-        "partner_searches": st.sampled_from([0, 1, 16]),
-        "busy_above": st.sampled_from([0.0, 0.85]),
-        "borrowing": st.sampled_from([None, {}]),
-        "predict_again_s": st.sampled_from([0.0, 60.0, 3600.0]),
-    }
-)
-
-
-@settings(max_examples=50)
-@given(world=worlds(), chosen=options)
-def test_decisions_are_those_of_one_who_forgets(world: World, chosen: dict[str, Any]) -> None:
-    assert decisions(Pellucid, world, **chosen) == decisions(Forgetful, world, **chosen)
 
 
 def a_policy(kind: type[Pellucid], chosen: dict[str, Any], spec: ClusterSpec) -> Pellucid:

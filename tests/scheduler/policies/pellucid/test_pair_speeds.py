@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from features.job import Profile
 from scheduler.core.decisions import Action, PairPrediction
@@ -82,20 +80,6 @@ def test_nothing_is_made_of_what_nobody_predicted() -> None:
     assert speeds_of(pair_predictor, None, HEAVY) == (0.9, 0.9)
 
 
-@given(
-    predicted=st.floats(0.0, 1.5),
-    seen=st.lists(st.tuples(st.sampled_from([LIGHT, HEAVY]), st.floats(0.0, 1.0)), max_size=20),
-)
-def test_a_corrected_speed_is_a_speed(predicted: float, seen: list[tuple[Profile, float]]) -> None:
-    pair_predictor = Experienced(Says((predicted, predicted)))
-    for profile, speed in seen:
-        pair_predictor.learn(queued("a", profile), queued("b", HEAVY), speed)
-    if seen:
-        assert all(0.0 <= s <= 1.5 for s in speeds_of(pair_predictor, LIGHT, HEAVY))
-        first = speeds_of(pair_predictor, seen[0][0], HEAVY)[0]
-        assert 0.01 <= first <= 1.0
-
-
 class Told(Pellucid):
     """Keeps what it was told of pairs."""
 
@@ -142,19 +126,6 @@ def test_a_decision_to_pack_carries_the_pair_and_what_it_gains() -> None:
     assert evidence["asked_share"] == 1.0
     entered: dict[str, Any] = dict(played.of("b", Action.ENQUEUE)[0].evidence)
     assert entered["p10_s"] <= entered["p50_s"] <= entered["p90_s"]
-
-
-def test_a_job_that_joins_again_carries_its_distribution_once() -> None:
-    """It was profiled while it waited, and told of twice."""
-    policy = pellucid(Likes(), busy_above=9.0)
-    a = a_job("a", gpus=8, for_=9 * HOUR)
-    b = a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
-    played = play(policy, cluster_of(nodes=2, profiling=1), a, b, stage=WaitingStage())
-    joined = played.of("b", Action.ENQUEUE)
-    assert len(joined) == 2
-    for decision in (*joined, *played.of("b", Action.WAIT), *played.of("b", Action.START)):
-        names = [name for name, _ in decision.evidence]
-        assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize(("nodes", "action"), [(2, Action.PACK), (3, Action.START)])

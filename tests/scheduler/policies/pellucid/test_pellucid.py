@@ -13,7 +13,6 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
-from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
 from scheduler.testing.builders import Desk, Likes, a_job, actions, cluster_of, pellucid, play
 from scheduler.testing.policy import PolicyContract
@@ -38,12 +37,6 @@ class TestPellucidProfilingWhileWaiting(PolicyContract):
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
         return WaitingStage(max_gpus=world.spec.gpus_per_node) if any(world.lent.values()) else None
-
-
-class TestMostImpatientPellucid(TestPellucidProfilingWhileWaiting):
-    """Late from the start: first come first served, with a reservation for the first."""
-
-    max_wait_s = 0.0
 
 
 @settings(max_examples=60)
@@ -91,20 +84,6 @@ def _gpus(d: Decision) -> set[tuple[int, int]]:
         for i in range(mask.bit_length())
         if mask >> i & 1
     }
-
-
-def test_the_bound_stops_a_stream_of_small_jobs() -> None:
-    """Two nodes never idle together: only the reservation gets the wide job in."""
-    stream = [a_job(f"s{i}", gpus=8, for_=2 * HOUR, at=i * HOUR) for i in range(40)]
-    wide = a_job("wide", gpus=16, for_=60.0, at=1.0)
-    patient = play(pellucid(max_wait_s=1e9, ageing=0.0), cluster_of(nodes=2), *stream, wide)
-    strict = pellucid(max_wait_s=5 * HOUR, overload=16.0, ageing=0.0, backfill=0.0)
-    bounded = play(strict, cluster_of(nodes=2), *stream, wide)
-    assert patient.result("wide").queue_s > 30 * HOUR
-    assert bounded.result("wide").queue_s <= 5 * HOUR + 2 * HOUR
-    (reserved,) = bounded.of("wide", Action.RESERVE)
-    assert reserved.time == 1.0 + 5 * HOUR
-    assert Reason.RESERVED_FOR_STARVING_JOB in {d.reason for d in bounded.actions(Action.WAIT)}
 
 
 def test_reserved_gpus_are_backfilled_until_their_holder_has_waited_twice_its_bound() -> None:
@@ -188,30 +167,6 @@ def test_short_jobs_start_at_once_and_are_watched_where_they_run() -> None:
     played = play(policy, cluster, *jobs, stage=WaitingStage())
     assert played.result("a").profile_s == 0
     assert played.result("b").profile_s == 200.0
-
-
-def test_a_waiting_job_that_ends_while_profiled_never_takes_its_own_gpus() -> None:
-    jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=100.0, at=1.0)]
-    policy = pellucid(Likes(), profile_above=1.5)
-    played = play(policy, cluster_of(nodes=2, profiling=1), *jobs, stage=WaitingStage())
-    assert played.result("b").ended_in_profiling
-    assert played.result("b").end_time == 101.0
-
-
-def test_borrowing_uses_idle_gpus_only_where_nobody_waits() -> None:
-    jobs = [
-        a_job("a", gpus=8, for_=1000.0, vc="one"),
-        a_job("b", gpus=16, for_=1000.0, vc="one", at=1.0),  # one node here, one borrowed
-        a_job("c", gpus=8, for_=1000.0, vc="one", at=2.0),
-    ]
-    nodes = {"one": 2, "two": 2}
-    isolated = play(Pellucid(), cluster_of(nodes=nodes), *jobs)
-    opened = play(pellucid(borrowing={}), cluster_of(nodes=nodes), *jobs)
-    assert isolated.result("b").queue_s > 0
-    assert opened.result("b").queue_s == 0
-    assert opened.of("b", Action.START)[0].reason is Reason.BORROWED
-    assert opened.result("c").queue_s == 0
-    opened.core.cluster.validate()
 
 
 @given(

@@ -23,22 +23,6 @@ from scheduler.testing.builders import VC, a_job
 # --- outlook --------------------------------------------------------------------------------------
 
 
-def test_the_outlook_learns_how_wrong_predictions_are() -> None:
-    """Half the jobs predicted at 1,000 s run ten times as long, half a tenth."""
-    distribution = DurationDistribution()
-    for i in range(1000):
-        distribution.learn(1000.0, 10_000.0 if i % 2 else 100.0)
-    assert distribution.expected_s(1000.0) == pytest.approx(5050.0, rel=0.05)
-    assert distribution.expected_s(1000.0, elapsed_s=200.0) == pytest.approx(9800.0, rel=0.05)
-
-
-def test_the_truth_needs_no_margin() -> None:
-    distribution = DurationDistribution()
-    for seconds in (500.0, 700.0, 900.0) * 200:
-        distribution.learn(seconds, seconds)
-    assert distribution.expected_s(600.0) == pytest.approx(600.0, rel=0.01)
-
-
 def test_what_it_expects_comes_true() -> None:
     """The mean of what is left, on jobs it has not learned from, under a heavy tail."""
     rng = random.Random(0)

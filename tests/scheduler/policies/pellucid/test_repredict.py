@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from features.job import Job, Profile
+from features.job import Job
 from features.schema import State
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
-from scheduler.core.rules import PolicyViolation
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import (
@@ -138,32 +137,6 @@ def test_who_remembers_predictions_hears_of_the_new_one() -> None:
     assert past.predicted_s == desk.core.jobs["slow3"].estimate_s == pytest.approx(45_300.0)
 
 
-def test_terms_of_fairness_are_told_with_the_new_prediction() -> None:
-    policy = pellucid(predict_again_s=HOUR, max_wait_s=1e9, overload=1000.0, fairness={"weight": 1})
-    desk = Desk(policy, cluster_of(), UserMeans())
-    desk.submit(a_job("first", gpus=8, user="slow", for_=1e9))
-    burst(desk)
-    told = waits(desk.wake(2 * HOUR))["slow3"]
-    terms = dict(told.evidence)
-    assert terms["predicted_before_s"] != told.estimate_s
-    assert terms["fairness_s"] > 0
-    assert terms["share_excess"] > 0
-
-
-class Forgetful(UserMeans):
-    """Answers once, and then with what is no number."""
-
-    def estimate(self, job: Job, now: float) -> Estimate:
-        return Estimate(float("nan")) if now else super().estimate(job, now)
-
-
-def test_what_is_no_number_is_refused_when_asked_again_too() -> None:
-    desk = a_desk(estimator=Forgetful())
-    burst(desk)
-    with pytest.raises(PolicyViolation, match=r"the key of job .* is nan, not a number"):
-        desk.wake(2 * HOUR)
-
-
 class Recorded(HistoriesEstimator):
     """Counts the answers that are decided with."""
 
@@ -192,16 +165,6 @@ def test_histories_answer_as_of_now_with_terms_that_add_up() -> None:
     assert before_s < 3600 < 20_000 < after_s
     assert told.score is not None
     assert told.score.value == pytest.approx(told.score.intercept + sum(told.score.terms))
-
-
-def test_a_profile_stays_a_profile() -> None:
-    desk = a_desk()
-    burst(desk)
-    queued = desk.core.jobs["slow3"]
-    queued.profile = profile = Profile(50.0, 30.0, 1000.0)
-    desk.wake(2 * HOUR)
-    assert queued.estimate_s != 600.0
-    assert queued.profile is profile
 
 
 def test_what_became_of_a_job_is_counted_with_its_last_prediction(

@@ -12,28 +12,12 @@ from hypothesis import strategies as st
 from scheduler.core.cluster import Cluster, ClusterSpec, Run
 from scheduler.core.decisions import Action
 from scheduler.core.nodes import KnownJob
-from scheduler.core.pairs import TablePairPredictor
-from scheduler.core.policy import Policy
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import FairShare
 from scheduler.policies.pellucid.shares import Shares
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid, play
-from scheduler.testing.policy import PolicyContract
-from scheduler.testing.worlds import World
 
 HOUR, DAY = 3600.0, 86_400.0
-
-
-class TestFairPellucid(PolicyContract):
-    name = "pellucid"
-    skips = True
-
-    def policy(self, world: World) -> Policy:
-        return pellucid(
-            TablePairPredictor(world.scores, lambda a, b: (0.95, 0.9)),
-            cluster=world.spec,
-            fairness={"weight": 1.0, "half_life_s": 3600.0, "users": {"ann": 2.0}},
-        )
 
 
 # --- shares ---------------------------------------------------------------------------------------

@@ -115,14 +115,3 @@ def test_an_end_is_learned_from_though_the_settings_changed_while_the_job_was_pr
     of(core.policy).distribution.learn = lambda *pair: learned.append(pair)  # type: ignore[method-assign]
     core.ended("a", State.COMPLETED, 5.0, 5.0)
     assert learned == [(600.0, 5.0, 5.0)]
-
-
-def test_a_node_that_leaves_ends_the_reservation_on_it_and_no_other() -> None:
-    desk = starving()
-    policy, cluster = of(desk.core.policy), desk.cluster
-    policy.node_leaves(cluster, 1)
-    assert policy.reservation("vc") == ("waits", [(0, 15)])
-    assert cluster.is_reserved(desk.run("runs"))
-    policy.node_leaves(cluster, 0)
-    assert policy.reservation("vc") is None
-    assert not cluster.is_reserved(desk.run("runs"))
