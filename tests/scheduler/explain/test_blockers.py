@@ -17,13 +17,11 @@ from scheduler.explain.findings import LISTED, analysis, answer, compared
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
 from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.watched import a_policy, replay, waits
 
 HOUR = 3600.0
-POLICIES = ["fifo", "fifo-skip", "sjf", "lucid", "pellucid"]
 
 
 def check_named(core: Core, memory: Memory, decisions: list[Decision], now: float) -> int:
@@ -38,16 +36,12 @@ def check_named(core: Core, memory: Memory, decisions: list[Decision], now: floa
     return len(named)
 
 
-@pytest.mark.parametrize("name", POLICIES)
-@settings(max_examples=40)
-@given(world=worlds(), max_wait_s=st.sampled_from([0.0, 300.0, 3000.0]))
-def test_without_the_named_blocker_the_job_starts(
-    name: str, world: World, max_wait_s: float
-) -> None:
-    policy = a_policy(name, world)
-    if isinstance(policy, Pellucid):
-        policy.max_wait_s = policy.starvation.max_wait_s = max_wait_s
-    replay(world, policy, lambda *seen: (check_named(*seen), None)[1])
+@pytest.mark.parametrize("name", ["fifo", "fifo-skip", "sjf", "lucid"])
+@settings(max_examples=30)
+@given(world=worlds())
+def test_without_the_named_blocker_the_job_starts(name: str, world: World) -> None:
+    """So it does under `pellucid`, in the random walk of `test_pellucid_walk.py`."""
+    replay(world, a_policy(name, world), lambda *seen: (check_named(*seen), None)[1])
 
 
 def check_whole(futures: Futures, job_id: str) -> Blockers:
@@ -67,7 +61,7 @@ def check_whole(futures: Futures, job_id: str) -> Blockers:
 
 
 @settings(max_examples=25)
-@given(world=worlds(), name=st.sampled_from(POLICIES))
+@given(world=worlds(), name=st.sampled_from(["fifo", "fifo-skip", "sjf", "lucid", "pellucid"]))
 def test_what_the_analyst_says_blocks_does(world: World, name: str) -> None:
     def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
         for d in waits(decisions)[:1]:
@@ -91,16 +85,6 @@ def a_desk(policy: object) -> tuple[Desk, Memory]:
 
 def jobs_of(holders: tuple[Holder, ...]) -> set[tuple[str, str]]:
     return {(holder.job_id, holder.kind.name) for holder in holders}
-
-
-def test_the_running_job_that_is_in_the_way_is_found() -> None:
-    desk, memory = a_desk(FifoSkip())
-    desk.submit(a_job("small", gpus=2), a_job("large", gpus=5))
-    desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
-    blockers = find_blockers(Futures(desk.core, memory, 60.0), "next")
-    assert jobs_of(blockers.holders) == {("large", "RUN")}
-    assert blockers.holders[0].ran_s == 60.0
-    assert (blockers.alternatives, blockers.not_examined) == ((), ())
 
 
 def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> None:
@@ -227,7 +211,7 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     assert "overdue" not in said
 
 
-@pytest.mark.parametrize("place", [0, 3, 150, 299])
+@pytest.mark.parametrize("place", [0, 3, 299])
 def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     desk = Desk(pellucid(), cluster_of(nodes=4, gpus=8))
     memory = desk.core.estimator = Memory(desk.core.estimator)

@@ -12,7 +12,7 @@ from scheduler.core.estimates import TableEstimator
 from scheduler.core.findings import NotExamined, Partner
 from scheduler.core.policy import Policy, Promise
 from scheduler.explain.blockers import find_blockers
-from scheduler.explain.findings import _REFUSED, analysis, answer, promise_words, sharing_words
+from scheduler.explain.findings import analysis, answer, promise_words
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
@@ -116,11 +116,6 @@ def test_a_partner_that_is_gone_is_not_told() -> None:
     desk.core.withdrawn("runs", 2.0)
     assert partner(desk) is not None
     assert said(desk, 2.0)["sharing"] == ""
-
-
-@pytest.mark.parametrize("reason", list(_REFUSED))
-def test_every_refusal_has_words(reason: Reason) -> None:
-    assert sharing_words(Partner(0.0, "runs", reason)).endswith(f"{_REFUSED[reason]}.")
 
 
 def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:

@@ -8,8 +8,6 @@ from math import exp, inf, log
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.forecasts import CRUDE, Futures, StartForecast, WhyNot, crude
@@ -76,16 +74,6 @@ def test_waits_of_seconds_are_learned_within_the_hour_also_of_one_user() -> None
     assert made.start_p90 is not None
     assert 5.0 < made.start_p50 - now < 20.0
     assert made.start_p90 - now < 60.0
-
-
-def test_before_anything_was_seen_it_is_the_crude_rule_with_a_wide_margin() -> None:
-    line = Line(1.0, jobs=5, ended=0)
-    rough = crude(line.desk.core, line.memory, 0.0)["j4"].start_p50
-    made = line.forecast("j4")
-    assert rough is not None
-    assert made.start_p50 == pytest.approx(rough, rel=0.3)
-    assert made.start_p90 is not None
-    assert made.start_p90 > 3 * rough
 
 
 def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> None:
@@ -197,17 +185,6 @@ def test_what_weighs_nothing_any_more_counts_for_nothing() -> None:
     logs, over = [1.0, 2.0, 3.0], [True, True, True]
     (p50,) = kaplan_meier(logs, over, np.array([1.0, 1.0, 0.0]), (0.5,))
     assert p50 == 1.0
-
-
-@given(st.lists(st.tuples(st.floats(-5, 5), st.booleans()), min_size=1), st.floats(0.01, 10.0))
-def test_quantiles_rise_with_the_level_whatever_was_seen(
-    seen: list[tuple[float, bool]], weight: float
-) -> None:
-    logs, over = zip(*seen, strict=True)
-    levels = (0.1, 0.5, 0.9, 0.99)
-    found = kaplan_meier(logs, over, np.full(len(seen), weight), levels)
-    assert found == sorted(found)
-    assert exp(found[0]) > 0
 
 
 def test_a_few_futures_have_the_quantiles_of_a_duration() -> None:

@@ -23,18 +23,15 @@ from hypothesis.stateful import (
 from features.job import Job, Profile
 from features.schema import State
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup
-from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import WaitingStage
-from scheduler.explain.whatif.changes import NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, candidates
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import UserMeans, a_job, pellucid
 from scheduler.testing.worlds import WatchedCore
 from tests.scheduler.explain.test_blockers import check_named, check_whole
+from tests.scheduler.explain.test_whatif import check_counterfactuals
 from tests.scheduler.explain.watched import Scores
 
 NODES = {"a": 3, "b": 1}
@@ -248,8 +245,11 @@ class Walk(RuleBasedStateMachine):
         waiting = [q.job.job_id for queue in self.core.queues.values() for q in queue]
         if waiting:
             job_id = data.draw(st.sampled_from(waiting))
-            check_whole(self.futures(), job_id)
-            self.check_counterfactuals(job_id)
+            memory = self.core.estimator
+            assert isinstance(memory, Memory)
+            futures = Futures(self.core, memory, self.now)
+            check_whole(futures, job_id)
+            check_counterfactuals(futures, job_id, TYPES if self.chosen.typed else ())
 
     # --- what must hold -----------------------------------------------------------------------
 
@@ -270,34 +270,6 @@ class Walk(RuleBasedStateMachine):
                     assert policy.capabilities.borrows
                     assert d.reason is Reason.BORROWED
                     assert not self.line[vc], "its owner was waiting"
-
-    def futures(self) -> Futures:
-        memory = self.core.estimator
-        assert isinstance(memory, Memory)
-        return Futures(self.core, memory, self.now)
-
-    def check_counterfactuals(self, job_id: str) -> None:
-        """What is said of a change is what a core decides that knew the job so from the start."""
-        futures, was = self.futures(), self.core.jobs[job_id]
-        asking = WhatIf(futures, samples=0)
-        types = TYPES if self.chosen.typed else ()
-        for change in candidates(was.job, list(self.core.queues), types):
-            try:
-                starts = asking.starts(job_id, change)
-            except NotPossible:
-                continue
-            copy = futures.copy()
-            copy.withdrawn(job_id, self.now)
-            known = KnownJob(
-                job=change.job(was.job),
-                order=was.seq,
-                priority=was.priority,
-                profile=was.profile,
-                profiled=was.profiled,
-                queued_before=True,
-            )
-            copy.nodes.adopt(known, self.now)
-            assert starts == begins(copy, job_id, self.now), change
 
     @invariant()
     def everybody_is_in_one_place(self) -> None:
@@ -353,11 +325,6 @@ class Walk(RuleBasedStateMachine):
             found = attrgetter(event)(core)(*args)
             decided += found if event == "decide" else []
         return decided
-
-
-def begins(core: Core, job_id: str, now: float) -> bool:
-    """Whether a core starts a job in its next pass."""
-    return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
 
 
 TestWalk = Walk.TestCase
