@@ -89,18 +89,6 @@ def test_so_it_is_by_the_clock_of_an_overloaded_cluster(overload: float) -> None
     assert left_s(desk, "b", 900.0) <= left_s(desk, "a", 900.0) - 299.0
 
 
-def test_gpus_are_no_longer_kept_for_a_job_that_is_held() -> None:
-    desk = a_full_desk()
-    desk.submit(a_job("a", gpus=8), now=0.0)
-    assert desk.core.policy.reservation("vc") is None
-    desk.wake(1001.0)
-    assert desk.core.policy.reservation("vc") is not None
-    desk.core.waiting.hold("a", 1002.0)
-    desk.submit(a_job("b", gpus=1, at=1003.0), now=1003.0)
-    assert desk.core.policy.reservation("vc") is None
-    assert actions(desk.end("runs", now=1004.0)) == [(Action.START, "b")]
-
-
 def test_gpus_are_no_longer_kept_for_a_job_that_is_held_once_its_profiling_run_ends() -> None:
     policy, stage = pellucid(max_wait_s=100.0, overload=1.0), WaitingStage(limit_s=2000.0)
     desk = Desk(policy, cluster_of(nodes=2, profiling=1), stage=stage)

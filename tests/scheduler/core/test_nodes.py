@@ -217,22 +217,6 @@ def test_a_policy_for_one_type_refuses_a_mixed_cluster_and_types_are_followed() 
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_a_job_for_a_node_that_is_to_become_larger_waits_for_it(
-    policy: Callable[[], Policy],
-) -> None:
-    core = a_full_core(policy(), 4)
-    core.nodes.change(0, Node("a", 8, "V100"))
-    core.submitted(a_job("large", 8), 1.0)
-    core.submitted(a_job("too large", 9), 1.0)
-    taken = decide(core, 1.0)
-    assert shown(taken, "too large") == [Reason.INVALID_REQUEST]
-    assert shown(taken, "large")[-1] is Reason.VC_TOO_SMALL
-    core.ended("runs", State.COMPLETED, 10.0, 10.0)
-    decide(core, 10.0)
-    assert core.cluster.runs["large"].nodes == (0,)
-
-
-@pytest.mark.parametrize("policy", POLICIES)
 def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
     policy: Callable[[], Policy],
 ) -> None:

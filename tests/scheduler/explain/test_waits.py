@@ -56,26 +56,6 @@ def test_it_learns_by_how_much_the_crude_rule_is_off(slow: float) -> None:
     assert made.start_p90 - line.now > 0.9 * true
 
 
-def test_waits_of_seconds_are_learned_within_the_hour_also_of_one_user() -> None:
-    desk = Desk(FifoSkip(), cluster_of(nodes=1, gpus=1))
-    memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
-    waits = Waits()
-    desk.submit(a_job("j0", for_=20.0, user="ann"), now=0.0)
-    for i in range(1, 100):  # each is sent halfway through the one before
-        now = 20.0 * i
-        desk.submit(a_job(f"j{i}", for_=20.0, at=now, user="ann"), now=now)
-        waits.look(desk.core, memory, now)
-        if i < 99:
-            desk.end(f"j{i - 1}", now=now + 10.0)
-            waits.started(f"j{i}", now + 10.0, 10.0)
-    alone = {"j99": StartForecast(now, why_not=WhyNot.NO_TIME)}
-    made = waits.corrected(desk.core, alone, crude(desk.core, memory, now), now)["j99"]
-    assert made.start_p50 is not None
-    assert made.start_p90 is not None
-    assert 5.0 < made.start_p50 - now < 20.0
-    assert made.start_p90 - now < 60.0
-
-
 def test_what_is_certain_or_unknown_stays_and_futures_are_mixed_in_between() -> None:
     line = Line(1.0, jobs=60, ended=30)
     sure = StartForecast(line.now, line.now + 5, line.now + 5, samples=9)

@@ -14,19 +14,12 @@ from features.schema import State
 from pipeline.traces.synthetic.generate import default_config, write
 from pipeline.worlds import open_scenario
 from pipeline.worlds.venus import TrackError
-from scheduler.core.cluster import Cluster, ClusterSpec
-from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision
 from scheduler.core.durations import Stated
 from scheduler.core.estimates import HistoriesEstimator
-from scheduler.core.profiling import WaitingStage
-from scheduler.simulation.engine import Engine
 from scheduler.simulation.stating import Stating, stating, with_commands
-from scheduler.simulation.work import PairTable, Work
-from scheduler.testing.builders import a_job, pellucid
+from scheduler.simulation.work import Work
 
 HOUR = 3600.0
-NOBODY = Stating(0.1, {})
 
 
 def test_all_jobs_of_a_user_say_it_or_none_and_each_is_wrong_in_its_own_way() -> None:
@@ -52,35 +45,6 @@ def test_what_is_said_is_surer_the_more_is_done_and_holds_the_truth() -> None:
     assert early.error > 3 * late.error
     assert early.low_s < 10 * HOUR < early.high_s
     assert said.progress("b", 10 * HOUR, HOUR) is None
-
-
-def played(states: Stating, stage: WaitingStage | None) -> list[Decision]:
-    cluster = Cluster(ClusterSpec({"vc": 2}, 1), {"vc": 1} if stage else None)
-    core = Core(cluster, pellucid(), HistoriesEstimator(), profiling=stage)
-    samples = [a_job(f"j{i}", gpus=1, user=f"u{i}", for_=(8 - i) * HOUR) for i in range(8)]
-    decisions: list[Decision] = []
-    work = {s.id: s.work for s in samples}
-    jobs = [s.job for s in samples]
-    engine = Engine(core, jobs, work, PairTable({}), sink=decisions.extend)
-    engine.states = states
-    engine.run()
-    return decisions
-
-
-def test_from_its_profiling_run_on_a_job_is_predicted_by_what_it_says() -> None:
-    every = Stating(0.1, {f"j{i}": 0.02 for i in range(8)})
-    said, unsaid = (played(states, WaitingStage()) for states in (every, NOBODY))
-    joined = {
-        d.job_id: d.estimate_s or 0.0
-        for d in said
-        if d.action is Action.ENQUEUE and d.reason.value == "ProfileComplete"
-    }
-    assert joined
-    for job_id, estimate_s in joined.items():
-        assert estimate_s == pytest.approx((8 - int(job_id[1:])) * HOUR, rel=0.05)
-    starts = [[d.job_id for d in run if d.action is Action.START] for run in (said, unsaid)]
-    assert starts[0] != starts[1]
-    assert played(Stating(0.1, {}), WaitingStage()) == unsaid
 
 
 def test_what_was_stopped_says_how_far_it_is_of_the_whole() -> None:

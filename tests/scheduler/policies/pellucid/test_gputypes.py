@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import log
 from pathlib import Path
 
 import pytest
 
 from benchmarks.worlds import openb
-from features.job import Job, Profile
+from features.job import Job
 from models.bundle import Bundle
 from models.bundle.gputypes import GpuTypeSpeed
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import Estimator, TableEstimator
-from scheduler.core.pairs import TablePairPredictor
-from scheduler.core.policy import Predictors
-from scheduler.core.queue import QueuedJob
+from scheduler.core.estimates import TableEstimator
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.gputypes import described_by_name
 from scheduler.policies.pellucid.policy import Pellucid
@@ -27,6 +23,7 @@ from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import Work
+from scheduler.testing.builders import pellucid
 
 SPEC = ClusterSpec.mixed(
     {"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 2, 2), NodeGroup("slow", 1, 1)]}
@@ -38,56 +35,22 @@ SLOW = {"stubborn": 0.1, "easy": 0.9}
 class Table:
     """The truth, told to whoever asks."""
 
-    def __init__(self, spec: ClusterSpec, slow: dict[str, float] = SLOW):
-        self._types = [
-            g.gpu_type for vc in spec.vcs for g in spec.groups_of(vc) for _ in range(g.nodes)
-        ]
-        self._slow = slow
-
     def speed(self, job: Job, gpu_type: str) -> float:
-        return 1.0 if gpu_type == "fast" else self._slow[job.name]
+        return 1.0 if gpu_type == "fast" else SLOW[job.name]
 
     def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
-        alone = self.speed(run.job, self._types[run.nodes[0]])
-        return alone if neighbour is None else 0.8 * alone
+        return self.speed(run.job, "fast" if run.nodes == (0,) else "slow")
 
 
-class Knowing(Pellucid):
-    """Has seen the like of every job before."""
-
-    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        super().prepare(queued, now, estimator)
-        queued.profile = Profile(20.0, 10.0, 2000.0, False)
-
-
-def play(
-    jobs: Sequence[Job],
-    spec: ClusterSpec = SPEC,
-    *,
-    told: bool = True,
-    pair_predictor: TablePairPredictor | None = None,
-    profile: Profile | None = None,
-    duration_s: float = 600.0,
-) -> tuple[dict[str, JobResult], list[Decision], Core]:
-    nature = Table(spec)
-    kind = Pellucid if profile is None else Knowing
-    policy = kind(
-        PellucidSettings(learns_speeds=False),
-        spec,
-        Predictors(pair_predictor, type_speeds=nature if told else None),
-    )
-    policy.capabilities = replace(policy.capabilities, watch_s=50.0)
-    seconds = {job.job_id: duration_s for job in jobs}
-    core = Core(Cluster(spec), policy, TableEstimator("given", seconds))
-    work = {job.job_id: Work(duration_s, profile=profile) for job in jobs}
+def play(jobs: Sequence[Job], *, told: bool = True) -> tuple[dict[str, JobResult], list[Decision]]:
+    """Jobs of 600 s, on the fast type."""
+    nature = Table()
+    policy = pellucid(cluster=SPEC, type_speeds=nature if told else None, learns_speeds=False)
+    core = Core(Cluster(SPEC), policy, TableEstimator("given", {}, default=600.0))
+    work = {job.job_id: Work(600.0) for job in jobs}
     decisions: list[Decision] = []
-
-    def sink(batch: list[Decision]) -> None:
-        core.cluster.validate()
-        decisions.extend(batch)
-
-    outcome = Engine(core, jobs, work, nature, sink=sink).run()
-    return {r.job.job_id: r for r in outcome.jobs}, decisions, core
+    outcome = Engine(core, jobs, work, nature, sink=decisions.extend).run()
+    return {r.job.job_id: r for r in outcome.jobs}, decisions
 
 
 def job(number: int, gpus: int = 1, name: str = "easy", at: float = 0.0, **more: object) -> Job:
@@ -107,14 +70,14 @@ def test_other_policies_refuse_a_mixed_cluster() -> None:
 
 
 def test_rates_are_those_of_the_type() -> None:
-    results, _, _ = play([job(0, 4, "stubborn"), job(1, 2, "easy")])
+    results, _ = play([job(0, 4, "stubborn"), job(1, 2, "easy")])
     assert results["j0"].ran_s == pytest.approx(600.0)
     assert results["j1"].ran_s == pytest.approx(600.0 / 0.9)
 
 
 def test_the_gpu_type_a_job_requires_is_respected() -> None:
     jobs = [job(i, 1, "easy", gpu_type="slow") for i in range(8)]
-    _, decisions, _ = play([*jobs, job(9, 2, gpu_type="other")])
+    _, decisions = play([*jobs, job(9, 2, gpu_type="other")])
     nodes = [d.nodes for d in decisions if d.action is Action.START]
     assert len(nodes) == 8
     assert all(0 not in held for held in nodes)
@@ -122,22 +85,22 @@ def test_the_gpu_type_a_job_requires_is_respected() -> None:
 
 
 def test_a_gang_no_group_can_hold_is_refused() -> None:
-    _, decisions, _ = play([job(0, 6)])
+    _, decisions = play([job(0, 6)])
     assert [d.reason for d in decisions] == [Reason.INVALID_REQUEST]
 
 
 def test_who_loses_least_takes_the_slow_gpus() -> None:
     """Four stubborn and four easy jobs at once, easy ones first in line."""
     jobs = [job(i, 1, "easy") for i in range(4)] + [job(4 + i, 1, "stubborn") for i in range(4)]
-    told, decisions, _ = play(jobs)
-    blind, _, _ = play(jobs, told=False)
+    told, decisions = play(jobs)
+    blind, _ = play(jobs, told=False)
     fast = {d.job_id for d in decisions if d.action is Action.START and d.nodes == (0,)}
     assert {"j4", "j5", "j6", "j7"} <= fast
     assert sum(r.jct_s for r in told.values()) < sum(r.jct_s for r in blind.values())
 
 
 def test_a_start_records_the_speeds_and_costs_of_the_alternatives() -> None:
-    _, decisions, _ = play([job(0, 1, "stubborn")])
+    _, decisions = play([job(0, 1, "stubborn")])
     evidence = dict(next(d for d in decisions if d.action is Action.START).evidence)
     assert evidence["speed_on_fast"] == 1.0
     assert evidence["speed_on_slow"] == 0.1
@@ -146,21 +109,10 @@ def test_a_start_records_the_speeds_and_costs_of_the_alternatives() -> None:
 
 def test_a_job_waits_for_gpus_on_which_it_is_expected_to_end_sooner() -> None:
     jobs = [job(0, 4, "stubborn"), job(1, 1, "stubborn", at=550.0)]
-    results, decisions, _ = play(jobs)
+    results, decisions = play(jobs)
     waits = [d.reason for d in decisions if d.job_id == "j1" and d.action is Action.WAIT]
     assert waits == [Reason.FASTER_GPUS_SOON]
     assert results["j1"].jct_s < 600.0 / 0.1
-
-
-def test_pairs_stay_on_the_type_a_job_asks_for() -> None:
-    profile = Profile(20.0, 10.0, 2000.0, False)
-    pair_predictor = TablePairPredictor({f"j{i}": 0 for i in range(8)}, lambda a, b: (0.95, 0.95))
-    full = [job(0, 4, "easy", gpu_type="fast"), job(1, 4, "easy", gpu_type="slow")]
-    late = [job(2, 4, "easy", at=200.0, gpu_type="slow")]
-    spec = ClusterSpec.mixed({"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 1, 4)]})
-    _, decisions, core = play([*full, *late], spec, pair_predictor=pair_predictor, profile=profile)
-    assert not core.cluster.runs
-    assert [(d.job_id, d.partner) for d in decisions if d.action is Action.PACK] == [("j2", "j1")]
 
 
 def test_openb_nodes_are_a_cluster(shared_data: Path) -> None:

@@ -39,20 +39,6 @@ def test_what_it_expects_comes_true() -> None:
         )
 
 
-@given(
-    predicted=st.floats(0, 1e6),
-    elapsed=st.floats(0, 1e7),
-    learned=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 1e7)), max_size=60),
-)
-def test_something_is_always_left(
-    predicted: float, elapsed: float, learned: list[tuple[float, float]]
-) -> None:
-    distribution = DurationDistribution()
-    for pair in learned:
-        distribution.learn(*pair)
-    assert distribution.expected_s(predicted, elapsed) > 0
-
-
 # --- pairing --------------------------------------------------------------------------------------
 
 

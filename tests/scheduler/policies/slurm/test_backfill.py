@@ -239,3 +239,17 @@ def test_the_age_of_a_job_counts_once_it_may_be_looked_at() -> None:
     assert isinstance(core.policy, Slurm)
     ages = {n: ask.accrue for n in "1234" if (ask := core.policy.asked(n)) is not None}
     assert ages == {"1": NOW - 9, "2": None, "3": NOW, "4": None}
+
+
+def test_where_nothing_waits_nothing_is_due_again_and_again() -> None:
+    """A job ends, nobody waits, so no pass is made: one wake at most, not one every millisecond."""
+    clock = Clock(Rhythm(3.0, 60.0, 30.0, 300.0))
+    assert clock.main_due("gpu", 0.0)
+    clock.backfill_due("gpu", 0.0)
+    clock.ended()
+    clock.changed()
+    now, wakes = 100.0, 0
+    while (at := clock.next(now, backfills=True)) is not None:
+        assert at > now
+        now, wakes = at, wakes + 1
+        assert wakes < 5
