@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.cluster import Placement, Pool
+from scheduler.core.cluster import Pool
 from scheduler.testing.builders import VC, cluster_of
 
 
@@ -61,34 +61,6 @@ def test_placement_is_that_of_the_specification(
     assert sorted((node, mask.bit_count()) for node, mask in placement) == sorted(expected)
     assert all(not mask & busy[node] for node, mask in placement), "only free GPUs"
     assert len(placement) == -(-gpus // per_node), "the fewest nodes"
-
-
-@settings(max_examples=100)
-@given(data=st.data(), occupancy=occupancies())
-def test_what_is_taken_can_be_given_back_in_any_order(
-    data: st.DataObject, occupancy: tuple[list[int], int]
-) -> None:
-    busy, per_node = occupancy
-    pool = a_pool(busy, per_node)
-    before = snapshot(pool)
-    taken: list[Placement] = []
-    for gpus in data.draw(st.lists(st.integers(1, 2 * per_node), max_size=6)):
-        placement = pool.place(gpus)
-        if placement is not None:
-            assert pool.free >= gpus
-            free = pool.free
-            pool.take(placement)
-            assert pool.free == free - gpus
-            taken.append(placement)
-    for placement in data.draw(st.permutations(taken)):
-        pool.give(tuple(n for n, _ in placement), tuple(mask for _, mask in placement))
-    assert snapshot(pool) == before
-
-
-def snapshot(pool: Pool) -> tuple[dict[int, int], int, list[Placement | None]]:
-    """All that can be seen of a pool: free GPUs, and where every size of job would go."""
-    free = {node: pool.free_on(node) for node in pool.nodes()}
-    return free, pool.free, [pool.place(gpus) for gpus in range(1, 3 * pool.per_node)]
 
 
 def test_gpus_of_a_node_are_taken_from_the_lowest() -> None:

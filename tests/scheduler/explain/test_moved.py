@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reproductions.baselines.sjf import Sjf
+from scheduler.core.policy import Policy
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.whatif.moved import Moved, moved
@@ -17,8 +18,8 @@ HOUR = 3600.0
 class Scene:
     """Jobs on nodes of eight GPUs; what was foreseen of one, and what is later."""
 
-    def __init__(self, nodes: int = 1):
-        self.desk = Desk(FifoSkip(), cluster_of(nodes=nodes, gpus=8))
+    def __init__(self, nodes: int = 1, policy: Policy | None = None):
+        self.desk = Desk(policy or FifoSkip(), cluster_of(nodes=nodes, gpus=8))
         self.memory = self.desk.core.estimator = Memory(self.desk.core.estimator, asks=True)
 
     def foreseen(self, job_id: str, now: float) -> StartForecast:
@@ -59,15 +60,13 @@ def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
 
 
 def test_those_that_came_later_and_go_before_it_are_counted() -> None:
-    desk = Desk(Sjf(), cluster_of(nodes=1, gpus=8))
-    memory = desk.core.estimator = Memory(desk.core.estimator, asks=True)
-    desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
-    promised = crude(desk.core, memory, 0.0)["waits"]
+    scene = Scene(policy=Sjf())
+    scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
+    promised = scene.foreseen("waits", 0.0)
     for i in range(3):
-        desk.submit(a_job(f"later{i}", gpus=8, at=10.0), now=10.0)
-        desk.core.waiting.set_priority(f"later{i}", 5)
-    latest = crude(desk.core, memory, 20.0)["waits"]
-    found = moved(Futures(desk.core, memory, 20.0), "waits", promised, latest, {})
+        scene.desk.submit(a_job(f"later{i}", gpus=8, at=10.0), now=10.0)
+        scene.desk.core.waiting.set_priority(f"later{i}", 5)
+    found = scene.moved("waits", promised, 20.0, {})
     assert found is not None
     assert found.causes[0].what == "3 later jobs are before it"
     assert found.causes[0].by_s == pytest.approx(found.by_s, rel=0.1)

@@ -78,63 +78,36 @@ def row(decision: Decision) -> dict[str, object]:
 
 
 def test_a_full_row() -> None:
-    written = row(
-        Decision(
-            3,
-            1_600_000_000.5,
-            Action.PACK,
-            Reason.PARTNER_FOUND,
-            "mine",
-            "vc",
-            nodes=(4, 5),
-            gpus=(255, 1),
-            partner="theirs",
-            priority=12.5,
-            estimate_s=99.0,
-            score=Score(1.5, 1.0, (0.25, 0.25), "digest", ("a", "")),
-            tree_path=("memory < 5000",),
-            speeds=(0.9, 0.8),
-            blocker="other",
-            need=9,
-            free=0,
-            limit=16,
-            position=2,
-            batch=(128, 1),
-            evidence=(("gain", 0.25), ("type", "T4")),
-        )
+    alike: dict[str, Any] = {
+        "partner": "theirs", "priority": 12.5, "estimate_s": 99.0, "blocker": "other",
+        "need": 9, "free": 0, "limit": 16, "position": 2,
+    }  # fmt: skip
+    decision = Decision(
+        3,
+        1_600_000_000.5,
+        Action.PACK,
+        Reason.PARTNER_FOUND,
+        "mine",
+        "vc",
+        nodes=(4, 5),
+        gpus=(255, 1),
+        score=Score(1.5, 1.0, (0.25, 0.25), "digest", ("a", "")),
+        tree_path=("memory < 5000",),
+        speeds=(0.9, 0.8),
+        batch=(128, 1),
+        evidence=(("gain", 0.25), ("type", "T4")),
+        **alike,
     )
-    for name in ("time",):
-        written[name] = written[name].timestamp()  # type: ignore[attr-defined]
-    assert written == {
-        "seq": 3,
-        "time": 1_600_000_000.5,
-        "action": "pack",
-        "reason": "PartnerFound",
-        "job_id": "mine",
-        "vc": "vc",
-        "nodes": [4, 5],
-        "gpus": [255, 1],
-        "partner": "theirs",
-        "priority": 12.5,
-        "estimate_s": 99.0,
-        "score": 1.5,
-        "intercept": 1.0,
-        "terms": [0.25, 0.25],
+    written = row(decision)
+    assert written.pop("time").timestamp() == 1_600_000_000.5  # type: ignore[attr-defined]
+    assert written == alike | {
+        "seq": 3, "action": "pack", "reason": "PartnerFound", "job_id": "mine", "vc": "vc",
+        "nodes": [4, 5], "gpus": [255, 1],
+        "score": 1.5, "intercept": 1.0, "terms": [0.25, 0.25], "bundle": "digest",
         "inputs": None,  # they stand with the job's enqueue
-        "bundle": "digest",
-        "tree_path": ["memory < 5000"],
-        "speed": 0.9,
-        "partner_speed": 0.8,
-        "blocker": "other",
-        "need": 9,
-        "free": 0,
-        "limit": 16,
-        "held_by": None,
-        "position": 2,
-        "batch_per_gpu": 128,
-        "accumulation": 1,
-        "evidence": [("gain", "0.25"), ("type", "T4")],
-    }
+        "tree_path": ["memory < 5000"], "speed": 0.9, "partner_speed": 0.8, "held_by": None,
+        "batch_per_gpu": 128, "accumulation": 1, "evidence": [("gain", "0.25"), ("type", "T4")],
+    }  # fmt: skip
 
 
 def test_what_is_not_known_is_null_and_not_zero() -> None:

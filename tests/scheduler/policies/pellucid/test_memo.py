@@ -18,8 +18,6 @@ from scheduler.core.decisions import Action, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.policy import Predictors
-from scheduler.core.queue import QueuedJob
-from scheduler.policies.pellucid.pass_ import Pass
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.testing.builders import Desk, UserMeans, a_job, cluster_of, pellucid
@@ -71,29 +69,6 @@ def test_a_partner_whose_profile_is_replaced_is_judged_anew() -> None:
     assert core.jobs["waits"].reason is Reason.MEMORY_GUARD
     core.observed("runs", SMALL, 20.0)
     assert [d.action for d in core.decide(20.0)] == [Action.PACK]
-
-
-def test_a_line_of_profiled_jobs_that_nobody_can_share_with_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    core = Core(Cluster(ClusterSpec({"vc": 1}, 4, 24_576.0)), pellucid(Scores({})), UserMeans())
-    core.submitted(replace(a_job("runs", gpus=4).job, share=False), 0.0)
-    core.decide(0.0)
-    for name in ("one", "two", "three"):
-        core.submitted(a_job(name, gpus=4, at=1.0).job, 1.0)
-        core.jobs[name].profile = SMALL
-    core.decide(1.0)
-    evaluated: list[str] = []
-    wait = Pass.wait
-
-    def watched(self: Pass, queued: QueuedJob) -> None:
-        evaluated.append(queued.job.job_id)
-        wait(self, queued)
-
-    monkeypatch.setattr(Pass, "wait", watched)
-    core.submitted(a_job("four", gpus=4, at=2.0).job, 2.0)
-    core.decide(2.0)
-    assert evaluated == ["four"]
 
 
 @pytest.mark.parametrize("happens", ["nothing", "a start"])
