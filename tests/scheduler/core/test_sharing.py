@@ -90,16 +90,8 @@ def test_pairs_of_another_mode_are_not_believed(
 @pytest.mark.parametrize(
     ("measured", "rules", "mark"),
     [
-        (
-            "mps",
-            {"mode": "time-slicing", "unmeasured": True},
-            "speeds were measured under mps, not under",
-        ),
-        (
-            "",
-            {"mode": "mps", "unmeasured": True},
-            "speeds were measured in a mode that is not known",
-        ),
+        ("mps", {"mode": "time-slicing", "unmeasured": True}, "measured under mps, not under"),
+        ("", {"mode": "mps", "unmeasured": True}, "measured in a mode that is not known"),
         ("mps", {}, "how GPUs are shared here is not stated"),
     ],
 )

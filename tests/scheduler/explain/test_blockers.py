@@ -149,22 +149,6 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     )
 
 
-def test_behind_a_line_the_head_is_to_blame_only_if_it_is() -> None:
-    desk, memory = a_desk(Fifo())
-    desk.submit(a_job("running", gpus=6))
-    taken = desk.submit(
-        a_job("head", gpus=4), a_job("second", gpus=1), a_job("third", gpus=1), now=1.0
-    )
-    assert [(d.job_id, d.blocker) for d in waits(taken)] == [
-        ("head", None),
-        ("second", "head"),
-        ("third", None),
-    ]
-    assert waits(taken)[2].sentence() == "number 3 in line, behind jobs that go first"
-    blockers = find_blockers(Futures(desk.core, memory, 1.0), "second")
-    assert jobs_of(blockers.holders) == {("head", "AHEAD")}
-
-
 def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else() -> None:
     policy = pellucid(max_wait_s=HOUR, overload=16.0)
     desk = Desk(policy, cluster_of(nodes=1, gpus=8))

@@ -101,23 +101,6 @@ def test_dues_are_by_weight() -> None:
 # --- the term -------------------------------------------------------------------------------------
 
 
-def started(fairness: float) -> list[str]:
-    """Ann has had the node for a day; her short job and Bob's longer one wait for it."""
-    jobs = [
-        a_job("first", gpus=8, for_=DAY, user="ann"),
-        a_job("hers", gpus=8, for_=HOUR, user="ann", at=100.0),
-        a_job("his", gpus=8, for_=2 * HOUR, user="bob", at=200.0),
-    ]
-    played = play(pellucid(fairness={"weight": fairness}), cluster_of(nodes=1), *jobs)
-    return [d.job_id for d in played.actions(Action.START)]
-
-
-def test_who_has_had_more_than_its_due_is_put_back() -> None:
-    assert started(0.0) == ["first", "hers", "his"]
-    assert started(1.0) == ["first", "his", "hers"]
-    assert started(0.01) == ["first", "hers", "his"], "an hour more is not forgiven for so little"
-
-
 def test_the_term_is_told_and_is_part_of_the_key() -> None:
     off, on = (
         Desk(Pellucid(), cluster_of(nodes=1)),

@@ -9,7 +9,7 @@ import pytest
 from scheduler.assembly import CoreSpec, assemble
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.snapshot import build_snapshot
+from scheduler.backends.slurm.snapshot import ClusterSnapshot, build_snapshot
 from scheduler.core.decisions import Action
 from scheduler.core.estimates import Estimator
 from scheduler.policies.slurm.capacity import Capacity
@@ -205,39 +205,36 @@ def test_passes_go_on_from_the_backfill_that_was_last() -> None:
     assert clock.backfill_due("gpu", NOW + 20.5)
 
 
-def test_a_look_between_passes_starts_none_and_says_who_is_next() -> None:
+def seen(site: Site, jobs: list[SlurmJob], now: float) -> tuple[ClusterSnapshot, Slurm]:
+    """A look at these jobs on idle nodes, and the policy that decided."""
     nodes = [
         Node(name, 4, "gpu", ("all",), True, "IDLE", (("gpu", 4),), 8, 64_000) for name in NODES
     ]
     shape = Shape.followed(nodes)
-    site = replace(SITE, backfilled=NOW - 10.0)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
+    snapshot = build_snapshot(core, shape, jobs, nodes, now, by_slurm=True, site=site)
+    assert isinstance(core.policy, Slurm)
+    return snapshot, core.policy
+
+
+def test_a_look_between_passes_starts_none_and_says_who_is_next() -> None:
     jobs = [SlurmJob(n, "PENDING", "ada", "", "all", NOW - 5, priority=9, gpus=4) for n in "1234"]
-    snapshot = build_snapshot(core, shape, jobs, nodes, NOW, by_slurm=True, site=site)
+    snapshot, policy = seen(replace(SITE, backfilled=NOW - 10.0), jobs, NOW)
     assert not [d for d in snapshot.decisions if d.action is Action.START]
-    policy = core.policy
-    assert isinstance(policy, Slurm)
     assert policy.soon == {"1", "2", "3"}
     assert snapshot.order == ["1", "2", "3", "4"]
 
 
 def test_the_age_of_a_job_counts_once_it_may_be_looked_at() -> None:
-    nodes = [
-        Node(name, 4, "gpu", ("all",), True, "IDLE", (("gpu", 4),), 8, 64_000) for name in NODES
-    ]
-    shape = Shape.followed(nodes)
-    most = Qos("one", limits=Limits(max_accrue_pu=1))
-    core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
     jobs = [
         SlurmJob(n, "PENDING", user, "", "all", NOW - age_s, priority=9, gpus=4, qos="one")
         for n, user, age_s in (("1", "ada", 9), ("2", "ada", 8), ("3", "bob", 7), ("4", "eva", 6))
     ]
     jobs[0] = replace(jobs[0], accrue=NOW - 9)
     jobs[3] = replace(jobs[3], eligible=NOW + 60)
-    site = replace(SITE, qos={"one": most})
-    build_snapshot(core, shape, jobs, nodes, NOW + 0.5, by_slurm=True, site=site)
-    assert isinstance(core.policy, Slurm)
-    ages = {n: ask.accrue for n in "1234" if (ask := core.policy.asked(n)) is not None}
+    site = replace(SITE, qos={"one": Qos("one", limits=Limits(max_accrue_pu=1))})
+    _, policy = seen(site, jobs, NOW + 0.5)
+    ages = {n: ask.accrue for n in "1234" if (ask := policy.asked(n)) is not None}
     assert ages == {"1": NOW - 9, "2": None, "3": NOW, "4": None}
 
 
