@@ -19,13 +19,11 @@ from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, Wai
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import (
     Desk,
-    Likes,
     Sample,
     a_job,
     a_stage,
     actions,
     cluster_of,
-    pellucid,
     play,
 )
 
@@ -109,14 +107,6 @@ def test_a_short_job_ends_there(seconds: float, ends: bool) -> None:
     assert result.profile_s == pytest.approx(min(seconds, 200.0), abs=1e-6)
     assert (result.ran_s == 0) is ends
     assert (Action.ENQUEUE in [d.action for d in played.of("x")]) is not ends
-
-
-def test_a_large_job_goes_straight_to_its_queue() -> None:
-    desk = a_desk(a_stage(max_gpus=4))
-    enqueue, start = desk.submit(a_job("x", gpus=5))
-    assert (enqueue.action, enqueue.reason) == (Action.ENQUEUE, Reason.PROFILING_SKIPPED)
-    assert enqueue.sentence() == "too large for the profiling partition (limit 4 GPUs)"
-    assert start.action is Action.START
 
 
 class Curious(Estimator):
@@ -227,21 +217,6 @@ def test_what_is_known_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     ]  # fmt: skip
 
 
-def test_without_a_partition_profiles_come_from_runs_and_go_to_jobs_like_them() -> None:
-    jobs = [
-        named("first", "train-1", gpus=8, for_=9000.0),
-        named("unlike", "other-1", gpus=8, for_=900.0, at=300.0),
-        named("alike", "train-2", gpus=8, for_=9000.0, at=300.0),
-    ]
-    pair_predictor = Likes(speeds={("alike", "first"): (0.9, 0.9)})
-    stage = WaitingStage(known_s=1e6)
-    played = play(pellucid(pair_predictor), cluster_of(nodes=1), *jobs, stage=stage)
-    assert not profiled(played.decisions)
-    (packed,) = [d for d in played.decisions if d.action is Action.PACK]
-    assert (packed.job_id, packed.partner, packed.time) == ("alike", "first", 300.0)
-    assert played.result("unlike").queue_s > 8000.0
-
-
 # --- scaling --------------------------------------------------------------------------------------
 
 
@@ -312,20 +287,6 @@ def test_the_forecast_hears_of_every_job_also_of_those_that_skip() -> None:
     desk = a_desk(ProfilingStage(max_gpus=1, forecast=forecast), nodes=4)
     desk.submit(a_job("a"), a_job("b", gpus=8), now=10.0)
     assert forecast.gpus(10.0) == 9 / 6
-
-
-def test_a_lent_node_comes_home_to_the_job_that_waits_for_it() -> None:
-    """Nothing runs and nothing is to be submitted, but the partition still holds a node."""
-    forecast = TableForecaster(0.0, [0.0] * 30, [100.0] * 10 + [0.0] * 20)
-    stage = ProfilingStage(
-        max_gpus=1, scaling=Scaling("vc", grow_above=1, shrink_below=1), forecast=forecast
-    )
-    jobs = [a_job(name, for_=300.0, at=10.0) for name in "abc"]
-    wide = a_job("wide", gpus=2, for_=10.0, at=20.0)
-    played = play(Fifo(), cluster_of(nodes=3, gpus=1, profiling=1), *jobs, wide, stage=stage)
-    assert Action.LEND in [d.action for d in played.decisions]
-    # bins 8 to 12 hold two of 100: a mean of 40 is quiet, and bin 8 begins at 4,800 s
-    assert played.result("wide").end_time == 4810.0
 
 
 # --- the stage that looks at waiting jobs ---------------------------------------------------------

@@ -78,30 +78,6 @@ def test_what_its_command_says_is_weighed_by_its_error_and_ends_at_the_limit() -
     assert with_command(Estimate(600.0), replace(job, work=None), state) == Estimate(600.0)
 
 
-def test_after_one_run_its_command_says_how_long_the_next_lasts_whatever_else_its_user_runs() -> (
-    None
-):
-    estimator, now = HistoriesEstimator(), 0.0
-
-    def ran(job: Job, seconds: float) -> None:
-        nonlocal now
-        estimator.submitted(job, now)
-        estimator.started(job.job_id, now)
-        now += seconds
-        estimator.ended(job.job_id, State.COMPLETED, seconds, now)
-
-    for n in range(20):
-        ran(Job(f"other{n}", now, 1, "ann", "vc"), 60.0)
-    work = Work.of(["train.py", "--epochs", "10"])
-    assert work is not None
-    ran(Job("first", now, 1, "ann", "vc", work=work), 3600.0)
-    second = Job("second", now, 1, "ann", "vc", work=replace(work, amount=20.0))
-    said = estimator.estimate(second, now).seconds
-    assert said == pytest.approx(7200.0, rel=0.15)
-    assert isinstance(said, Stated)
-    assert 0.1 < said.error < 0.4
-
-
 def test_a_duration_it_states_has_an_error_of_its_own() -> None:
     distribution = DurationDistribution()
     stated = Stated(12 * HOUR, 0.05, without_s=600.0)

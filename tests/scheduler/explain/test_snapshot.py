@@ -18,47 +18,41 @@ from scheduler.testing.builders import Desk, a_job, cluster_of
 from scheduler.testing.worlds import World, worlds
 from tests.scheduler.explain.watched import a_policy, replay
 
-POLICIES = st.sampled_from(["fifo", "fifo-skip", "sjf", "qssf", "lucid", "pellucid"])
-_slow = settings(max_examples=20)
+
+def shape(core: Core) -> str:
+    runs = [(r.job.job_id, r.nodes, r.gpus, r.vc) for r in core.cluster.runs.values()]
+    lines = {vc: [(q.job.job_id, q.key) for q in line] for vc, line in core.queues.items()}
+    return repr((runs, lines))
 
 
-@_slow
-@given(world=worlds(), name=POLICIES)
-def test_looking_ahead_changes_nothing_that_is_decided(world: World, name: str) -> None:
+@settings(max_examples=20)
+@given(
+    world=worlds(),
+    name=st.sampled_from(["fifo", "fifo-skip", "sjf", "qssf", "lucid", "pellucid"]),
+)
+def test_a_copy_decides_what_the_original_would_and_changes_nothing(
+    world: World, name: str
+) -> None:
+    """After a pass there is nothing left for a copy to decide, as for the original."""
+
     def decided(ahead: bool) -> list[str]:
         taken: list[str] = []
 
         def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
             taken.extend(repr(d) for d in decisions)
-            if ahead:
-                waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
-                Futures(core, memory, now, seed=1).forecast(waiting, samples=2)
+            if not ahead:
+                return
+            predicted = {i: q.predicted_s for i in core.jobs if (q := memory.of(i)) is not None}
+            copy = CoreCopy(core, now).restore(Believed(predicted))
+            assert shape(copy) == shape(core)
+            assert copy.decide(now) == []
+            waiting = [q.job.job_id for queue in core.queues.values() for q in queue]
+            Futures(core, memory, now, seed=1).forecast(waiting, samples=2)
 
         replay(world, a_policy(name, world), look)
         return taken
 
     assert decided(False) == decided(True)
-
-
-@_slow
-@given(world=worlds(), name=POLICIES)
-def test_a_copy_decides_what_the_original_would(world: World, name: str) -> None:
-    """After a pass there is nothing left for a copy to decide, as for the original."""
-
-    def shape(core: Core) -> str:
-        runs = [(r.job.job_id, r.nodes, r.gpus, r.vc) for r in core.cluster.runs.values()]
-        lines = {vc: [(q.job.job_id, q.key) for q in line] for vc, line in core.queues.items()}
-        return repr((runs, lines))
-
-    def look(core: Core, memory: Memory, decisions: list[Decision], now: float) -> None:
-        predicted = {i: q.predicted_s for i in core.jobs if (q := memory.of(i)) is not None}
-        copy = CoreCopy(core, now).restore(Believed(predicted))
-        assert shape(copy) == shape(core)
-        again = CoreCopy(copy, now).restore(Believed(predicted))
-        assert copy.decide(now) == []
-        assert again.cluster is not copy.cluster
-
-    replay(world, a_policy(name, world), look)
 
 
 def test_copies_are_independent_and_small() -> None:

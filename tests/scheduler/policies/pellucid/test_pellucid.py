@@ -238,16 +238,6 @@ def test_packs_before_it_must_only_pairs_that_hardly_slow() -> None:
     assert started((0.85, 0.85)) == [Action.START]
 
 
-def test_short_jobs_start_at_once_and_are_watched_where_they_run() -> None:
-    """Only the second, which has to wait, is looked at in the partition."""
-    jobs = [a_job("a", gpus=8, for_=250.0), a_job("b", gpus=8, for_=250.0, at=1.0)]
-    cluster = cluster_of(nodes=2, profiling=1)
-    policy = pellucid(Likes(), profile_above=1.5)
-    played = play(policy, cluster, *jobs, stage=WaitingStage())
-    assert played.result("a").profile_s == 0
-    assert played.result("b").profile_s == 200.0
-
-
 @given(
     gpus=st.integers(1, 40),
     own=st.lists(st.integers(0, 8), max_size=4),

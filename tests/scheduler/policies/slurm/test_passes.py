@@ -108,22 +108,6 @@ def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
     }  # fmt: skip
 
 
-def test_gpus_are_found_behind_nodes_that_have_too_few() -> None:
-    def found(gpus: int, most: int, *has: tuple[int, int, int]) -> dict[str, tuple[str, ...]]:
-        nodes = {
-            f"n{i}": SiteNode(f"n{i}", cpus, 64_000, (("a100", count),), weight=weight)
-            for i, (cpus, count, weight) in enumerate(has)
-        }
-        site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
-        asked = job("it", partitions=("p",), gpus=(("a100", gpus),), max_nodes=most)
-        return on(look(site, asked))
-
-    lighter = (32, 4, 1), (8, 6, 5), (16, 4, 1)
-    assert found(6, 1, *lighter) == {"it": ("n1",)}
-    assert not found(7, 1, *lighter)
-    assert found(4, 2, (1, 1, 1), (32, 2, 1), (32, 2, 1)) == {"it": ("n1", "n2")}
-
-
 def test_a_node_gives_no_more_gpus_than_it_has_memory_for() -> None:
     asked = {"gpus": (("", 3),), "per_gpu": True, "cpus": 3, "partitions": ("long",)}
     fits, split = job("1", memory_mib=20_000, **asked), job("2", memory_mib=30_000, **asked)
