@@ -14,16 +14,13 @@ from models.bundle import Bundle
 from models.bundle.gputypes import GpuTypeSpeed
 from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Run
 from scheduler.core.core import Core
-from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import TableEstimator
+from scheduler.core.decisions import Action, Reason
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.gputypes import described_by_name
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
-from scheduler.simulation.engine import Engine
-from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import Work
-from scheduler.testing.builders import pellucid
+from scheduler.testing.builders import Played, Sample, pellucid, play
 
 SPEC = ClusterSpec.mixed(
     {"vc": [NodeGroup("fast", 1, 4), NodeGroup("slow", 2, 2), NodeGroup("slow", 1, 1)]}
@@ -42,15 +39,12 @@ class Table:
         return self.speed(run.job, "fast" if run.nodes == (0,) else "slow")
 
 
-def play(jobs: Sequence[Job], *, told: bool = True) -> tuple[dict[str, JobResult], list[Decision]]:
+def played(jobs: Sequence[Job], *, told: bool = True) -> Played:
     """Jobs of 600 s, on the fast type."""
     nature = Table()
     policy = pellucid(cluster=SPEC, type_speeds=nature if told else None, learns_speeds=False)
-    core = Core(Cluster(SPEC), policy, TableEstimator("given", {}, default=600.0))
-    work = {job.job_id: Work(600.0) for job in jobs}
-    decisions: list[Decision] = []
-    outcome = Engine(core, jobs, work, nature, sink=decisions.extend).run()
-    return {r.job.job_id: r for r in outcome.jobs}, decisions
+    samples = (Sample(job, Work(600.0)) for job in jobs)
+    return play(policy, Cluster(SPEC), *samples, speed=nature)
 
 
 def job(number: int, gpus: int = 1, name: str = "easy", at: float = 0.0, **more: object) -> Job:
@@ -70,49 +64,43 @@ def test_other_policies_refuse_a_mixed_cluster() -> None:
 
 
 def test_rates_are_those_of_the_type() -> None:
-    results, _ = play([job(0, 4, "stubborn"), job(1, 2, "easy")])
-    assert results["j0"].ran_s == pytest.approx(600.0)
-    assert results["j1"].ran_s == pytest.approx(600.0 / 0.9)
+    found = played([job(0, 4, "stubborn"), job(1, 2, "easy")])
+    assert found.result("j0").ran_s == pytest.approx(600.0)
+    assert found.result("j1").ran_s == pytest.approx(600.0 / 0.9)
 
 
 def test_the_gpu_type_a_job_requires_is_respected() -> None:
     jobs = [job(i, 1, "easy", gpu_type="slow") for i in range(8)]
-    _, decisions = play([*jobs, job(9, 2, gpu_type="other")])
-    nodes = [d.nodes for d in decisions if d.action is Action.START]
+    found = played([*jobs, job(9, 2, gpu_type="other"), job(10, 6)])
+    nodes = [d.nodes for d in found.actions(Action.START)]
     assert len(nodes) == 8
     assert all(0 not in held for held in nodes)
-    assert [d.reason for d in decisions if d.job_id == "j9"] == [Reason.NO_MATCHING_GPU_TYPE]
-
-
-def test_a_gang_no_group_can_hold_is_refused() -> None:
-    _, decisions = play([job(0, 6)])
-    assert [d.reason for d in decisions] == [Reason.INVALID_REQUEST]
+    assert [d.reason for d in found.of("j9")] == [Reason.NO_MATCHING_GPU_TYPE]
+    assert [d.reason for d in found.of("j10")] == [Reason.INVALID_REQUEST], "no type has 6"
 
 
 def test_who_loses_least_takes_the_slow_gpus() -> None:
     """Four stubborn and four easy jobs at once, easy ones first in line."""
     jobs = [job(i, 1, "easy") for i in range(4)] + [job(4 + i, 1, "stubborn") for i in range(4)]
-    told, decisions = play(jobs)
-    blind, _ = play(jobs, told=False)
-    fast = {d.job_id for d in decisions if d.action is Action.START and d.nodes == (0,)}
+    told, blind = played(jobs), played(jobs, told=False)
+    fast = {d.job_id for d in told.actions(Action.START) if d.nodes == (0,)}
     assert {"j4", "j5", "j6", "j7"} <= fast
-    assert sum(r.jct_s for r in told.values()) < sum(r.jct_s for r in blind.values())
+    known, unknown = (sum(r.jct_s for r in one.outcome.jobs) for one in (told, blind))
+    assert known < unknown
 
 
 def test_a_start_records_the_speeds_and_costs_of_the_alternatives() -> None:
-    _, decisions = play([job(0, 1, "stubborn")])
-    evidence = dict(next(d for d in decisions if d.action is Action.START).evidence)
+    (start,) = played([job(0, 1, "stubborn")]).actions(Action.START)
+    evidence = dict(start.evidence)
     assert evidence["speed_on_fast"] == 1.0
     assert evidence["speed_on_slow"] == 0.1
     assert float(evidence["cost_on_slow_s"]) > float(evidence["cost_on_fast_s"])
 
 
 def test_a_job_waits_for_gpus_on_which_it_is_expected_to_end_sooner() -> None:
-    jobs = [job(0, 4, "stubborn"), job(1, 1, "stubborn", at=550.0)]
-    results, decisions = play(jobs)
-    waits = [d.reason for d in decisions if d.job_id == "j1" and d.action is Action.WAIT]
-    assert waits == [Reason.FASTER_GPUS_SOON]
-    assert results["j1"].jct_s < 600.0 / 0.1
+    found = played([job(0, 4, "stubborn"), job(1, 1, "stubborn", at=550.0)])
+    assert found.reasons("j1") == [Reason.FASTER_GPUS_SOON]
+    assert found.result("j1").jct_s < 600.0 / 0.1
 
 
 def test_openb_nodes_are_a_cluster(shared_data: Path) -> None:
