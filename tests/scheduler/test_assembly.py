@@ -52,11 +52,8 @@ def test_more_nodes_than_there_are_is_an_error_and_no_large_share(
         profiling_nodes(spec)
 
 
-def test_who_profiles_every_job_first_keeps_its_partition() -> None:
+def test_who_profiles_every_job_first_keeps_its_partition_and_who_sets_its_share() -> None:
     assert profiling_nodes(spec_of(4, "lucid")) == [2]
-
-
-def test_a_cluster_file_may_have_it_otherwise() -> None:
     assert profiling_nodes(spec_of(4, largest_share=1)) == [2]
     assert profiling_nodes(spec_of(40, largest_share=0.01)) == []
 

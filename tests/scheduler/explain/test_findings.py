@@ -65,6 +65,9 @@ def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
     assert "run at 50% and the other at 40%" in text
     assert "cost more time than it saves" in text
     assert "runs" not in text.split()
+    desk.core.withdrawn("runs", 2.0)
+    assert partner(desk) is not None
+    assert said(desk, 2.0)["sharing"] == "", "it is gone"
 
 
 @pytest.mark.parametrize("make", [pellucid, lucid])
@@ -108,14 +111,6 @@ def test_what_was_not_examined_is_said() -> None:
     desk.core.jobs["waits"].profile = None
     found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert found.not_examined == (NotExamined.NO_PROFILE,)
-
-
-def test_a_partner_that_is_gone_is_not_told() -> None:
-    desk = a_pair(pellucid(Likes(speeds=SLOW)))
-    desk.core.decide(1.0)
-    desk.core.withdrawn("runs", 2.0)
-    assert partner(desk) is not None
-    assert said(desk, 2.0)["sharing"] == ""
 
 
 def test_two_that_share_gpus_are_told_as_a_set_that_would_do_as_well() -> None:

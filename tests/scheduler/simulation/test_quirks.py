@@ -43,20 +43,18 @@ def test_an_unknown_policy_is_refused_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quirks", "end"),
+    ("for_", "quirks", "end"),
     [
-        (Quirks(), 10.5),
-        (Quirks(tick_s=1.0), 11.0),
-        (Quirks(tick_s=4.0), 12.0),
-        (Quirks(tick_s=1.0, end_lag_s=1.0), 11.0),
-        (Quirks(tick_s=1.0, end_lag_s=1.0, counting_policies=frozenset({"fifo"})), 12.0),
+        (10.5, Quirks(), 10.5),
+        (10.5, Quirks(tick_s=1.0), 11.0),
+        (10.5, Quirks(tick_s=4.0), 12.0),
+        (0.3 * 10, Quirks(tick_s=1.0), 3.0),  # it is on a tick
+        (10.5, Quirks(tick_s=1.0, end_lag_s=1.0), 11.0),
+        (10.5, Quirks(tick_s=1.0, end_lag_s=1.0, counting_policies=frozenset({"fifo"})), 12.0),
     ],
 )
-def test_ends_fall_on_ticks_and_late_for_policies_that_count(quirks: Quirks, end: float) -> None:
-    played = play(Fifo(), cluster_of(), a_job("x", for_=10.5), quirks=quirks)
+def test_ends_fall_on_ticks_and_late_for_policies_that_count(
+    for_: float, quirks: Quirks, end: float
+) -> None:
+    played = play(Fifo(), cluster_of(), a_job("x", for_=for_), quirks=quirks)
     assert played.result("x").end_time == end
-
-
-def test_an_end_on_a_tick_is_not_moved() -> None:
-    played = play(Fifo(), cluster_of(), a_job("x", for_=0.3 * 10), quirks=Quirks(tick_s=1.0))
-    assert played.result("x").end_time == 3.0

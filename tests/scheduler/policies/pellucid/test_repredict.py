@@ -62,12 +62,9 @@ def test_a_burst_is_ordered_by_what_its_first_jobs_showed() -> None:
     assert told["slow3"].estimate_s == pytest.approx(45_300.0)
     assert dict(told["slow3"].evidence)["predicted_before_s"] == 600.0
     assert told["slow3"].priority == pytest.approx(45_300.0 * 8**0.5)
-
-
-def test_never_where_it_is_switched_off() -> None:
-    desk = a_desk(period_s=0.0)
-    burst(desk)
-    assert (Action.START, "slow0") in actions(desk.end("first", now=2 * HOUR))
+    never = a_desk(period_s=0.0)
+    burst(never)
+    assert (Action.START, "slow0") in actions(never.end("first", now=2 * HOUR))
 
 
 def test_once_in_a_period_and_nobody_is_told_the_same_twice() -> None:

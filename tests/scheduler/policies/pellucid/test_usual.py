@@ -26,19 +26,12 @@ def test_nothing_is_believed_before_enough_jobs_of_the_user_were_watched() -> No
     usual.learn(a_job("last", gpus=2, user="ann").job, LIGHT)
     assert usual.find(job) is not None, "jobs of other sizes count where those of this one are few"
     assert usual.find(a_job("other", gpus=1, user="bob").job) is None
-
-
-def test_memory_is_the_most_that_was_seen_and_a_margin_and_follows_at_once() -> None:
-    usual = UsualProfiles()
-    job = a_job("new", gpus=1, user="ann").job
-    for i in range(LEAST):
-        usual.learn(a_job(f"j{i}", gpus=1, user="ann").job, LIGHT)
     before = usual.changes["vc"]
     usual.learn(a_job("large", gpus=1, user="ann").job, HEAVY)
     believed = usual.find(job)
     assert believed is not None
-    assert believed.gpu_mem_mib == HEAVY.gpu_mem_mib * MARGIN
-    assert believed.gpu_util_pct == round((LEAST * 20.0 + 60.0) / (LEAST + 1))
+    assert believed.gpu_mem_mib == HEAVY.gpu_mem_mib * MARGIN, "the most that was seen"
+    assert believed.gpu_util_pct == round(((LEAST - 1) * 20.0 + 60.0) / LEAST), "of its size"
     assert usual.changes["vc"] > before
 
 
