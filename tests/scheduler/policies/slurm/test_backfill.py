@@ -46,7 +46,8 @@ def starts_at(*runs: Running, names: tuple[str, ...]) -> float:
     capacity = Capacity.of(SITE)
     for run in runs:
         capacity.take(run.ask.shares)
-    passes = Passes(SITE, NOW, capacity, Usage(), {run.ask.job_id: run for run in runs})
+    passes = Passes(SITE, NOW + 0.9, capacity, Usage(), {run.ask.job_id: run for run in runs})
+    assert passes.now == NOW, "moments are whole seconds"
     found = passes._will_run(Ask("new", gpus=(("gpu", 4),), gpus_per_node=True), PARTITION, names)
     assert found is not None
     return found[0] - NOW
@@ -77,11 +78,6 @@ def test_of_ends_in_one_second_that_of_the_older_record_comes_first() -> None:
     far = running("far", "n2", NOW + 500)
     assert starts_at(old, other, far, names=("n1", "n2")) == 500
     assert starts_at(replace(old, listed=3.0), other, far, names=("n1", "n2")) == 60
-
-
-def test_moments_are_whole_seconds() -> None:
-    passes = Passes(SITE, NOW + 0.9, Capacity.of(SITE), Usage(), {})
-    assert passes.now == NOW
 
 
 def test_a_plan_is_looked_for_no_further_than_the_stretches_a_run_now_would_reach() -> None:
