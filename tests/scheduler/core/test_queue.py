@@ -1,9 +1,44 @@
-"""What is kept beside a queue is notified of all that happens to it."""
+"""A queue is in order, and what is kept beside it is notified of all that happens to it."""
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.testing.builders import a_job
+
+
+def queued(key: float, seq: int) -> QueuedJob:
+    entry = QueuedJob(a_job().job, seq)
+    entry.key = key
+    return entry
+
+
+@settings(max_examples=100)
+@given(keys=st.lists(st.sampled_from([0.0, 1.0, 2.5, float("inf")]), max_size=12), data=st.data())
+def test_a_queue_is_sorted_by_key_then_arrival(keys: list[float], data: st.DataObject) -> None:
+    queue = Queue()
+    entries = [queued(key, seq) for seq, key in enumerate(keys)]
+    for entry in data.draw(st.permutations(entries)):
+        queue.add(entry)
+    expected = sorted(entries, key=lambda q: (q.key, q.seq))
+    assert list(queue) == expected
+    assert [queue.position(q) for q in expected] == list(range(1, len(expected) + 1))
+    gone = data.draw(st.sets(st.sampled_from(range(len(entries)))) if entries else st.just(set()))
+    for index in gone:
+        queue.remove(entries[index])
+    assert list(queue) == [q for q in expected if entries.index(q) not in gone]
+    queue.replace(entries)
+    assert list(queue) == expected
+
+
+def test_a_queue_refuses_to_remove_a_stranger() -> None:
+    queue = Queue()
+    queue.add(queued(0.0, 0))
+    with pytest.raises(ValueError, match="is not in this queue"):
+        queue.remove(queued(0.0, 0))
 
 
 class Heard:
