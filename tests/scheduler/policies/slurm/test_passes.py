@@ -74,6 +74,14 @@ def test_components_start_together_and_keep_their_nodes_until_then() -> None:
     assert beyond.planned["7+0"] == (NOW, frozenset({"a1"}))
 
 
+def test_a_component_leaves_its_partition_to_backfill() -> None:
+    parts = job("7+0", gpus=(("2080ti", 9),), priority=9), job("7+1", priority=9)
+    others = job("1", priority=5), job("2", partitions=("long",), priority=4)  # on nodes of both
+    passes = look(SITE, *parts, *others, backfill=False, parts={"7": 2})
+    assert on(passes) == {}
+    assert why(passes)["1"] == "Priority"
+
+
 def test_who_finds_no_room_in_a_reservation_has_those_behind_it_there_wait() -> None:
     """Jobs of a course were forecast to start at once that waited for its first."""
     site = replace(
@@ -106,6 +114,22 @@ def test_a_job_goes_where_it_fits_on_the_lowest_weight() -> None:
     assert on(passes) == {
         "cpu": ("c1",), "any": ("a1",), "mig": ("a2",), "turing": ("a1",), "wide": ("a1", "a2")
     }  # fmt: skip
+
+
+def test_gpus_are_found_behind_nodes_that_have_too_few() -> None:
+    def found(gpus: int, most: int, *has: tuple[int, int, int]) -> dict[str, tuple[str, ...]]:
+        nodes = {
+            f"n{i}": SiteNode(f"n{i}", cpus, 64_000, (("a100", count),), weight=weight)
+            for i, (cpus, count, weight) in enumerate(has)
+        }
+        site = replace(SITE, nodes=nodes, partitions={"p": Partition("p", frozenset(nodes))})
+        asked = job("it", partitions=("p",), gpus=(("a100", gpus),), max_nodes=most)
+        return on(look(site, asked))
+
+    lighter = (32, 4, 1), (8, 6, 5), (16, 4, 1)
+    assert found(6, 1, *lighter) == {"it": ("n1",)}
+    assert not found(7, 1, *lighter)
+    assert found(4, 2, (1, 1, 1), (32, 2, 1), (32, 2, 1)) == {"it": ("n1", "n2")}
 
 
 def test_a_node_gives_no_more_gpus_than_it_has_memory_for() -> None:
@@ -275,6 +299,16 @@ def test_fair_tree_is_sshares() -> None:
     }  # fmt: skip
 
 
+def test_accounts_of_one_level_are_ranked_as_one() -> None:
+    assocs = [
+        Assoc("root", usage=4.0),
+        *(Assoc(name, "", "root", 1, 2.0) for name in ("a", "b")),
+        *(Assoc(account, f"{account}{i}", "", 1, 1.0) for account in ("a", "b") for i in (1, 2)),
+    ]
+    found = fair_tree({(a.account, a.user): a for a in assocs})
+    assert set(found.values()) == {1.0}
+
+
 @pytest.mark.parametrize(
     ("said", "seconds"),
     [("7-00:00:00", 604_800), ("1-0", 86_400), ("01:00:00", 3600), ("30", 1800), ("05:30", 330),
@@ -309,6 +343,16 @@ def test_a_partition_takes_whom_it_allows(of: dict[str, Any], reason: str) -> No
     part = Partition("p", frozenset("a"), **of)
     ask = Ask("1", user="ada", account="physics", qos="high", partitions=("p",), time_limit_s=HOUR)
     assert closed_to(ask, part) == reason
+
+
+def test_a_named_node_of_a_higher_weight_is_waited_for_with_those_below_it() -> None:
+    """`sbatch -w` on a site with weights ended every look at the queue with a KeyError."""
+    passes = look(
+        SITE,
+        job("on a2", req_nodes=frozenset({"a2"}), gpus=(("a100", 2),)),
+        job("and one more", req_nodes=frozenset({"a2"}), nodes=2, cpus=2, priority=1),
+    )
+    assert on(passes) == {"on a2": ("a2",), "and one more": ("a2", "c1")}
 
 
 def test_a_node_would_do_that_can_do_its_part_and_a_reservation_is_blamed_for_such() -> None:
