@@ -106,3 +106,36 @@ def test_what_is_left_only_falls_for_as_long_as_it_is_said_to(
     later_s = elapsed_s + share * max(falls_for_s - 0.001, 0.0)
     left_s = distribution.expected_s(predicted_s, elapsed_s)
     assert distribution.expected_s(predicted_s, later_s) <= left_s
+
+
+def test_a_job_that_may_be_backfilled_since_the_last_pass_is_looked_at() -> None:
+    """Whoever stood before the holder of reserved GPUs left; nothing else changed."""
+
+    def played(*, remembers: bool) -> list[tuple[Action, str]]:
+        spec = ClusterSpec({"a": 2}, 4)
+        lasts = {"L": 1e5, "S": 1e5, "H": 1000.0, "A": 2000.0, "quick": 10.0}
+        policy = pellucid(cluster=spec, max_wait_s=200.0, backfill=1000.0, price=1e12)
+        policy.remembers = remembers
+        core, taken = Core(Cluster(spec), policy, TableEstimator("told", lasts)), []
+
+        def decide(now: float) -> None:
+            taken.extend((now, d.action, d.job_id) for d in core.decide(now))
+
+        for name, gpus, at in (("L", 4, 0.0), ("S", 4, 0.0), ("H", 8, 1.0), ("A", 8, 2.0)):
+            core.submitted(a_job(name, gpus=gpus, at=at, vc="a").job, at)
+            decide(at)
+        for at in (900.0, 1500.0):  # both are past their bound
+            core.wake(at)
+            decide(at)
+        core.ended("S", State.COMPLETED, 1510.0, 1510.0)
+        decide(1510.0)
+        core.waiting.set_priority("A", 1)
+        decide(1520.0)
+        core.submitted(a_job("quick", gpus=4, at=1530.0, vc="a").job, 1530.0)
+        decide(1530.0)
+        core.waiting.set_priority("A", 0)
+        decide(1540.0)
+        return [(action, job_id) for now, action, job_id in taken if now == 1540.0]
+
+    assert (Action.START, "quick") in played(remembers=True)
+    assert played(remembers=True) == played(remembers=False)
