@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
+from typer.testing import CliRunner, Result
 
 from features.job import Profile
 from features.schema import State
+from pipeline.app import app as commands
 from scheduler.assembly import CoreSpec
 from scheduler.backends.base import Launch
 from scheduler.backends.events import Event
@@ -29,6 +35,9 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
 from scheduler.simulation.work import Work
+from tests.waiting import until
+
+Run = Callable[..., Result]
 
 ROLES = {
     "alice": (Role.SUBMITTER, ("vision",)),
@@ -48,6 +57,24 @@ def outcome(launch: Launch) -> JobOutcome:
 def address_of(store: Store) -> str:
     """The URL of a database."""
     return store.engine.url.render_as_string(hide_password=False)
+
+
+def bearer(secret: str) -> dict[str, str]:
+    """The header of a request with a token."""
+    return {"Authorization": f"Bearer {secret}"}
+
+
+def listening(app: object) -> Iterator[str]:
+    """Serve an app on a free port; its address."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    until(lambda: server.started, "the server to start", every_s=0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
 
 
 class Service:
@@ -79,8 +106,18 @@ class Service:
 
     def by(self, name: str) -> TestClient:
         """A client with the token of a person."""
-        headers = {"Authorization": f"Bearer {self.secrets[name]}"}
-        return TestClient(self.app, headers=headers, follow_redirects=False)
+        return self.having(self.secrets[name])
+
+    def having(self, secret: str) -> TestClient:
+        """A client with a token."""
+        return TestClient(self.app, headers=bearer(secret), follow_redirects=False)
+
+    def command(self, address: str, who: str, *words: str) -> Result:
+        """Run a command as a person, against an address of this service."""
+        environment = {
+            "PELLUCID_SERVER": address, "PELLUCID_TOKEN": self.secrets[who], "COLUMNS": "160"
+        }  # fmt: skip
+        return CliRunner().invoke(commands, list(words), env=environment)
 
     def submit(self, who: str, seconds: float = 100.0, util: float = 30.0, **asked: Any) -> str:
         """Submit a job; its id."""
@@ -88,6 +125,14 @@ class Service:
         answer = self.by(who).post("/api/v1/jobs", json=body)
         assert answer.status_code == 201, answer.text
         return str(answer.json()["job_id"])
+
+    def waiting(self, **asked: Any) -> str:
+        """A job of alice's that waits behind one that fills its virtual cluster; its id."""
+        self.submit("bob.noyce", 1000, gpus=8)
+        self.turn(2)
+        job = self.submit("alice", **asked)
+        self.turn(2)
+        return job
 
     def turn(self, times: int = 1, wait_s: float = 0.0) -> None:
         """Let the decider take turns; `wait_s` passes on the cluster in each."""
@@ -104,6 +149,13 @@ def service(store: Store, tmp_path: Path) -> Iterator[Service]:
     made = Service(store, tmp_path, Limits(rate_per_s=1e6, burst=10**6, answer_s=0.2))
     yield made
     made.app.state.changes.close()
+
+
+@pytest.fixture
+def run(service: Service) -> Iterator[Run]:
+    """Runs a command as a person, against a service that listens on a real socket."""
+    for address in listening(service.app):
+        yield partial(service.command, address)
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,9 @@ from pipeline.job_file import read_job
 from scheduler.backends.events import Kind
 from scheduler.service.api.schemas import tasks_of
 from scheduler.service.log.store.payloads import payload_of
-from tests.scheduler.service.api.conftest import Service
-from tests.scheduler.service.api.test_commands import Run, listening, run
+from tests.scheduler.service.api.conftest import Run, Service
 
-__all__ = ["run"]
 ARRAY = {"command": ["train", "100", "30"], "vc": "vision", "gpus": 4, "array": "0-4:2,9"}
-
-
-@pytest.fixture
-def address(service: Service) -> Iterator[str]:
-    yield from listening(service.app)
 
 
 def test_numbers_are_read_as_sbatch_reads_them() -> None:

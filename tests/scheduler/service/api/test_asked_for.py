@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from pipeline.app import app
 from scheduler.service.log.store.store import Store
+from tests.scheduler.service.api.conftest import listening
 from tests.scheduler.service.api.test_analyst import analysed
-from tests.scheduler.service.api.test_commands import listening
 from tests.waiting import until
 
 DOCS = Path(__file__).resolve().parents[4] / "docs" / "forecasts.md"
@@ -20,11 +19,8 @@ ROWS = ROW.findall(DOCS.read_text())
 ELSEWHERE = {"RUN", "TRACE", "FILE"}
 
 
-def test_every_one_of_the_thirteen_has_a_row() -> None:
+def test_every_one_of_the_thirteen_has_a_row_with_options_that_there_are() -> None:
     assert {name for name, *_ in ROWS} == {f"F{number}" for number in range(1, 14)}
-
-
-def test_what_is_shown_elsewhere_is_a_command_with_such_options() -> None:
     seen = 0
     for _, command, says in ROWS:
         name, *words = command.split()
@@ -36,10 +32,7 @@ def test_what_is_shown_elsewhere_is_a_command_with_such_options() -> None:
     assert seen
 
 
-@pytest.fixture
-def told(store: Store, tmp_path: Path) -> dict[str, str]:
-    """What each command of the table says, by command."""
-    found = {}
+def test_each_says_what_the_table_says_and_nothing_of_others(store: Store, tmp_path: Path) -> None:
     with analysed(store, tmp_path) as service:
         other, job, held = (service.submit("alice", gpus=gpus) for gpus in (8, 4, 1))
         service.turn(2)
@@ -49,24 +42,13 @@ def told(store: Store, tmp_path: Path) -> dict[str, str]:
         until(lambda: service.by("alice").get(explained).json()["forecast"], "a forecast")
         names = {"JOB": job, "OTHER": other, "HELD": held, "VC": "vision"}
         for address in listening(service.app):
-            for command in (command for _, command, says in ROWS if says):
+            for command, says in ((command, says) for _, command, says in ROWS if says):
                 words = [names.get(word, word) for word in command.split()]
                 who = "olga" if words[0] == "priority" else "alice"
-                environment = {
-                    "PELLUCID_SERVER": address,
-                    "PELLUCID_TOKEN": service.secrets[who],
-                    "COLUMNS": "160",
-                }
-                done = CliRunner().invoke(app, words, env=environment)
+                done = service.command(address, who, *words)
                 if "no answer in time" in str(done.exception):  # what it says, not how soon
-                    done = CliRunner().invoke(app, words, env=environment)
+                    done = service.command(address, who, *words)
                 assert done.exit_code == 0, (command, done.output, done.exception)
-                found[command] = done.output
-    return found
-
-
-def test_each_says_what_the_table_says_and_nothing_of_others(told: dict[str, str]) -> None:
-    for _, command, says in ROWS:
-        if says:
-            assert says in told[command], command
-    assert not any("secret-of-bob" in text or "bob.noyce" in text for text in told.values())
+                assert says in done.output, command
+                assert "secret-of-bob" not in done.output
+                assert "bob.noyce" not in done.output

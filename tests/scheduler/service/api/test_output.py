@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
-from typer.testing import CliRunner, Result
 
-from pipeline.app import app as commands
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local.output import MOST_BYTES
 from scheduler.backends.local.spool import Spool, name_of
+from scheduler.service.api import shares, tokens
 from scheduler.service.app import create_app
+from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
-from tests.scheduler.service.api.conftest import Service
-from tests.scheduler.service.api.test_commands import listening
+from tests.scheduler.service.api.conftest import Run, Service, bearer, listening
 
 SECRET = "zq-loss-0.25"
 
@@ -38,18 +40,15 @@ class Written:
         self.path.write_text(f"{SECRET}\n")
 
     def by(self, name: str, path: str) -> tuple[int, str]:
-        headers = {"Authorization": f"Bearer {self.service.secrets[name]}"}
-        client = TestClient(self.app, headers=headers, follow_redirects=False)
-        answer = client.get(path)
+        headers = bearer(self.service.secrets[name])
+        answer = TestClient(self.app, follow_redirects=False).get(path, headers=headers)
         return answer.status_code, answer.text
 
     def part(self, **query: int) -> dict[str, object]:
         asked = "&".join(f"{name}={value}" for name, value in query.items())
-        headers = {"Authorization": f"Bearer {self.service.secrets['alice']}"}
-        client = TestClient(self.app, headers=headers)
-        answer = client.get(f"/api/v1/jobs/{self.job}/output?{asked}")
-        assert answer.status_code == 200, answer.text
-        return dict(answer.json())
+        status, text = self.by("alice", f"/api/v1/jobs/{self.job}/output?{asked}")
+        assert status == 200, text
+        return dict(json.loads(text))
 
 
 @pytest.fixture
@@ -57,6 +56,13 @@ def written(service: Service, tmp_path: Path) -> Iterator[Written]:
     made = Written(service, tmp_path / "state")
     yield made
     made.app.state.changes.close()
+
+
+@pytest.fixture
+def logs(written: Written) -> Iterator[Run]:
+    """Runs `pellucid logs` as alice."""
+    for address in listening(written.app):
+        yield partial(written.service.command, address, "alice", "logs")
 
 
 def test_its_owner_reads_it_and_nobody_else(written: Written) -> None:
@@ -70,23 +76,21 @@ def test_its_owner_reads_it_and_nobody_else(written: Written) -> None:
 
 
 def test_neither_a_token_for_looking_nor_a_shared_link_shows_it(written: Written) -> None:
-    from scheduler.service.api import tokens
-    from scheduler.service.log.store.visibility import Role
-
     service = written.service
     service.secrets["look"] = tokens.create(service.store, "alice", Role.VIEWER, now=0.0)[1]
     assert written.by("look", f"/api/v1/jobs/{written.job}")[0] == 200  # it sees the job
     assert written.by("look", f"/api/v1/jobs/{written.job}/output")[0] == 403
     assert SECRET not in written.by("look", f"/jobs/{written.job}")[1]
-    made = written.service.by("alice")
-    made.cookies.set("pellucid_token", service.secrets["alice"])
-    page = made.post(f"/jobs/{written.job}/share", data={"lasts": "1 hour"}).text
-    link = page[page.index("/shared/") :].split('"')[0].split("<")[0]
-    status, text = written.by("vera", link)
+    with service.store.writing() as connection:
+        secret = service.secrets["alice"]
+        made = shares.make(connection, secret, written.job, shares.HOUR_S, time.time())
+    assert made is not None
+    status, text = written.by("vera", f"/shared/{written.job}/{made.mark}")
     assert (status, SECRET in text) == (200, False)
 
 
 def test_parts_follow_each_other_and_no_character_is_torn(written: Written) -> None:
+    assert written.part(offset=10_000)["text"] == f"{SECRET}\n", "it was emptied: anew"
     text = "épôch ✓ " * 600
     written.path.write_bytes(text.encode())
     read, offset = "", 0
@@ -98,10 +102,6 @@ def test_parts_follow_each_other_and_no_character_is_torn(written: Written) -> N
     assert text.endswith(str(written.part(offset=-1025)["text"]))
 
 
-def test_a_file_that_was_emptied_is_read_from_its_beginning(written: Written) -> None:
-    assert written.part(offset=10_000)["text"] == f"{SECRET}\n"
-
-
 def test_a_terminal_obeys_nothing_of_it(written: Written) -> None:
     written.path.write_bytes(
         b"\x1b]0;owned\x07\x1b[31mred\x1b[0m\r 10%\r 20%\x1b[2J\x9b2J\x08\xe2\x80\xaeabc\xff\n"
@@ -110,7 +110,6 @@ def test_a_terminal_obeys_nothing_of_it(written: Written) -> None:
     assert text.replace("\n", "").isprintable()
     assert "red\n 10%\n 20%" in text
     assert "owned" not in text
-    assert "<script>" not in written.by("alice", f"/jobs/{written.job}")[1]
     written.path.write_text("<script>alert(1)</script>")
     page = written.by("alice", f"/jobs/{written.job}")[1]
     assert "<script>alert" not in page
@@ -120,8 +119,9 @@ def test_a_terminal_obeys_nothing_of_it(written: Written) -> None:
 def test_a_gibibyte_is_read_a_part_at_a_time(
     written: Written, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import os
-
+    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    host_mib = written.app.state.changes.host_mib
+    assert host_mib == pytest.approx(pages * page / 1048576, rel=0.01), "what this host has"
     with written.path.open("wb") as file:
         file.truncate(2**30)
     asked: list[int] = []
@@ -146,11 +146,6 @@ def test_one_that_has_not_begun_and_one_that_is_gone(written: Written) -> None:
     assert written.by("alice", f"/api/v1/jobs/{written.job}/output")[0] == 404
 
 
-def test_it_runs_in_the_memory_that_this_host_has(written: Written) -> None:
-    pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    assert written.app.state.changes.host_mib == pytest.approx(pages * page / 1048576, rel=0.01)
-
-
 def test_other_backends_keep_none(service: Service) -> None:
     job = service.submit("alice")
     answer = service.by("alice").get(f"/api/v1/jobs/{job}/output")
@@ -158,50 +153,37 @@ def test_other_backends_keep_none(service: Service) -> None:
     assert answer.json()["detail"] == "backend simulated keeps no output"
 
 
-def test_of_an_array_that_of_each_task_or_of_those_named(written: Written) -> None:
+def test_of_an_array_that_of_each_task_or_of_those_named(written: Written, logs: Run) -> None:
     service = written.service
     body = {"command": ["train", "100", "30"], "vc": "vision", "profile": False, "array": "0-2"}
     made = service.by("alice").post("/api/v1/jobs/array", json=body).json()
     service.turn(3)
     for task in made["jobs"]:
         Spool(written.settings.state_dir / "local").log(name_of(task, 1)).write_text(f"by {task}\n")
-
-    def run(address: str, job: str, *words: str) -> Result:
-        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
-        return CliRunner().invoke(commands, ["logs", job, *words], env=environment)
-
     array = made["array_id"]
     parts = [f"==> {task} <==\nby {task}\n" for task in made["jobs"]]
-    for address in listening(written.app):
-        assert run(address, array).output == "".join(parts)
-        assert run(address, f"{array}_[1-2]").output == "".join(parts[1:])
-        assert run(address, f"{array}_1").output == f"by {array}_1\n"
-        assert "follow one task" in str(run(address, f"{array}_[1-2]", "-f").exception)
-        assert "2-1 holds no number" in str(run(address, f"{array}_[2-1]").exception)
+    assert logs(array).output == "".join(parts)
+    assert logs(f"{array}_[1-2]").output == "".join(parts[1:])
+    assert logs(f"{array}_1").output == f"by {array}_1\n"
+    assert "follow one task" in str(logs(f"{array}_[1-2]", "-f").exception)
+    assert "2-1 holds no number" in str(logs(f"{array}_[2-1]").exception)
 
 
-def test_the_command_prints_it_and_follows_it(written: Written) -> None:
+def test_the_command_prints_it_and_follows_it(written: Written, logs: Run) -> None:
     service = written.service
     written.path.write_text("".join(f"step {i}\n" for i in range(50_000)))
-
-    def run(address: str, *words: str) -> Result:
-        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
-        return CliRunner().invoke(commands, ["logs", written.job, *words], env=environment)
-
     waits, bad = service.submit("alice", gpus=8), service.submit("alice", profile=False)
     service.turn(1)  # it is launched
     body = {"attempt": 1, "detail": "cannot execute './run.sh': Permission denied"}
     service.store.append([Event(Kind.NOT_STARTED, service.world.now(), bad, body=body)])
     service.turn(2)
-    for address in listening(written.app):
-        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": service.secrets["alice"]}
-        none = CliRunner().invoke(commands, ["logs", waits], env=environment)
-        assert (none.stdout, none.stderr.split()[:2]) == ("", [waits, "has"])
-        never = CliRunner().invoke(commands, ["logs", bad], env=environment)
-        assert (never.stdout, never.stderr) == ("", f"{bad} never ran: {body['detail']}\n")
-        whole = run(address)
-        assert whole.output == written.path.read_text(), whole.output[-200:]
-        assert run(address, "--tail", "2").output == "step 49998\nstep 49999\n"
-        service.by("alice").post(f"/api/v1/jobs/{written.job}/cancel")
-        service.turn(3)
-        assert run(address, "-f", "-n", "1").output == "step 49999\n"  # over: it returns
+    none = logs(waits)
+    assert (none.stdout, none.stderr.split()[:2]) == ("", [waits, "has"])
+    never = logs(bad)
+    assert (never.stdout, never.stderr) == ("", f"{bad} never ran: {body['detail']}\n")
+    whole = logs(written.job)
+    assert whole.output == written.path.read_text(), whole.output[-200:]
+    assert logs(written.job, "--tail", "2").output == "step 49998\nstep 49999\n"
+    service.by("alice").post(f"/api/v1/jobs/{written.job}/cancel")
+    service.turn(3)
+    assert logs(written.job, "-f", "-n", "1").output == "step 49999\n"  # over: it returns
