@@ -6,9 +6,9 @@ import errno
 import json
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from fastapi.testclient import TestClient
@@ -32,7 +32,7 @@ from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages import live
 from scheduler.service.settings import Settings, SettingsError
 from scheduler.simulation.work import Work
-from tests.scheduler.service.api.conftest import Service, address_of
+from tests.scheduler.service.api.conftest import Service, address_of, bearer
 
 JOBS = "/api/v1/jobs"
 GOOD = {"command": ["train", "100", "30"], "vc": "vision"}
@@ -51,7 +51,6 @@ def inputs(service: Service) -> list[object]:
     "header",
     [
         "Bearer",
-        "Bearer ",
         "Bearer wrong",
         "Basic YWxpY2U6YWxpY2U=",
         "bearer pellucid_" + "A" * 43,
@@ -63,7 +62,7 @@ def inputs(service: Service) -> list[object]:
 def test_a_wrong_token_opens_nothing(shared: Service, header: str) -> None:
     before = inputs(shared)
     headers = {b"Authorization": header.encode("latin-1")}
-    for method, path in (("GET", JOBS), ("POST", JOBS), ("GET", "/metrics"), ("GET", "/live")):
+    for method, path in (("POST", JOBS), ("GET", "/metrics"), ("GET", "/live")):
         answer = shared.strangers.request(method, path, headers=headers, json=GOOD)
         assert answer.status_code == 401, (method, path)
         assert answer.headers["www-authenticate"] == "Bearer"
@@ -80,22 +79,18 @@ def test_a_secret_is_never_stored_and_ends_when_it_is_revoked(
     assert token.id in kept
     assert secret not in kept
     assert secret.removeprefix(tokens.PREFIX) not in kept
-    eve = TestClient(service.app, headers={"Authorization": f"Bearer {secret}"})
+    eve = service.having(secret)
     assert eve.get("/api/v1/whoami").status_code == 200
     tokens.revoke(service.store, token.id, time.time())
     now = time.monotonic() + 1.0  # it was looked up less than a second ago
     monkeypatch.setattr(auth, "monotonic", lambda: now)
     assert eve.get("/api/v1/whoami").status_code == 401
     _, old = tokens.create(service.store, "eve", Role.SUBMITTER, now=time.time() - 100, lasts_s=50)
-    late = TestClient(service.app, headers={"Authorization": f"Bearer {old}"})
-    assert late.get("/api/v1/whoami").status_code == 401
+    assert service.having(old).get("/api/v1/whoami").status_code == 401
 
 
 def test_guessing_is_slowed_and_does_not_fill_the_log(service: Service) -> None:
-    statuses = [
-        service.strangers.get(JOBS, headers={"Authorization": f"Bearer {i}"}).status_code
-        for i in range(200)
-    ]
+    statuses = [service.strangers.get(JOBS, headers=bearer(str(i))).status_code for i in range(200)]
     assert set(statuses) == {401, 429}
     refused = [e for e in service.events() if e.kind is Kind.REFUSED]
     assert 20 <= len(refused) <= 30
@@ -104,25 +99,14 @@ def test_guessing_is_slowed_and_does_not_fill_the_log(service: Service) -> None:
     assert service.by("alice").get(JOBS).status_code == 200
 
 
-def test_refusals_are_for_operators_and_hold_no_secret(service: Service) -> None:
+def test_every_refusal_is_in_the_log_for_operators_and_holds_no_secret(service: Service) -> None:
     secret = "pellucid_" + "Z" * 43
-    service.strangers.get(JOBS, headers={"Authorization": f"Bearer {secret}"})
-    service.by("vera").post(JOBS, json=GOOD)
-    shown = service.by("olga").get("/api/v1/refusals").json()["items"]
-    assert [(r["actor"], r["body"]["why"]) for r in shown] == [
-        ("vera", "forbidden"),
-        ("", "unauthorized"),
-    ]
-    assert secret not in json.dumps(shown)
-    assert service.by("alice").get("/api/v1/refusals").status_code == 403
-
-
-def test_every_refusal_is_in_the_log(service: Service) -> None:
     theirs = service.submit("bob.noyce")
     alice, vera, nobody = service.by("alice"), service.by("vera"), service.strangers
     page = {"Accept": "text/html"}
     refusals: list[tuple[Any, str, str]] = [
         (nobody.get(JOBS), "", "unauthorized"),
+        (nobody.get(JOBS, headers=bearer(secret)), "", "unauthorized"),
         (nobody.get(JOBS, headers={"Authorization": "Basic YTpi"}), "", "unauthorized"),
         (nobody.get("/", headers={**page, "Cookie": f"{COOKIE}=x"}), "", "unauthorized"),
         (vera.post(JOBS, json=GOOD), "vera", "forbidden"),
@@ -141,8 +125,12 @@ def test_every_refusal_is_in_the_log(service: Service) -> None:
     # who only has no session is shown the way, and what was never there is nobody's
     assert nobody.get("/", headers=page).status_code == 303
     assert alice.get(f"{JOBS}/zzzzzzzzzzzz").status_code == 404
+    expected = [(actor, why) for _, actor, why in refusals]
     told = [(e.actor, e.body["why"]) for e in service.events() if e.kind is Kind.REFUSED]
-    assert told == [(actor, why) for _, actor, why in refusals]
+    assert told == expected
+    shown = service.by("olga").get("/api/v1/refusals").json()["items"]
+    assert [(r["actor"], r["body"]["why"]) for r in shown] == expected[::-1]
+    assert secret not in json.dumps(shown)
 
 
 # --- others' jobs --------------------------------------------------------------------------------
@@ -173,7 +161,7 @@ def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
     job = service.submit("alice", 1000, gpus=8)
     service.submit("alice", 1000, gpus=8)
     before = inputs(service)
-    viewer = TestClient(service.app, headers={"Authorization": f"Bearer {secret}"})
+    viewer = service.having(secret)
     assert viewer.get(f"{JOBS}/{job}").status_code == 200
     assert viewer.post(JOBS, json=GOOD).status_code == 403
     assert viewer.post(f"{JOBS}/{job}/cancel").status_code == 403
@@ -187,17 +175,14 @@ def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
 @pytest.mark.parametrize(
     "path",
     [
-        "/api/v1/jobs/../../../etc/passwd",
         "/api/v1/jobs/..%2f..%2f..%2fetc%2fpasswd",
         "/api/v1/jobs/%2e%2e/secret",
-        "/api/v1/jobs/%00",
         "/api/v1/jobs/a%00b/story",
         "/api/v1/jobs/" + "a" * 5000,
         "/api/v1/jobs/%ff%fe",
         "/api/v1/jobs/' OR '1'='1",
         "/static/../app.py",
         "/static/..%2f..%2fapi%2fauth.py",
-        "/static//etc/passwd",
         "/jobs/..%2f..%2fetc%2fpasswd",
     ],
 )
@@ -208,22 +193,28 @@ def test_path_tricks_lead_nowhere(shared: Service, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("query", "status"),
+    "query",
     [
-        ("after=AAAA", 422),
-        ("after=W10", 422),  # []
-        ("after=WzFlMzA5XQ", 422),  # [1e309]
-        ("after=WzE4NDQ2NzQ0MDczNzA5NTUxNjE2XQ", 422),  # [2**64]
-        ("after=" + "W" * 10_000, 422),
-        ("limit=0", 422),
-        ("limit=99999999999999999999", 422),
-        ("phase=asleep", 422),
-        ("vc=%00", 422),
-        ("owner=" + "x" * 129, 422),
+        "after=AAAA",
+        "after=W10",  # []
+        "after=WzFlMzA5XQ",  # [1e309]
+        "after=WzE4NDQ2NzQ0MDczNzA5NTUxNjE2XQ",  # [2**64]
+        "after=" + "W" * 10_000,
+        "limit=0",
+        "limit=99999999999999999999",
+        "phase=asleep",
+        "vc=%00",
+        "owner=" + "x" * 129,
+        "owner=a%1b",
+        "owner=a%C2%9B",  # a terminal acts on it, as on the next two
+        "owner=a%E2%80%AE",
+        "owner=a%E2%80%8B",
     ],
 )
-def test_odd_queries_are_turned_down(shared: Service, query: str, status: int) -> None:
-    assert shared.by("alice").get(f"{JOBS}?{query}").status_code == status
+def test_odd_queries_are_turned_down(shared: Service, query: str) -> None:
+    assert shared.by("alice").get(f"{JOBS}?{query}").status_code == 422
+    if query.startswith("owner"):
+        assert shared.by("olga").get(f"/history?{query}").status_code == 422
 
 
 def test_a_huge_body_is_refused_before_it_is_read(service: Service) -> None:
@@ -302,7 +293,7 @@ def made(service: Service) -> Made:
 def test_a_token_has_a_rate(service: Service, made: Made) -> None:
     client = made(Limits(rate_per_s=0.001, burst=5), auth="on")
     for name in ("alice", "bob.noyce"):  # each has a bucket of their own
-        headers = {"Authorization": f"Bearer {service.secrets[name]}"}
+        headers = bearer(service.secrets[name])
         statuses = [client.get(JOBS, headers=headers).status_code for _ in range(8)]
         assert statuses == [200] * 5 + [429] * 3
         answer = client.get(JOBS, headers=headers)
@@ -312,7 +303,7 @@ def test_a_token_has_a_rate(service: Service, made: Made) -> None:
 def test_a_large_body_counts_as_many_requests(service: Service, made: Made) -> None:
     """One token once wrote 25 MB a second."""
     client = made(Limits(rate_per_s=0.01, burst=20), auth="on")
-    headers = {"Authorization": f"Bearer {service.secrets['alice']}"}
+    headers = bearer(service.secrets["alice"])
     large = {"command": ["x", *("y" * 30_000 for _ in range(2))], "vc": "vision"}
     statuses = [client.post(JOBS, json=large, headers=headers).status_code for _ in range(3)]
     assert statuses == [201, 429, 429]
@@ -322,10 +313,10 @@ def test_a_large_body_counts_as_many_requests(service: Service, made: Made) -> N
 def test_what_stays_for_good_is_bounded_by_the_day(service: Service, made: Made) -> None:
     """One token could submit and cancel, within every other limit, 38 GB of log a day."""
     client = made(auth="on", max_changes_per_day=3)
-    alice, bob, olga = (
-        {"Authorization": f"Bearer {service.secrets[name]}"}
-        for name in ("alice", "bob.noyce", "olga")
-    )
+    alice, bob, olga = (bearer(service.secrets[name]) for name in ("alice", "bob.noyce", "olga"))
+    for path in ("eta", "jobs/none/whatif") * 2:  # what only asks is no change: 404, 409, 422
+        answer = client.post(f"/api/v1/{path}", json={}, headers=alice)
+        assert answer.status_code != 429, answer.json()
     answers = [client.post(JOBS, json=GOOD, headers=alice) for _ in range(4)]
     assert [answer.status_code for answer in answers] == [201, 201, 201, 429]
     assert answers[-1].json()["type"].endswith(":too-many-changes")
@@ -336,26 +327,21 @@ def test_what_stays_for_good_is_bounded_by_the_day(service: Service, made: Made)
         assert client.post(JOBS, json=GOOD, headers=olga).status_code == 201
 
 
-def test_what_only_asks_is_none_of_the_changes_of_a_day(service: Service, made: Made) -> None:
-    client = made(auth="on", max_changes_per_day=1)
-    alice = {"Authorization": f"Bearer {service.secrets['alice']}"}
-    for path in ("eta", "jobs/none/whatif") * 2:  # 404, 409, 422: nothing is followed here
-        answer = client.post(f"/api/v1/{path}", json={}, headers=alice)
-        assert answer.status_code != 429, answer.json()
-    assert client.post(JOBS, json=GOOD, headers=alice).status_code == 201
-    assert client.post(JOBS, json=GOOD, headers=alice).status_code == 429
-
-
-def test_off_means_loopback_only(service: Service) -> None:
-    url = service.database
-    with pytest.raises(SettingsError, match="loopback only"):
-        create_app(Settings(database=url, host="0.0.0.0", auth="off"), store=service.store)
-
-
-def test_no_token_made_means_no_start(store: Store) -> None:
-    url = address_of(store)
-    with pytest.raises(SettingsError, match="pellucid token create"):
-        create_app(Settings(database=url, host="0.0.0.0"), store=store)
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"host": "0.0.0.0", "auth": "off"}, "loopback only"),
+        ({"server_names": "gpu.example.org", "auth": "off"}, "only a token tells them apart"),
+        ({"host": "0.0.0.0"}, "pellucid token create"),  # there is none
+        ({"server_names": "gpu.example.org"}, "pellucid token create"),
+    ],
+)
+def test_it_does_not_begin_where_nobody_can_be_told_apart(
+    store: Store, asked: dict[str, Any], said: str
+) -> None:
+    settings = Settings(database=address_of(store), **asked)
+    with pytest.raises(SettingsError, match=said):
+        create_app(settings, store=store)
 
 
 def test_another_name_for_loopback_is_not_served(made: Made) -> None:
@@ -366,6 +352,9 @@ def test_another_name_for_loopback_is_not_served(made: Made) -> None:
         assert answer.status_code == 421, host
     for host in ("localhost:8400", "127.0.0.1", "[::1]:8400"):
         assert client.get("/api/v1/whoami", headers={"Host": host}).status_code == 200
+    hosts = [("Host", "localhost"), ("Host", "evil.example")]
+    answer = client.get(JOBS, headers=hosts)
+    assert (answer.status_code, answer.json()["detail"]) == (400, "more than one Host header")
 
 
 def test_other_sites_cannot_act_for_a_visitor(service: Service, made: Made) -> None:
@@ -385,6 +374,10 @@ def test_other_sites_cannot_act_for_a_visitor(service: Service, made: Made) -> N
 
 def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> None:
     client = made(auth="on")
+    answer = client.get("/history?period=day", headers={"Accept": "text/html"})
+    shown = "/login?next=/history%3Fperiod%3Dday"
+    assert (answer.status_code, answer.headers["location"]) == (303, shown)
+    assert client.get(JOBS, headers={"Accept": "text/html"}).status_code == 401
     wrong = client.post("/login", data={"token": "no"})
     assert (wrong.status_code, wrong.headers["location"]) == (303, "/login?wrong=1&next=/")
     answer = client.post("/login", data={"token": service.secrets["alice"], "next": "/history"})
@@ -409,16 +402,6 @@ def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> N
     assert client.get("/api/v1/whoami").status_code == 401
 
 
-def test_a_browser_without_a_session_is_shown_the_way(made: Made) -> None:
-    client = made(auth="on")
-    answer = client.get("/history?period=day", headers={"Accept": "text/html"})
-    assert (answer.status_code, answer.headers["location"]) == (
-        303,
-        "/login?next=/history%3Fperiod%3Dday",
-    )
-    assert client.get(JOBS, headers={"Accept": "text/html"}).status_code == 401
-
-
 @pytest.mark.parametrize(
     "asked",
     ["//evil.example", "https://evil.example", "/\\evil.example", "javascript:alert(1)", "", "x"],
@@ -427,8 +410,8 @@ def test_logging_in_leads_to_our_own_pages_only(asked: str) -> None:
     assert local_path(asked) == "/"
 
 
-def test_every_answer_tells_browsers_to_stay(service: Service) -> None:
-    alice = service.by("alice")
+def test_every_answer_tells_browsers_to_stay(shared: Service) -> None:
+    alice = shared.by("alice")
     for path in (JOBS, "/nothing", "/health", "/", f"{JOBS}/nobody"):
         headers = alice.get(path).headers
         assert "default-src 'self'" in headers["content-security-policy"]
@@ -480,8 +463,7 @@ class TestOneAccount:
         app = create_app(self.settings(service), store=service.store)
 
         def asks(secret: str) -> int:
-            client = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
-            return client.get("/api/v1/jobs").status_code
+            return TestClient(app).get(JOBS, headers=bearer(secret)).status_code
 
         _, second = tokens.create(service.store, "eve", Role.SUBMITTER, now=time.time())
         assert asks(service.secrets["alice"]) == 200
@@ -505,39 +487,33 @@ def test_one_who_asks_has_so_many_questions_open(service: Service) -> None:
 # --- what may pass -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("error", "says"),
-    [
-        (OSError(errno.ENOSPC, "No space left on device"), "the service's disk is full"),
-        (OSError(errno.EROFS, "Read-only file system"), "the service's disk is read-only"),
-        (sqlite3.OperationalError("database is locked"), "the database is locked by somebody"),
-        (sqlite3.OperationalError("database or disk is full"), "the service's disk is full"),
-        (sqlite3.OperationalError("attempt to write a readonly database"), "read-only"),
-        (sqlite3.OperationalError("disk I/O error"), "the service's disk fails"),
-        (sqlite3.OperationalError("server closed the connection"), "does not answer"),
-    ],
-)
 def test_what_may_pass_is_no_defect_and_worth_another_try(
-    service: Service, error: Exception, says: str, monkeypatch: pytest.MonkeyPatch
+    service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A full disk and a locked database were answered with 500."""
-    found = error
-    if isinstance(error, sqlite3.Error):
-        found = OperationalError("INSERT", {}, error)
-
-    @contextmanager
-    def fails() -> Iterator[None]:
-        raise found
-        yield
-
-    monkeypatch.setattr(service.store, "writing", fails)
-    answer = service.by("alice").post(JOBS, json=GOOD)
-    assert answer.status_code == 503
-    assert answer.headers["retry-after"] == "5"
-    assert says in answer.json()["detail"]
-    assert answer.json()["type"].endswith(":unavailable")
-    monkeypatch.undo()
-    assert service.by("alice").post(JOBS, json=GOOD).status_code == 201
+    told = {
+        "database is locked": "the database is locked by somebody",
+        "database or disk is full": "the service's disk is full",
+        "attempt to write a readonly database": "read-only",
+        "disk I/O error": "the service's disk fails",
+        "server closed the connection": "does not answer",
+    }
+    errors: list[tuple[Exception, str]] = [
+        (OperationalError("INSERT", {}, sqlite3.OperationalError(error)), says)
+        for error, says in told.items()
+    ]
+    errors.append((OSError(errno.ENOSPC, "No space left on device"), "the service's disk is full"))
+    errors.append((OSError(errno.EROFS, "Read-only file system"), "disk is read-only"))
+    alice = service.by("alice")
+    for error, says in errors:
+        with monkeypatch.context() as patch:
+            patch.setattr(service.store, "writing", Mock(side_effect=error))
+            answer = alice.post(JOBS, json=GOOD)
+        assert answer.status_code == 503
+        assert answer.headers["retry-after"] == "5"
+        assert says in answer.json()["detail"]
+        assert answer.json()["type"].endswith(":unavailable")
+    assert alice.post(JOBS, json=GOOD).status_code == 201
 
 
 # --- tokens that come and go ---------------------------------------------------------------------
@@ -595,9 +571,3 @@ def test_a_stream_ends_when_its_token_is_revoked(
                 tokens.revoke(service.store, "alice", time.time())
                 told += 1
     assert told < 20
-
-
-def test_two_hosts_are_none(service: Service) -> None:
-    hosts = [("Host", "testserver"), ("Host", "evil.example")]
-    answer = service.by("alice").get(JOBS, headers=hosts)
-    assert (answer.status_code, answer.json()["detail"]) == (400, "more than one Host header")

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from scheduler.service.app import create_app
-from scheduler.service.settings import Settings, SettingsError
+from scheduler.service.settings import Settings
 from tests.scheduler.service.api.conftest import Service
 from tests.waiting import until
 
@@ -164,20 +164,10 @@ def test_the_documented_proxy_serves_the_api_and_the_pages(
     # of a name that is not its own, Caddy answers an empty page and asks nobody
     status, said = proxied.request("GET", "/health", Host="evil.example.org")
     assert status == 421 or (status, said) == (200, "")
-
-
-def test_who_comes_without_tls_is_sent_to_it(proxied: Proxied) -> None:
+    # who comes without TLS is sent to it
     connection = HTTPConnection("127.0.0.1", proxied.plain, timeout=120)
     connection.request("GET", "/jobs/a?of=b", headers={"Host": NAME})
     answer = connection.getresponse()
     assert answer.status in (301, 308)
     assert answer.headers["location"] == f"https://{NAME}/jobs/a?of=b"
     connection.close()
-
-
-def test_behind_a_proxy_tokens_cannot_be_off(service: Service) -> None:
-    """Everybody would be who the proxy runs as."""
-    settings = Settings(database=service.database, auth="off", server_names=NAME)
-    with pytest.raises(SettingsError, match="only a token tells them apart"):
-        create_app(settings, store=service.store)
-    assert Settings(server_names=NAME).needs_token
