@@ -121,6 +121,10 @@ def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:
     assert told["futures"] >= 1
     assert first not in answer.text  # others that move are counted, not named
     assert told["others_moved"] is not None
+    asked = {"json": {"priority": 9}, "params": {"preview": True}}
+    told = answered.by("olga").put(f"{JOBS}/{second}/priority", **asked).json()
+    assert told["after"]["position"] == told["effect"]["then"]["position"] == 1
+    assert told["effect"]["unavailable"] == ""
     for vc in ("mars", "speech"):  # none, and one that she may not submit to
         odd = answered.by("alice").post(f"{JOBS}/{second}/whatif", json={"vc": vc})
         assert odd.status_code == 403
@@ -190,20 +194,6 @@ def test_a_start_that_has_passed_is_shown_to_nobody(service: Service) -> None:
         assert now <= made["start_p50"] < made["start_p90"]
         assert made["start_p50"] < made["end_p50"] <= made["end_p90"]
         assert made["made_at"] == old.made_at
-
-
-def test_a_preview_tells_what_is_foreseen(answered: Service) -> None:
-    answered.submit("bob.noyce", gpus=8)
-    job = answered.submit("alice", gpus=8)
-    answered.turn(2)
-    told = (
-        answered.by("olga")
-        .put(f"{JOBS}/{job}/priority", json={"priority": 9}, params={"preview": True})
-        .json()
-    )
-    assert told["after"]["position"] == 1
-    assert told["effect"]["then"]["position"] == 1
-    assert told["effect"]["unavailable"] == ""
 
 
 def test_a_preview_of_several_nodes_is_of_all_of_them(answered: Service) -> None:
