@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -19,6 +20,7 @@ class Echo(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     heard: list[tuple[str, int]]
+    said: dict[str, str] | None = None  # instead of what it heard
 
     def do_GET(self) -> None:
         self.heard.append((self.path, self.client_address[1]))
@@ -28,8 +30,9 @@ class Echo(BaseHTTPRequestHandler):
             threading.Event().wait(1)
             self.close_connection = True
             return
-        body = b"<html>" if "odd" in self.path else json.dumps(told).encode()
+        body = b"<html>" if "odd" in self.path else json.dumps(self.said or told).encode()
         self.send_response(200)
+        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -45,7 +48,7 @@ def server() -> Iterator[str]:
     Echo.heard = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as listening:
         listening.daemon_threads = True
-        threading.Thread(target=listening.serve_forever, daemon=True).start()
+        threading.Thread(target=listening.serve_forever, args=(0.01,), daemon=True).start()
         yield f"http://127.0.0.1:{listening.server_address[1]}"
         listening.shutdown()
 
@@ -73,7 +76,28 @@ def test_what_is_no_json_is_not_pellucid(server: str) -> None:
         Client(f"{server}/odd").whoami()
 
 
-@pytest.mark.parametrize("wrong", ["http://", "http://host:port", "https://[1", "http://h:99999"])
+@pytest.mark.parametrize(
+    "wrong", ["ftp://host", "http://", "http://host:port", "https://[1", "http://h:99999"]
+)
 def test_a_wrong_address_is_one_line(wrong: str) -> None:
     with pytest.raises(ServiceError, match="server is"):
         Client(wrong)
+
+
+def test_nobody_there_is_said() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        server = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(ServiceError, match="no answer from there"):
+            Client(server).cancel("x")
+
+
+def test_nothing_of_an_answer_is_obeyed_by_a_terminal(
+    server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = {"id": "1", "name": "train\x1b]0;owned\x07", "tail": "a\n\x9b2Jb"}
+    monkeypatch.setattr(Echo, "said", job)
+    with Client(server) as client:
+        assert client.job("1") == {
+            "id": "1", "name": "train\\x1b]0;owned\\x07", "tail": "a\n\\x9b2Jb"
+        }  # fmt: skip

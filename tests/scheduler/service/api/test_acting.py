@@ -30,6 +30,12 @@ def waiting(service: Service) -> str:
     return service.waiting(gpus=8, name="sweep-1")
 
 
+@pytest.fixture(scope="module")
+def unchanged(shared: Service) -> str:
+    """A job that waits, for requests that change nothing."""
+    return shared.waiting(gpus=8)
+
+
 def row(service: Service, job: str, who: str = "alice") -> dict[str, Any]:
     found: dict[str, Any] = service.by(who).get(f"{JOBS}/{job}").json()
     return found
@@ -93,13 +99,13 @@ def test_a_changed_job_starts_as_what_it_is_then_as_foreseen(
     ],
 )
 def test_what_cannot_be_is_turned_down(
-    service: Service, waiting: str, body: dict[str, Any], status: int, words: str
+    shared: Service, unchanged: str, body: dict[str, Any], status: int, words: str
 ) -> None:
     for preview in ("false", "true"):
-        answer = service.by("alice").patch(f"{JOBS}/{waiting}?preview={preview}", json=body)
+        answer = shared.by("alice").patch(f"{JOBS}/{unchanged}?preview={preview}", json=body)
         assert answer.status_code == status, answer.text
         assert words in answer.json()["detail"]
-    assert not [e for e in service.events() if e.kind is Kind.CHANGED]
+    assert not [e for e in shared.events() if e.kind is Kind.CHANGED]
 
 
 def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(

@@ -9,9 +9,10 @@ from scheduler.service.log.store.tables import forecasts
 from tests.scheduler.service.api.conftest import Service
 
 
-@pytest.fixture
-def played(service: Service) -> dict[str, str]:
+@pytest.fixture(scope="module")
+def played(shared: Service) -> dict[str, str]:
     """Three jobs that end one after the other, and one that runs; ids by name."""
+    service = shared
     jobs = {
         "first": service.submit("alice", 100, gpus=8),
         "second": service.submit("bob.noyce", 50, gpus=8),
@@ -34,11 +35,9 @@ def played(service: Service) -> dict[str, str]:
     return jobs
 
 
-def test_fairness_adds_up_and_names_only_the_asker(
-    service: Service, played: dict[str, str]
-) -> None:
+def test_fairness_adds_up_and_names_only_the_asker(shared: Service, played: dict[str, str]) -> None:
     def shares(who: str) -> dict[tuple[str, str], tuple[int, float]]:
-        found = service.by(who).get("/api/v1/fairness").json()
+        found = shared.by(who).get("/api/v1/fairness").json()
         return {(s["vc"], s["user"]): (s["jobs"], round(s["gpu_time_s"])) for s in found}
 
     whole = {("vision", ""): (2, 1200), ("speech", ""): (1, 200)}
@@ -51,18 +50,18 @@ def test_fairness_adds_up_and_names_only_the_asker(
     }
 
 
-def test_history_counts_what_ended(service: Service, played: dict[str, str]) -> None:
-    days = service.by("alice").get("/api/v1/history").json()
+def test_history_counts_what_ended(shared: Service, played: dict[str, str]) -> None:
+    days = shared.by("alice").get("/api/v1/history").json()
     assert sum(day["jobs"] for day in days) == 3
     assert sum(day["gpu_time_s"] for day in days) == pytest.approx(1400, abs=1)
     assert all(day["day"] % 86_400 == 0 for day in days)
-    speech = service.by("alice").get("/api/v1/history", params={"vc": "speech"}).json()
+    speech = shared.by("alice").get("/api/v1/history", params={"vc": "speech"}).json()
     assert sum(day["jobs"] for day in speech) == 1
-    assert service.by("alice").get("/api/v1/history", params={"since": 9e10}).json() == []
+    assert shared.by("alice").get("/api/v1/history", params={"since": 9e10}).json() == []
 
 
-def test_calibration_scores_what_was_promised(service: Service, played: dict[str, str]) -> None:
-    told = service.by("vera").get("/api/v1/calibration").json()
+def test_calibration_scores_what_was_promised(shared: Service, played: dict[str, str]) -> None:
+    told = shared.by("vera").get("/api/v1/calibration").json()
     assert (told["jobs"], told["unavailable"]) == (2, 1)
     assert told["start_p50"] == 0.5  # the second waited 100 s, not 50
     assert told["start_p90"] == 1.0
@@ -71,13 +70,13 @@ def test_calibration_scores_what_was_promised(service: Service, played: dict[str
     assert told["end_p50"] is None
 
 
-def test_the_map_shows_who_is_where(service: Service, played: dict[str, str]) -> None:
+def test_the_map_shows_who_is_where(shared: Service, played: dict[str, str]) -> None:
     for who, label in (
         ("alice", played["running"]),
         ("bob.noyce", "another job"),
         ("vera", "another job"),
     ):
-        cluster = service.by(who).get("/api/v1/cluster").json()
+        cluster = shared.by(who).get("/api/v1/cluster").json()
         busy = [gpu["jobs"] for node in cluster["nodes"] for gpu in node["gpus"] if gpu["jobs"]]
         assert busy == [[label]] * 2
         vision, speech = cluster["vcs"]

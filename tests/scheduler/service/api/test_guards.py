@@ -18,6 +18,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.changes import runs_as
 from scheduler.service.api.connections import Connections
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.questions import ANALYST, Questions
 from scheduler.service.api.writer import Room, Writer
 from scheduler.service.decide.processes import server_config, this_process
 from scheduler.service.log.retention import DAY_S, prune
@@ -53,6 +54,15 @@ def test_two_services_never_share_a_name() -> None:
     assert this_process() != this_process()
 
 
+@pytest.mark.parametrize(("kind", "seconds"), [("why", "0.1"), ("cluster", "0.4")])
+def test_who_waits_no_longer_has_asked_nothing(store: Store, kind: str, seconds: str) -> None:
+    assert store.take(ANALYST, "one", 60.0) is not None
+    told = asyncio.run(Questions(store, 0.1).ask(kind, {"job_id": "j"}, "ann"))
+    assert told == {"unavailable": f"the analyst did not answer within {seconds} s"}
+    with store.reading() as connection:
+        assert connection.execute(select(questions)).all() == []
+
+
 def test_the_cursor_of_a_queue_tells_nothing_of_the_last_row(service: Service) -> None:
     service.submit("olga", 1000, gpus=8)
     service.turn(2)
@@ -86,12 +96,12 @@ def test_the_cursor_of_a_queue_tells_nothing_of_the_last_row(service: Service) -
     ],
 )
 def test_what_cannot_be_read_is_no_defect(
-    service: Service, method: str, path: str, headers: dict[str, str]
+    shared: Service, method: str, path: str, headers: dict[str, str]
 ) -> None:
-    client = service.by("alice")
+    client = shared.by("alice")
     if method == "POST":  # only without a header of its own does it matter where it comes from
-        client = service.strangers
-        client.cookies.set("pellucid_token", service.secrets["alice"])
+        client = shared.strangers
+        client.cookies.set("pellucid_token", shared.secrets["alice"])
     assert client.request(method, path, headers=headers).status_code < 500
 
 
@@ -104,12 +114,7 @@ def test_a_submitter_may_have_so_many_jobs_waiting(service: Service) -> None:
     assert refused.status_code == 429
     assert refused.json()["type"].endswith(":too-many-jobs")
     assert int(refused.headers["retry-after"]) > 0
-    for other in (
-        "bob.noyce",
-        "olga",
-        "olga",
-        "olga",
-    ):  # everybody for themselves; operators freely
+    for other in ("bob.noyce", *["olga"] * 3):  # everybody for themselves; operators freely
         service.submit(other)
     assert service.by("alice").post(f"{JOBS}/{first}/cancel").status_code == 202
     service.turn(2)
@@ -131,11 +136,7 @@ def test_root_runs_nothing_as_itself_for_a_token_without_a_user(
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     _, secret = tokens.create(service.store, "eve", Role.OPERATOR, vcs=("vision",), now=time.time())
-    answer = service.strangers.post(
-        JOBS,
-        json={"command": ["id"], "vc": "vision"},
-        headers={"Authorization": f"Bearer {secret}"},
-    )
+    answer = service.having(secret).post(JOBS, json={"command": ["id"], "vc": "vision"})
     assert answer.status_code == 403
     assert "names no operating-system user" in answer.json()["detail"]
     with pytest.raises(Problem, match="there is no user"):
