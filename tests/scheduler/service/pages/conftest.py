@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -31,6 +31,7 @@ from scheduler.service.decide.decider import Decider
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.header import LogHeader, establish
 from scheduler.service.log.store.reads import Reads, VisibleQueries
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -184,6 +185,14 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
         busy_morning(service, 5, random)
     yield service
     store.close()
+
+
+def of_each_kind(jobs: Iterable[JobRow]) -> list[JobRow]:
+    """Two jobs of each owner, phase, state, and of those that share GPUs."""
+    kinds: dict[object, list[JobRow]] = {}
+    for job in jobs:
+        kinds.setdefault((job.owner, job.phase, job.state, bool(job.partner)), []).append(job)
+    return [job for alike in kinds.values() for job in alike[:2]]
 
 
 def _shares(lived: Lived) -> bool:

@@ -12,8 +12,9 @@ from features.spec import FeatureSpec
 from models.bundle import Axis, Bundle
 from scheduler.service.pages.drift import drift, drift_of
 from scheduler.service.pages.figures import Promise, promises
-from scheduler.service.pages.queries import Kept
-from tests.scheduler.service.pages.conftest import Lived
+from scheduler.service.pages.queries import Kept, PageQueries
+from scheduler.service.pages.story import page_of
+from tests.scheduler.service.pages.conftest import Lived, of_each_kind
 
 AXIS = Axis(FeatureSpec("x", "continuous", "size", text="x"), cuts=tuple(map(float, range(1, 20))))
 
@@ -59,11 +60,9 @@ def test_the_index_is_the_population_stability_index() -> None:
 
 
 def test_spans_cover_a_life(busy: Lived) -> None:
-    from scheduler.service.pages.queries import PageQueries
-    from scheduler.service.pages.story import page_of
-
     queries = PageQueries(busy.store, busy.viewer("olga"))
-    pages = [page_of(queries, job.job_id) for job in queries.jobs(limit=100).items]
+    jobs = of_each_kind(queries.jobs(limit=200).items)
+    pages = [page_of(queries, job.job_id) for job in jobs]
     spans = [span for page in pages for span in page.drawn.story.spans]
     assert {"waiting", "profiling", "running"} <= {span.phase for span in spans}
     for page in pages:
@@ -93,12 +92,17 @@ def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict:
     assert Promise("x", "all jobs", 0.9, kept, jobs, jobs, kept).verdict == verdict
 
 
+def told(kept: list[Kept]) -> list[Promise]:
+    """Of forecasts that were kept or not: how many started by the nine in ten of them."""
+    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
+    lines = promises(view).lines  # type: ignore[arg-type]
+    return [line for line in lines if line.text == "started by the p90 forecast"]
+
+
 def test_a_batch_that_is_late_as_one_proves_little() -> None:
     kept = [Kept(10.0, 20.0, None, None, 15.0, None, batch) for batch in range(9)]
     kept += [Kept(10.0, 20.0, None, None, 99.0, None, 9)] * 9
-    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
-    lines = promises(view).lines  # type: ignore[arg-type]
-    line = next(one for one in lines if one.text == "started by the p90 forecast")
+    line = told(kept)[0]
     assert (line.kept, line.jobs, line.kept_each) == (0.5, 18, 0.9)
     assert line.batches == pytest.approx(18**2 / (9 + 81))
     assert Promise("x", "x", 0.9, 0.7, 100, 4.0, 0.9).verdict == "too few to tell"
@@ -108,10 +112,5 @@ def test_a_batch_that_is_late_as_one_proves_little() -> None:
 def test_forecasts_are_judged_by_what_they_left_open() -> None:
     made = [(0.0, 0.0, 0.0)] * 90 + [(10.0, 20.0, 15.0)] * 9 + [(10.0, 9000.0, 9999.0)]
     kept = [Kept(p50, p90, None, None, start, None, i) for i, (p50, p90, start) in enumerate(made)]
-    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
-    told = {
-        line.among: (line.kept, line.jobs)
-        for line in promises(view).lines  # type: ignore[arg-type]
-        if line.text == "started by the p90 forecast"
-    }
-    assert list(told.values()) == [(0.9, 10), (1.0, 9), (0.0, 1), (0.99, 100)]
+    found = [(line.kept, line.jobs) for line in told(kept)]
+    assert found == [(0.9, 10), (1.0, 9), (0.0, 1), (0.99, 100)]
