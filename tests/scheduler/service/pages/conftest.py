@@ -173,7 +173,7 @@ def _as_long_as_it_is_there(
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
     """A service after a morning of work: some jobs are over, some run, some share, some wait.
 
-    Its tests only look at it, and those of a module that has it use no other database.
+    Its tests only look at it. Those of a module stand together: the others empty the database.
     """
     folder = tmp_path_factory.mktemp("busy")
     store = Store(empty_database(folder))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from pathlib import Path
+from random import Random
 
 import yaml
 from sqlalchemy import func, select
 
-from scheduler.service.log.store.tables import jobs
+from scheduler.service.log.store.tables import decisions, events, jobs
 from scheduler.service.metrics import Counts, Metrics
-from tests.scheduler.service.pages.conftest import Lived, scraped
+from tests.scheduler.service.pages.conftest import Lived, busy_morning, scraped
 
 DEPLOY = Path(__file__).parents[4] / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "pellucid.json"
@@ -40,18 +42,9 @@ def test_gauges_say_what_is_so(busy: Lived) -> None:
 def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
     labels = {name for _, pairs in scraped(Metrics(busy.store)) for name, _ in pairs}
     assert labels <= {
-        "vc",
-        "phase",
-        "state",
-        "use",
-        "kind",
-        "action",
-        "reason",
-        "lease",
-        "process",
-        "version",
+        "vc", "phase", "state", "use", "kind", "action", "reason", "lease", "process", "version",
         "le",
-    }
+    }  # fmt: skip
     text = Metrics(busy.store).exposition()[0].decode()
     assert "ada.byron" not in text
     for line in text.splitlines():
@@ -68,3 +61,35 @@ def test_dashboard_and_alerts_ask_for_metrics_that_are_there(busy: Lived) -> Non
     for expression in asked:
         for name in re.findall(r"pellucid_\w+", expression):
             assert name in known, expression
+
+
+def test_counters_go_on_where_they_stopped(lived: Lived) -> None:
+    often = Metrics(lived.store)
+    random = Random(5)
+    for _ in range(4):
+        ids = busy_morning(lived, 6, random)
+        lived.app.state.changes.cancel(lived.viewer("olga"), lived.see("olga").job(ids[-1]))
+        scraped(often)
+        lived.settle(60)
+    once = Metrics(lived.store)
+    read = scraped(often)
+    assert read == scraped(once)
+    assert read == scraped(often)
+    with lived.store.engine.connect() as connection:
+        kinds = connection.execute(select(events.c.kind, func.count()).group_by(events.c.kind))
+        for kind, n in kinds:
+            assert read["pellucid_events_total", (("kind", kind),)] == n
+        assert (
+            total(read, "pellucid_decisions_total")
+            == connection.execute(select(func.count()).select_from(decisions)).scalar()
+        )
+        over = connection.execute(select(jobs).where(jobs.c.ended_at.is_not(None))).mappings().all()
+    ended: Counter[tuple[str, str]] = Counter((row["vc"], row["state"]) for row in over)
+    assert sum(ended.values()) > 5
+    assert ended["vision", "cancelled"]
+    for (vc, state), n in ended.items():
+        assert read["pellucid_jobs_ended_total", (("state", state), ("vc", vc))] == n
+    ran = [row for row in over if row["started_at"] is not None]
+    assert total(read, "pellucid_queueing_delay_seconds_count") == len(ran)
+    gpu_time = sum(row["gpus"] * (row["ended_at"] - row["started_at"]) for row in ran)
+    assert abs(total(read, "pellucid_gpu_time_seconds_total") - gpu_time) < 1e-3

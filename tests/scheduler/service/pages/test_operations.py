@@ -6,7 +6,6 @@ import re
 from html import unescape
 
 import pytest
-from fastapi.testclient import TestClient
 
 from scheduler.backends.events import Event, Kind
 from scheduler.service.metrics import Metrics
@@ -22,11 +21,16 @@ def fields(page: str) -> dict[str, str]:
     return {name: unescape(value) for name, value in found}
 
 
-def settings(lived: Lived, seq_actor: str, reason: str, **values: object) -> None:
-    plain = {**lived.decider.state.present.spec.settings.plain(), **values}
-    body = {"settings": plain, "reason": reason}
-    lived.store.append([Event(Kind.SETTINGS_SET, lived.world.now(), actor=seq_actor, body=body)])
+def does(lived: Lived, kind: Kind, **body: object) -> None:
+    """What an operator does."""
+    lived.store.append([Event(kind, lived.world.now(), actor="olga", body=body)])
     lived.settle(1)
+
+
+def fewer(lived: Lived) -> dict[str, object]:
+    """The settings in force, but for jobs of two GPUs at most that share."""
+    plain = lived.decider.state.present.spec.settings.plain()
+    return {**plain, "sharing": {**plain["sharing"], "max_gpus": 2}}
 
 
 def test_an_operator_drains_a_node_after_a_preview_and_opens_it_again(lived: Lived) -> None:
@@ -81,10 +85,8 @@ def test_several_nodes_are_drained_at_once_or_none(lived: Lived) -> None:
 
 
 def test_nodes_are_found_by_name_type_and_state(lived: Lived) -> None:
-    lived.settle(1)
     olga = lived.browser("olga")
-    olga.post("/nodes/change", data=fields(olga.get(PREVIEW).text))
-    lived.settle(1)
+    does(lived, Kind.NODE_SET, node=1, open=False, reason="fan")
 
     def shown(query: str) -> list[str]:
         return re.findall(r'name="node" value="(\w+)"', olga.get(f"/nodes?{query}").text)
@@ -96,20 +98,18 @@ def test_nodes_are_found_by_name_type_and_state(lived: Lived) -> None:
     assert "No node is like that" in olga.get("/nodes?find=none").text
 
 
-def drains(browser: TestClient, **more: str) -> int:
-    return browser.post("/nodes/change", data={"node": "node001", "open": "", **more}).status_code
-
-
 def test_only_our_own_form_of_an_operator_changes_a_node(lived: Lived) -> None:
     lived.settle(1)
     olga, ada = lived.browser("olga"), lived.browser("ada.byron")
-    word = fields(olga.get(PREVIEW).text)["csrf"]
-    assert drains(olga) == 403
-    assert drains(olga, csrf="0" * 64) == 403
-    assert drains(ada, csrf=word) == 403
-    headers = {"Origin": "https://evil.example"}
-    sent = {"node": "node001", "csrf": word}
-    assert olga.post("/nodes/change", data=sent, headers=headers).status_code == 403
+    word = {"csrf": fields(olga.get(PREVIEW).text)["csrf"]}
+    for browser, sent, headers in (
+        (olga, {}, {}),
+        (olga, {"csrf": "0" * 64}, {}),
+        (ada, word, {}),
+        (olga, word, {"Origin": "https://evil.example"}),
+    ):
+        asked = {"node": "node001", "open": "", **sent}
+        assert browser.post("/nodes/change", data=asked, headers=headers).status_code == 403
     assert ada.get(PREVIEW).status_code == 403
     page = ada.get("/nodes").text
     assert "node001" in page
@@ -127,10 +127,9 @@ def test_only_our_own_form_of_an_operator_changes_a_node(lived: Lived) -> None:
     ],
 )
 def test_what_cannot_be_is_said_on_the_page(
-    lived: Lived, query: str, status: int, said: str
+    busy: Lived, query: str, status: int, said: str
 ) -> None:
-    lived.settle(1)
-    answer = lived.browser("olga").get(f"/nodes/change?{query}")
+    answer = busy.browser("olga").get(f"/nodes/change?{query}")
     assert (answer.status_code, said in answer.text) == (status, True), answer.text
     assert '<form class="filter" method="post"' not in answer.text
 
@@ -146,8 +145,7 @@ def test_settings_in_force_say_since_when_and_by_whom(lived: Lived) -> None:
     before = row.search(olga.get("/settings").text)
     assert before is not None
     assert "the log began" in before[0]
-    sharing = lived.decider.state.present.spec.settings.plain()["sharing"]
-    settings(lived, "olga", "large jobs <slow>", sharing={**sharing, "max_gpus": 2})
+    does(lived, Kind.SETTINGS_SET, settings=fewer(lived), reason="large jobs <slow>")
     after = row.search(olga.get("/settings").text)
     assert after is not None
     assert ">2 GPUs</td>" in after[0]
@@ -156,16 +154,10 @@ def test_settings_in_force_say_since_when_and_by_whom(lived: Lived) -> None:
 
 
 def test_drained_nodes_and_settings_that_were_taken_are_counted(lived: Lived) -> None:
-    def told(kind: Kind, **body: object) -> None:
-        lived.store.append([Event(kind, lived.world.now(), actor="olga", body=body)])
-        lived.settle(1)
-
     lived.settle(1)
-    plain = lived.decider.state.present.spec.settings.plain()
-    sharing = {**plain["sharing"], "max_gpus": 2}
-    told(Kind.NODE_SET, node=1, open=False, reason="fan")
-    told(Kind.SETTINGS_SET, settings={**plain, "sharing": sharing}, reason="")
-    told(Kind.SETTINGS_SET, settings={"nonsense": 1}, reason="")
+    does(lived, Kind.NODE_SET, node=1, open=False, reason="fan")
+    does(lived, Kind.SETTINGS_SET, settings=fewer(lived), reason="")
+    does(lived, Kind.SETTINGS_SET, settings={"nonsense": 1}, reason="")
     read = scraped(Metrics(lived.store))
     assert read["pellucid_nodes", (("state", "drained"), ("vc", "vision"))] == 1
     assert read["pellucid_nodes", (("state", "open"), ("vc", "vision"))] == 1

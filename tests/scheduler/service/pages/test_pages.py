@@ -13,7 +13,9 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from fastapi.routing import iter_route_contexts
 from fastapi.testclient import TestClient
+from starlette.routing import compile_path
 
 from features.codec import decode
 from pipeline.printed.why import lines_of
@@ -32,6 +34,7 @@ from scheduler.service.log.store.visibility import Role
 from scheduler.service.pages.render import assets
 from scheduler.service.settings import Settings
 from scheduler.simulation.work import Work
+from tests.browser.addresses import ELSEWHERE, addresses
 from tests.scheduler.service.follow.test_follow import Scene
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import PEOPLE, SPEC, Lived, begin, of_each_kind
@@ -262,6 +265,37 @@ def test_the_board_counts_free_gpus_as_why_does(
     page = unescape(lived.browser("olga").get("/").text)
     assert (line.body["free"], "2 of 4 are free" in why) == (0, True), "recorded earlier"
     assert why in page
+
+
+def test_what_people_type_is_text(lived: Lived) -> None:
+    name = "<script>alert(1)</script>\" onmouseover='x'"
+    job = lived.submit("ada.byron", name=name, gpus=1, vc="vision", command=["<b>", "</script>"])
+    lived.settle(30)
+    for path in ("/", f"/jobs/{job}", "/history?vc=<script>&owner='\"><b>&after="):
+        page = lived.browser("olga").get(path)
+        assert page.status_code == 200
+        assert "<script>alert" not in page.text
+        assert "<b>" not in page.text
+
+
+def test_a_service_that_stopped_deciding_says_so(lived: Lived) -> None:
+    assert "No decider is active" not in lived.browser("ada.byron").get("/").text
+    lived.decider.let_go()
+    assert "No decider is active" in lived.browser("ada.byron").get("/").text
+
+
+def test_every_page_is_opened_in_a_browser(lived: Lived) -> None:
+    opened = [path.partition("?")[0] for _, path in addresses("waits", "runs", "ended")]
+    pages = {
+        route.path
+        for route in iter_route_contexts(lived.app.routes)
+        if route.path and "GET" in (route.methods or ()) and not route.path.startswith("/api/")
+    }
+    assert len(pages) > 20
+    assert pages >= ELSEWHERE
+    for page in pages - ELSEWHERE:
+        pattern, *_ = compile_path(page)
+        assert any(pattern.match(path) for path in opened), f"{page}: add it to addresses.py"
 
 
 def test_models_and_their_terms_are_read_from_the_copy_in_use(lived: Lived) -> None:

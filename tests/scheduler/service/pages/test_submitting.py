@@ -30,10 +30,10 @@ def test_the_form_has_every_declared_field_and_submits(lived: Lived) -> None:
     assert again.headers["location"] == done.headers["location"]
 
 
-def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(lived: Lived) -> None:
-    ada = lived.browser("ada.byron")
+def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(busy: Lived) -> None:
+    ada = busy.browser("ada.byron")
     page = ada.get("/submit").text
-    before = lived.store.last_seq()
+    before = busy.store.last_seq()
     for wrong, says in (
         ({"command": ""}, "say what is to run"),
         ({"command": "echo 'x"}, "Command: No closing quotation"),
@@ -47,7 +47,7 @@ def test_what_is_wrong_is_said_and_nothing_that_was_filled_in_is_lost(lived: Liv
         assert refused.status_code in (403, 422), wrong
         assert says in unescape(refused.text)
         assert 'value="&#34;&gt;&lt;b&gt;kept' in refused.text
-    assert lived.store.last_seq() == before
+    assert busy.store.last_seq() == before
     assert ada.post("/submit", data={"command": "true"}).status_code == 403, "without our word"
 
 
