@@ -138,49 +138,6 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert audit(service.store, service.decider.bundle_store.find).clean
 
 
-def test_an_operators_hold_is_an_operators_to_release(service: Service, waiting: str) -> None:
-    alice, olga = service.by("alice"), service.by("olga")
-    alice.put(f"{JOBS}/{waiting}/hold")
-    service.turn(2)
-    assert olga.put(f"{JOBS}/{waiting}/hold").json()["needed"]
-    service.turn(2)
-    shown = row(service, waiting)
-    assert (shown["hold"], shown["held_by"]) == ("operator", "an operator")
-    assert row(service, waiting, "olga")["held_by"] == "olga"
-    refused = alice.delete(f"{JOBS}/{waiting}/hold")
-    assert refused.status_code == 403
-    assert "only an operator" in refused.json()["detail"]
-    assert not alice.put(f"{JOBS}/{waiting}/hold").json()["needed"]
-    assert olga.delete(f"{JOBS}/{waiting}/hold").status_code == 202
-    service.turn(2)
-    assert row(service, waiting)["phase"] == "queued"
-
-
-def test_nobody_acts_on_the_jobs_of_others(service: Service, waiting: str) -> None:
-    for who in ("bob.noyce", "vera"):
-        other = service.by(who)
-        assert other.patch(f"{JOBS}/{waiting}", json={"gpus": 1}).status_code == 404
-        assert other.put(f"{JOBS}/{waiting}/hold").status_code == 404
-        assert other.delete(f"{JOBS}/{waiting}/hold").status_code == 404
-    many = {"jobs": [waiting]}
-    assert service.by("vera").post(f"{JOBS}/cancel", json=many).status_code == 403
-    told = service.by("bob.noyce").post(f"{JOBS}/cancel", json=many).json()
-    assert told == {"asked": [], "over": [], "unknown": [waiting]}
-    assert row(service, waiting)["phase"] == "queued"
-
-
-def test_many_are_cancelled_at_once(service: Service, waiting: str) -> None:
-    jobs = [waiting, *(service.submit("alice", 100, gpus=8) for _ in range(3))]
-    body = {"jobs": [*jobs, jobs[0], "nosuchjob"]}
-    told = service.by("alice").post(f"{JOBS}/cancel", json=body).json()
-    assert sorted(told["asked"]) == sorted(jobs)
-    assert (told["over"], told["unknown"]) == ([], ["nosuchjob"])
-    service.turn(2)
-    assert {row(service, job)["phase"] for job in jobs} == {"cancelled"}
-    again = service.by("alice").post(f"{JOBS}/cancel", json={"jobs": jobs}).json()
-    assert sorted(again["over"]) == sorted(jobs)
-
-
 def test_of_a_held_job_the_analyst_says_so(service: Service, waiting: str) -> None:
     service.by("alice").put(f"{JOBS}/{waiting}/hold")
     service.turn(2)

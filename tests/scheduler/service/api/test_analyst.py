@@ -7,20 +7,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import update
 
 from benchmarks.explanations.reading import readable
 from features.codec import decode
+from pipeline.printed.jobs import lines as ps_lines
 from pipeline.printed.why import after_lines, lines_of
 from scheduler.explain.explanation import Analysis, Compared, Explanation
 from scheduler.explain.whatif.forecasts import StartForecast
+from scheduler.explain.words import NEVER
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.analyst.records import write
 from scheduler.service.api import jobs as job_routes
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs
 from tests.scheduler.service.api.conftest import Service
@@ -210,3 +214,51 @@ def test_a_preview_of_several_nodes_is_of_all_of_them(answered: Service) -> None
 
     assert [fits_one in stuck(names) for names in ("node000", "node001")] == [False, False]
     assert fits_one in stuck("node000,node001")
+
+
+# --- a virtual cluster that has become too small -------------------------------------------------
+
+
+def foreseen(service: Service, job: str) -> dict[str, Any]:
+    """A job of hers once the analyst has foreseen it as it stands."""
+
+    def told() -> dict[str, Any] | None:
+        row: dict[str, Any] = service.by("alice").get(f"{JOBS}/{job}").json()
+        return row if row["reason"] == "VcTooSmall" and row["why_not"] else None
+
+    row = until(told, f"a forecast of {job} beside VcTooSmall")
+    assert row is not None
+    return row
+
+
+def test_it_is_said_first_with_what_the_virtual_cluster_will_have(answered: Service) -> None:
+    job = answered.submit("alice", gpus=8)
+    answered.turn(2)
+    answered.by("olga").delete("/api/v1/nodes/node000")  # a job runs there: the node is still shown
+    answered.turn(2)
+    alice = answered.by("alice")
+    asked = {"analyse": True}
+    told = alice.get(f"{JOBS}/{job}/explain", params=asked).json()
+    explained = decode(Explanation, told)
+    text = "needs 8 GPUs, and its virtual cluster, without the nodes that are taken out, has 4"
+    first, *rest = lines_of(explained, 0.0)
+    assert first == f"{job} is queued: cannot start: it {text}."
+    assert "fewer GPUs or for another virtual cluster" in rest[-1]
+    assert rest[-1].endswith("ask an operator to add nodes.")
+    assert text in "\n".join(lines_of(explained, 0.0, full=True))
+    assert told["analysis"]["limit"] == 4
+    row = foreseen(answered, job)
+    assert (row["start_p50"], row["why_not"], row["estimate"]) == (None, NEVER, "impossible")
+    heading, line = ps_lines([decode(JobRow, row)], 0.0)
+    assert line[heading.index("START") :].split()[0] == "never"
+
+
+def test_a_job_that_waits_for_nodes_to_come_may_start(answered: Service) -> None:
+    olga = answered.by("olga")
+    olga.patch("/api/v1/nodes/node000", json={"gpus": 8})
+    answered.turn(2)
+    waits = answered.submit("alice", gpus=12)
+    answered.turn(2)
+    row = foreseen(answered, waits)
+    assert row["reason"] == "VcTooSmall"
+    assert row["why_not"] == "not enough of its GPUs are on open nodes"

@@ -149,9 +149,14 @@ def test_anothers_job_is_not_there(service: Service) -> None:
         assert person.post(f"{JOBS}/{job}/cancel").status_code == 404
         assert person.put(f"{JOBS}/{job}/priority", json={"priority": -9}).status_code == 404
         assert person.post(f"{JOBS}/{job}/whatif", json={"gpus": 1}).status_code == 404
+        assert person.patch(f"{JOBS}/{job}", json={"gpus": 1}).status_code == 404
+        assert person.put(f"{JOBS}/{job}/hold").status_code == 404
+        assert person.delete(f"{JOBS}/{job}/hold").status_code == 404
     assert inputs(service) == before
     refused = [(e.actor, e.body["why"]) for e in service.events() if e.kind is Kind.REFUSED]
-    assert refused == [("alice", "not-yours")] * 7 + [("vera", "not-yours")] * 7
+    assert refused == [("alice", "not-yours")] * 10 + [("vera", "not-yours")] * 10
+    many = service.by("alice").post(f"{JOBS}/cancel", json={"jobs": [job]})
+    assert many.json() == {"asked": [], "over": [], "unknown": [job]}
 
 
 def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
@@ -165,6 +170,7 @@ def test_a_viewer_changes_nothing_even_of_their_own(service: Service) -> None:
     assert viewer.get(f"{JOBS}/{job}").status_code == 200
     assert viewer.post(JOBS, json=GOOD).status_code == 403
     assert viewer.post(f"{JOBS}/{job}/cancel").status_code == 403
+    assert viewer.post(f"{JOBS}/cancel", json={"jobs": [job]}).status_code == 403
     assert viewer.put(f"{JOBS}/{job}/priority", json={"priority": -1}).status_code == 403
     assert inputs(service) == before
 

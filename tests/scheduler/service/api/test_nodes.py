@@ -23,23 +23,6 @@ def node(service: Service, name: str) -> dict[str, Any]:
     return next((one for one in nodes if one["name"] == name), {})
 
 
-def test_a_node_is_drained_with_a_reason_by_name_or_number(service: Service) -> None:
-    olga = service.by("olga")
-    answer = olga.put(f"{API}/nodes/node001", json={"open": False, "reason": "fan broken"})
-    assert (answer.status_code, answer.json()["changed"]) == (202, True)
-    service.turn()
-    again = olga.put(f"{API}/nodes/1", json={"open": False, "reason": "fan broken"})
-    assert again.json()["changed"] is False
-    drained = node(service, "node001")
-    assert (drained["open"], drained["reason"], drained["actor"]) == (False, "fan broken", "olga")
-    assert drained["since"] is not None
-    seen = service.by("alice").get(f"{API}/nodes").json()[1]
-    assert (seen["reason"], seen["actor"]) == ("fan broken", "an operator")
-    olga.put(f"{API}/nodes/1", json={"open": True})
-    service.turn()
-    assert node(service, "node001")["since"] is None
-
-
 def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     olga = service.by("olga")
     body = {"name": "gpu9", "vc": "speech"}

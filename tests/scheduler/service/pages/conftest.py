@@ -188,10 +188,11 @@ def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lived]:
 
 
 def of_each_kind(jobs: Iterable[JobRow]) -> list[JobRow]:
-    """Two jobs of each owner, phase, state, and of those that share GPUs."""
+    """Two jobs of each owner, phase, state, number of runs, and of those that share GPUs."""
     kinds: dict[object, list[JobRow]] = {}
     for job in jobs:
-        kinds.setdefault((job.owner, job.phase, job.state, bool(job.partner)), []).append(job)
+        kind = job.owner, job.phase, job.state, job.attempt, bool(job.partner)
+        kinds.setdefault(kind, []).append(job)
     return [job for alike in kinds.values() for job in alike[:2]]
 
 

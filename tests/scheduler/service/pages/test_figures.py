@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
+from random import Random
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sqlalchemy import delete, select
 
 from features.spec import FeatureSpec
 from models.bundle import Axis, Bundle
+from scheduler.explain.whatif.forecasts import StartForecast
+from scheduler.explain.words import percent
+from scheduler.service.analyst.records import write
+from scheduler.service.log.store.rows import JobRow
+from scheduler.service.log.store.tables import forecasts
 from scheduler.service.pages.drift import drift, drift_of
-from scheduler.service.pages.figures import Promise, promises
+from scheduler.service.pages.figures import GRACE_S, Promise, promises
 from scheduler.service.pages.queries import Kept, PageQueries
 from scheduler.service.pages.story import page_of
 from tests.scheduler.service.pages.conftest import Lived, of_each_kind
@@ -90,6 +101,44 @@ def test_spans_cover_a_life(busy: Lived) -> None:
 )
 def test_a_promise_is_judged_by_its_jobs(kept: float | None, jobs: int, verdict: str) -> None:
     assert Promise("x", "all jobs", 0.9, kept, jobs, jobs, kept).verdict == verdict
+
+
+@pytest.fixture
+def foreseen(busy: Lived) -> Iterator[list[JobRow]]:
+    """Jobs that have begun, and what was foreseen of each as it was submitted."""
+    began = [job for job in busy.see("olga").jobs(limit=200).items if job.started_at is not None]
+    random, made = Random(4), {}
+    for job in began:
+        p50 = job.submitted_at + random.uniform(0.0, 600.0)
+        p90 = p50 + random.choice([0.0, 100.0, 600.0])
+        made[job.job_id] = StartForecast(job.submitted_at, p50, p90, None, None)
+    with busy.store.writing() as connection:
+        write(connection, made, ["submission"])
+    yield began
+    with busy.store.writing() as connection:
+        connection.execute(delete(forecasts))
+
+
+def test_coverage_of_the_jobs_that_were_served_is_published(
+    busy: Lived, foreseen: list[JobRow]
+) -> None:
+    with busy.store.reading() as connection:
+        made = {row.job_id: row for row in connection.execute(select(forecasts))}
+    left_open = [job for job in foreseen if made[job.job_id].start_p50 < made[job.job_id].start_p90]
+    kept = [job.started_at <= made[job.job_id].start_p90 + GRACE_S for job in left_open]
+    share = sum(kept) / len(kept)
+    assert 0 < share < 1
+    queries = PageQueries(busy.store, busy.viewer("ada.byron"))
+    line = next(one for one in promises(queries).lines if one.text == "started by the p90 forecast")
+    assert (line.kept, line.jobs) == (share, len(kept))
+    batches = Counter(one.batch for one in queries.kept())
+    sent = Counter((job.owner, job.submitted_at // 3600) for job in foreseen)
+    assert sorted(batches.values()) == sorted(sent.values())
+    assert 1.0 <= line.batches <= len(sent)
+    page = unescape(busy.browser("ada.byron").get("/forecasts").text)
+    row = next(r for r in re.findall(r"<tr>.*?</tr>", page, re.S) if line.among in r and "p90" in r)
+    assert percent(share) in row
+    assert str(len(kept)) in row
 
 
 def told(kept: list[Kept]) -> list[Promise]:
