@@ -104,13 +104,21 @@ def service(store: Store, tmp_path: Path) -> Service:
 
 
 @pytest.fixture
-def foreseen(service: Service) -> Service:
-    """One job runs, another waits for its GPUs, and both are foreseen."""
+def two(service: Service) -> Service:
+    """One job runs, another waits for its GPUs."""
     service.add("first", 600)
     service.add("second", 600)
-    service.decide()
     service.analyst.turn()
+    assert service.forecast("first", "submission") is None, "no pass has looked at it yet"
+    service.decide()
     return service
+
+
+@pytest.fixture
+def foreseen(two: Service) -> Service:
+    """Both are foreseen."""
+    two.analyst.turn()
+    return two
 
 
 def test_what_is_submitted_is_foreseen_and_kept_in_the_log(foreseen: Service) -> None:
@@ -125,17 +133,6 @@ def test_what_is_submitted_is_foreseen_and_kept_in_the_log(foreseen: Service) ->
     assert made[1].body["samples"] == 12
     foreseen.decide(seconds=60.0)  # the decider goes on with them in its log
     assert foreseen.decider.state.seen == foreseen.store.last_seq()
-
-
-def test_a_submission_that_no_pass_has_looked_at_yet_is_foreseen_after_it(
-    service: Service,
-) -> None:
-    service.add("first", 600)
-    service.analyst.turn()
-    assert service.forecast("first", "submission") is None
-    service.decide()
-    service.analyst.turn()
-    assert service.forecast("first", "submission").start_p90 == 0.0
 
 
 def test_the_latest_forecast_follows_and_the_first_one_stays(foreseen: Service) -> None:
@@ -166,11 +163,9 @@ def test_nothing_is_foreseen_beside_a_reason_that_came_after(foreseen: Service) 
 
 
 def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    two: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.add("first", 600)
-    service.add("second", 600)
-    service.decide(seconds=5.0)
+    service = two
     reply, told, used, really = service.analyst.reply, [], [0.0], process.time.process_time
     monkeypatch.setattr(process.time, "process_time", lambda: used[0] + really())
 
@@ -194,20 +189,17 @@ def test_a_forecast_is_complete_however_much_is_asked_meanwhile(
 
 
 def test_a_forecast_that_takes_long_is_content_with_few_futures(
-    service: Service, monkeypatch: pytest.MonkeyPatch
+    two: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service.add("first", 600)
-    service.add("second", 600)
-    service.decide(seconds=5.0)
     follow = Futures.follow
 
     def slowly(*args: Any, **more: Any) -> Future:
-        service.wall += 4.0
+        two.wall += 4.0
         return follow(*args, **more)
 
     monkeypatch.setattr(Futures, "follow", slowly)
-    service.analyst.turn()
-    assert service.analyst.latest["second"].samples == 10
+    two.analyst.turn()
+    assert two.analyst.latest["second"].samples == 10
 
 
 def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
@@ -230,27 +222,6 @@ def test_who_asks_on_a_busy_machine_has_less_tried_and_no_later_answer(
         told = service.ask("why", job_id="second", helps=True)
     assert service.analyst.helps_s < 0.1
     assert told["suggestions"][0]["starts_now"]  # what a decision tells is told all the same
-
-
-def test_questions_are_answered(service: Service) -> None:
-    service.add("first", 600, gpus=3, owner="bob")
-    service.decide()
-    service.add("second", 600, gpus=2)
-    service.add("third", 600, gpus=4)
-    service.decide(seconds=5.0)
-    service.analyst.turn()
-    told = service.ask("whatif", job_id="second", changes={"gpus": 1})
-    assert told["starts_now"]
-    assert told["then"]["start_p50"] < told["now"]["start_p50"]
-    told = service.ask("suggest", job_id="second")
-    assert told["suggestions"][0]["changes"] == {"gpus": 1}
-    told = service.ask("why", job_id="second")
-    assert (told["need"], told["free"]) == (2, 1)
-    assert [(h["kind"], h["job"]) for h in told["holders"]] == [("running job", "")]
-    assert "first" not in canonical(told)
-    assert "bob" not in canonical(told)
-    told = service.ask("forecast", job_id="second")
-    assert told["start_p50"] is not None
 
 
 def test_a_question_about_a_change_begins_with_the_start_that_everybody_is_told(
