@@ -252,7 +252,7 @@ _FIELDS = (
 )  # fmt: skip
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(change=st.dictionaries(st.sampled_from(_FIELDS), _JSON, min_size=1))
 def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
     service: Service, change: dict[str, object]
@@ -268,16 +268,6 @@ def test_fuzzed_bodies_are_taken_whole_or_not_at_all(
     if answer.status_code == 201:
         service.turn()  # what was taken can be decided on
         assert answer.json()["job_id"] in service.decider.state.ledger.records
-
-
-@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(content=st.binary(max_size=300))
-def test_bytes_that_are_no_body_change_nothing(service: Service, content: bytes) -> None:
-    before = inputs(service)
-    for kind in ("application/json", "application/x-www-form-urlencoded", "text/plain"):
-        answer = service.by("alice").post(JOBS, content=content, headers={"Content-Type": kind})
-        assert 400 <= answer.status_code < 500
-    assert inputs(service) == before
 
 
 # --- limits, hosts, other sites ------------------------------------------------------------------
@@ -531,22 +521,16 @@ def test_a_token_that_is_rotated_overlaps_and_has_the_same_rights(store: Store) 
     )
     new, second = tokens.rotate(store, "alice", now=1100.0, overlap_s=60.0)
     assert (new.role, new.vcs, new.expires_at) == (old.role, old.vcs, 1600.0)
+    _, reads = tokens.create(store, "alice", Role.VIEWER, now=1101.0)
+    assert tokens.rotate(store, "alice", now=1102.0, overlap_s=60.0)[0].role is Role.VIEWER
     with store.engine.connect() as connection:
         for now, which in ((1159.0, [True, True]), (1161.0, [False, True])):
             found = [tokens.find(connection, secret, now) for secret in (first, second)]
             assert [one is not None for one in found] == which
+        assert tokens.find(connection, reads, 1163.0) is None
+        assert tokens.find(connection, second, 1163.0) is not None, "of another role"
     with pytest.raises(TokenError, match="no token of 'bob' holds"):
         tokens.rotate(store, "bob", now=1100.0, overlap_s=0.0)
-
-
-def test_a_rotation_ends_no_token_of_another_role(store: Store) -> None:
-    _, submits = tokens.create(store, "alice", Role.SUBMITTER, now=1000.0)
-    _, reads = tokens.create(store, "alice", Role.VIEWER, now=1001.0)
-    made, _ = tokens.rotate(store, "alice", now=1100.0, overlap_s=60.0)
-    assert made.role is Role.VIEWER
-    with store.engine.connect() as connection:
-        assert tokens.find(connection, submits, 1161.0) is not None
-        assert tokens.find(connection, reads, 1161.0) is None
 
 
 def test_a_rotation_that_fails_leaves_no_new_token(store: Store) -> None:

@@ -108,19 +108,3 @@ def test_a_record_without_its_optional_keys_reads_as_their_defaults(
 def test_every_field_is_asked_for() -> None:
     missing = sorted(FIELDS.keys() - ASKED.keys() - {"vc"})
     assert missing == [], f"ASKED above lacks {missing}: add what a job may ask for"
-
-
-def test_a_comment_is_listed_shown_and_changed_while_the_job_waits(service: Service) -> None:
-    client = service.by("alice")
-    [job] = client.get("/api/v1/jobs?phase=queued").json()["items"]
-    assert job["comment"] == "table 3"
-    path = f"/api/v1/jobs/{job['job_id']}"
-    assert client.patch(path, json={"comment": "table 4"}).status_code == 202
-    service.turn()
-    assert client.get(path).json()["comment"] == "table 4"
-    page = client.get(f"/jobs/{job['job_id']}").text
-    assert "<dt>comment</dt><dd>table 4</dd>" in page
-    assert "with comment table 4" in page
-    client.patch(path, json={"comment": ""})
-    service.turn()
-    assert "without comment" in client.get(f"/jobs/{job['job_id']}").text

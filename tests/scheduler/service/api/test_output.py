@@ -73,9 +73,7 @@ def test_its_owner_reads_it_and_nobody_else(written: Written) -> None:
         found, text = written.by(who, api)
         assert (found, SECRET in text) == (status, False), who
         assert SECRET not in written.by(who, page)[1], who
-
-
-def test_neither_a_token_for_looking_nor_a_shared_link_shows_it(written: Written) -> None:
+    # neither does a token for looking or a shared link show it
     service = written.service
     service.secrets["look"] = tokens.create(service.store, "alice", Role.VIEWER, now=0.0)[1]
     assert written.by("look", f"/api/v1/jobs/{written.job}")[0] == 200  # it sees the job

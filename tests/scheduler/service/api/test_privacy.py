@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -133,6 +134,13 @@ def submit(
             connection.execute(insert(forecasts).values(basis=basis, **row))
 
 
+def some(jobs: dict[str, tuple[str, int]]) -> dict[str, tuple[str, int]]:
+    """The first two jobs of each owner, which run, and the last, which waits."""
+    of = {owner: [job for job in jobs if jobs[job][0] == owner] for owner in PEOPLE}
+    chosen = {job for own in of.values() for job in (*own[:2], *own[-1:])}
+    return {job: jobs[job] for job in jobs if job in chosen}
+
+
 def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[str]:
     """Every address that answers GET, with every job in it."""
     found = 0
@@ -159,13 +167,23 @@ def addresses(service: Service, jobs: dict[str, tuple[str, int]]) -> Iterator[st
     yield from ("/history?owner=bob.noyce&period=all", "/?vc=vision", "/fairness?period=all")
 
 
-@settings(max_examples=3, suppress_health_check=list(HealthCheck))
-@given(story=steps)
-def test_nothing_of_anothers_job_is_in_any_view(tables: Path, story: list[tuple[Any, ...]]) -> None:
+@contextmanager
+def played(
+    tables: Path, story: list[tuple[Any, ...]]
+) -> Iterator[tuple[Service, dict[str, tuple[str, int]]]]:
+    """A service of its own in which the steps were acted out, and owner and number of each job."""
     with TemporaryDirectory() as name:
         store = Store(f"sqlite:///{shutil.copy(tables, Path(name) / 'pellucid.db')}")
         service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
-        jobs = play(service, story)
+        yield service, play(service, story)
+        service.app.state.changes.close()
+        store.close()
+
+
+@settings(max_examples=3, suppress_health_check=list(HealthCheck))
+@given(story=steps)
+def test_nothing_of_anothers_job_is_in_any_view(tables: Path, story: list[tuple[Any, ...]]) -> None:
+    with played(tables, story) as (service, jobs):
         shared_links(service, jobs)
         for who in ("alice", "bob.noyce"):
             hidden = [person for person in PEOPLE if person != who]
@@ -173,7 +191,7 @@ def test_nothing_of_anothers_job_is_in_any_view(tables: Path, story: list[tuple[
                 if owner != who:
                     hidden += [job, *marks(number)]
             person = service.by(who)
-            for address in addresses(service, jobs):
+            for address in addresses(service, some(jobs)):
                 answer = person.get(address)
                 assert answer.status_code in (200, 403, 404, 409, 422, 503), address
                 if any(jobs[job][0] == who for job in jobs if job in address):
@@ -187,13 +205,11 @@ def test_nothing_of_anothers_job_is_in_any_view(tables: Path, story: list[tuple[
                     if address == "/forecasts" and mark.startswith("60"):
                         continue  # promised and true waits are drawn as points that name nobody
                     assert mark.lower() not in text, f"{who} sees {mark} at {address}"
-        service.app.state.changes.close()
-        store.close()
 
 
 def shared_links(service: Service, jobs: dict[str, tuple[str, int]]) -> None:
     """What a link to a job shows, whoever made it, is of that job and its owner only."""
-    for job, (owner, own) in jobs.items():
+    for job, (owner, own) in some(jobs).items():
         others = {other: of for other, of in jobs.items() if other != job}
         hidden = [person for person in PEOPLE if person != owner] + list(others)
         hidden += [mark for _, number in others.values() for mark in marks(number)]
@@ -215,11 +231,8 @@ def shared_links(service: Service, jobs: dict[str, tuple[str, int]]) -> None:
 def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
     tables: Path, story: list[tuple[Any, ...]]
 ) -> None:
-    with TemporaryDirectory() as name:
-        store = Store(f"sqlite:///{shutil.copy(tables, Path(name) / 'pellucid.db')}")
-        service = Service(store, Path(name), Limits(rate_per_s=1e6, burst=10**6))
-        jobs = play(service, story)
-        analyst = Analyst(store, service.decider.bundle_store, holder="test", samples=4)
+    with played(tables, story) as (service, jobs):
+        analyst = Analyst(service.store, service.decider.bundle_store, holder="test", samples=4)
         assert analyst.take_over()
         questions: list[tuple[str, dict[str, Any]]] = [
             ("why", {}),
@@ -237,7 +250,7 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
             return analyst.reply(kind, body)
 
         service.app.state.questions.ask = ask
-        for job, (owner, _) in jobs.items():
+        for job, (owner, _) in some(jobs).items():
             others = {other: of for other, of in jobs.items() if of[0] != owner}
             hidden = {person for person in PEOPLE if person != owner} | set(others)
             hidden |= {mark for _, number in others.values() for mark in marks(number)}
@@ -257,8 +270,6 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
                 text = answer.text.lower()
                 assert not [mark for mark in hidden if mark.lower() in text], (method, page)
         assert answered, "somebody waits in every story"
-        service.app.state.changes.close()
-        store.close()
 
 
 ASKED = {  # of every route that changes something: what is sent to it, as a preview
