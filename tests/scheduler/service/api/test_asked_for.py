@@ -24,11 +24,13 @@ def test_every_one_of_the_thirteen_has_a_row_with_options_that_there_are() -> No
     seen = 0
     for _, command, says in ROWS:
         name, *words = command.split()
+        assert bool(says) != bool(ELSEWHERE & set(words)), command
+        if says:
+            continue  # it is run below
         told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "200"}).output
         options = [word for word in words if word.startswith("--")]
         assert all(re.search(rf"(?<![\w-]){word}(?![\w-])", told) for word in options), command
-        seen += not says
-        assert bool(says) != bool(ELSEWHERE & set(words)), command
+        seen += 1
     assert seen
 
 

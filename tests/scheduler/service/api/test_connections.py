@@ -91,18 +91,9 @@ def test_one_that_takes_too_long_is_closed(service: Service, said: bytes) -> Non
         assert healthy(address)
 
 
-def test_one_that_asks_again_and_again_is_not(service: Service) -> None:
-    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
-    with served(service, Connections(3, 3600.0)) as address, ExitStack() as stack:
-        one = connected(stack, address)
-        for _ in range(5):
-            one.sendall(whole)
-            assert one.recv(4096).startswith(b"HTTP/1.1 200")
-
-
 WHOLE = 32 * 2**20
 MAY_ANSWER = threading.Event()  # /slow
-PARTS = {"/large": 512, "/few": 2, "/one": 1}
+PARTS = {"/large": 512, "/one": 1}
 
 
 async def answer(scope: Any, receive: Any, send: Any) -> None:
@@ -302,7 +293,7 @@ def test_a_body_is_no_head_nor_are_requests_behind_each_other(service: Service) 
     head = b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body)
     whole = HEAD + b"X: %s\r\n\r\n" % (b"a" * 5000)
     number = BEHIND + 1
-    with served(service, Connections(20, 3600.0)) as address, ExitStack() as stack:
+    with served(service, Connections(3, 3600.0)) as address, ExitStack() as stack:
         one = connected(stack, address, head + body)
         assert one.recv(4096).startswith(b"HTTP/1.1 ")
         other, said = connected(stack, address, whole * number), b""
