@@ -8,6 +8,7 @@ import pytest
 
 from features.codec import decode
 from scheduler.backends.events import Kind
+from scheduler.explain.effect import command_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.acting import Acting
 from scheduler.service.api.changes import Changes
@@ -150,6 +151,13 @@ def test_of_a_held_job_the_analyst_says_so(service: Service, waiting: str) -> No
     free = analyst.reply("whatif", {"job_id": waiting, "changes": {"held": False}})
     assert (free["now"]["start_p50"], free["then"]["start_p50"] is None) == (None, False)
     assert free["earlier"] == free["futures"]
+
+
+def test_a_suggestion_names_the_command() -> None:
+    changes = {"gpu_type": "", "time_limit_s": 1800.0, "share": True}
+    said = "pellucid change abc --gpu-type '' --time-limit 1800 --share"
+    assert command_of("abc", changes) == said
+    assert command_of("abc", {"first": True}) == ""
 
 
 def test_messages_that_nobody_would_send_are_refused(service: Service, waiting: str) -> None:

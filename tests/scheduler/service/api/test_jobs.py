@@ -212,6 +212,10 @@ def test_cancel_waits_for_nobody_and_can_be_repeated(service: Service) -> None:
     for job in (running, waiting):
         assert alice.get(f"{JOBS}/{job}").json()["phase"] == "cancelled"
         assert alice.post(f"{JOBS}/{job}/cancel").status_code == 202
+    asked = {"jobs": [running, waiting, running, "nosuch"]}
+    told = alice.post(f"{JOBS}/cancel", json=asked).json()
+    assert (told["asked"], told["unknown"]) == ([], ["nosuch"])
+    assert sorted(told["over"]) == sorted([running, waiting])
     assert sum(e.kind is Kind.CANCEL_ASKED for e in service.events()) == 2
     over = alice.put(f"{JOBS}/{waiting}/priority", json={"priority": -1})
     assert over.status_code == 409

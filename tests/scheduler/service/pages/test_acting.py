@@ -89,6 +89,7 @@ def test_it_is_held_released_and_cancelled(lived: Lived, waiting: str) -> None:
     page = ada.get(f"/jobs/{waiting}").text
     assert "Held by an operator since <time" in page
     assert "Only an operator can release it." in page
+    assert "nothing to do" in ada.get(f"/jobs/{waiting}/act?do=hold").text
     assert 'value="release"' not in page
     assert "olga" not in page
     refused = ada.get(f"/jobs/{waiting}/act?do=release")
