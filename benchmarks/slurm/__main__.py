@@ -1,7 +1,7 @@
 """The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps|sites|looks`.
 
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
-twin: how near the policy `slurm` comes to slurmctld (about six minutes a seed).
+twin: how near the policy `slurm` comes to the passes of slurmctld (about six minutes a seed).
 dumps: two sacct dumps of real daemons and four made-up ones, replayed (about fifteen minutes).
 sites: `--count` sites made up from `--seed` on, every answer judged (five minutes a site).
 looks: what `sites --keep` kept, looked at again by this code, without daemons; and as if it were
@@ -25,9 +25,8 @@ from benchmarks.calibration import Calibration
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.looks import looked_again
-from benchmarks.slurm.recording import Recording, kept, record
+from benchmarks.slurm.recording import kept, record
 from benchmarks.slurm.sites import Found, shrink, site, use
-from benchmarks.slurm.twice import two_runs
 from benchmarks.slurm.twin import figures
 
 BUDGET = Path(__file__).with_name("advise_budget.json")
@@ -51,8 +50,7 @@ def main() -> None:
     parser.add_argument(
         "--again",
         type=Path,
-        help="a second run of a seed, to compare two real ones. twin: kept there. sites: the "
-        "first was kept there",
+        help="sites: a second run of a seed, to compare two real ones; the first was kept there",
     )
     parser.add_argument("--count", type=int, default=1, help="sites: how many")
     parser.add_argument(
@@ -126,16 +124,11 @@ def _sites(asked: argparse.Namespace, keep: Path | None, again: Path | None) -> 
 
 
 def _twin(asked: argparse.Namespace) -> dict[str, Any]:
-    def run(folder: Path | None, seed: int) -> Recording:
-        return kept(folder, seed, partial(record, seed, asked.jobs or 200, 0.8, _tell))
-
-    seeds = range(asked.seed, asked.seed + asked.seeds)
-    once = [run(asked.keep, seed) for seed in seeds]
-    found: dict[str, Any] = {"twin": figures(once, _tell)}
-    if asked.again is not None:
-        cycle_s = found["twin"]["cycle_s"]
-        found["two_real_runs"] = [two_runs(o, run(asked.again, o.seed), cycle_s) for o in once]
-    return found
+    made = [
+        kept(asked.keep, seed, partial(record, seed, asked.jobs or 200, 0.8, _tell))
+        for seed in range(asked.seed, asked.seed + asked.seeds)
+    ]
+    return {"twin": figures(made, _tell)}
 
 
 def _tell(text: str) -> None:

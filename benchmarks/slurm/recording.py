@@ -18,7 +18,6 @@ from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.table import Table
 from scheduler.policies.slurm.site import Site
 
-SPRIO = "%i|%r|%Y|%A|%F|%J|%P|%Q|%T|%B|%N|%S"
 LOOK_S = 4.0
 SACCT = (
     "sacct", "-X", "-a", "-D", "-P", "-S", "now-1days", "-o",
@@ -58,16 +57,12 @@ class Submitted:
 
 @dataclass
 class Look:
-    """What Slurm printed at one moment; `sprio`: None where it changed meanwhile; `passes`: sdiag;
-    `evaluated`: when each job was looked at last."""
+    """What Slurm printed at one moment."""
 
     at: float
     nodes: list[Node]
     site: Site
     jobs: list[SlurmJob]
-    sprio: list[list[str]] | None
-    passes: str = ""
-    evaluated: str = ""
 
 
 @dataclass
@@ -144,21 +139,13 @@ class _Recorder:
     def _look(self) -> None:
         nodes = self.client.nodes()
         site = read_site(self.client, nodes)
-        before = self._sprio()
         jobs = self.table.jobs()
         at = time.time()
-        passes = self.client.read("sdiag")
-        evaluated = self.client.read("squeue", "-h", "-O", "JobArrayID:|,LastSchedEval:|")
-        sprio = before if self._sprio() == before else None
-        self.found.looks.append(Look(at, nodes, site, jobs, sprio, passes, evaluated))
+        self.found.looks.append(Look(at, nodes, site, jobs))
         if len(self.found.looks) % 10 == 0:
             self._keep()
             waiting = sum(job.state == "PENDING" for job in jobs)
             self.tell(f"{at - self.found.began:.0f} s: {waiting} of {len(jobs)} jobs wait")
-
-    def _sprio(self) -> list[list[str]]:
-        text = self.slurm.run("sprio", "-h", "-o", SPRIO).stdout
-        return [line.split("|") for line in text.splitlines()]
 
     def _over(self) -> bool:
         """Nothing runs, nothing ran for a while: what waits can never start."""
