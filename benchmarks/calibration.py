@@ -1,4 +1,5 @@
-"""How fast this machine is just now: the unit that budgets of time are stated in.
+"""How fast this machine is just now, the unit that budgets of time are stated in; and the command
+line that benchmarks have in common.
 
 The same code takes three times as long on another machine, and half as long again on this one while
 it is busy: a budget in seconds says little. `calibrate` times two loops that never change, one of
@@ -14,11 +15,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import random
+import resource
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -93,8 +97,10 @@ def _scale(name: str) -> float:
 
 def program(
     doc: str | None,
-    file: Path,
+    file: Path | None,
     measure: Callable[[argparse.Namespace], Mapping[str, Any]],
+    *,
+    positional: Collection[str] = (),
     **options: Mapping[str, Any],
 ) -> NoReturn:
     """A benchmark's command line: prints its figures and the verdict on them, as JSON; exit status
@@ -102,19 +108,36 @@ def program(
 
     Args:
         doc: of the module; its first line is the help.
-        file: the budget, of figures and of those one level below.
+        file: the budget, of figures and of those one level below; None: there is none.
         measure: the figures.
+        positional: options that are given without their name.
         options: as argparse takes them, by name.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n", 1)[0])
     parser.add_argument("--json", action="store_true", help="on one line")
     for name, how in options.items():
-        parser.add_argument(f"--{name}", **how)
+        dashes = "" if name in positional else "--"
+        parser.add_argument(f"{dashes}{name.replace('_', '-')}", **how)
     asked = parser.parse_args()
-    calibration = Calibration()
+    calibration = Calibration() if file is not None else None
     figures = dict(measure(asked))
-    parts = [part for part in figures.values() if isinstance(part, Mapping)]
-    verdict = calibration.judge({k: v for part in [*parts, figures] for k, v in part.items()}, file)
-    figures |= {"budget": verdict, "holds": verdict["holds"] and figures.get("holds", True)}
+    if calibration is not None and file is not None:
+        parts = [*(part for part in figures.values() if isinstance(part, Mapping)), figures]
+        verdict = calibration.judge({k: v for part in parts for k, v in part.items()}, file)
+        figures |= {"budget": verdict, "holds": verdict["holds"] and figures.get("holds", True)}
     print(json.dumps(figures, indent=None if asked.json else 2))
-    sys.exit(0 if figures["holds"] else 1)
+    sys.exit(0 if figures.get("holds", True) else 1)
+
+
+def spent(*command: str, cwd: Path | None = None) -> tuple[str, float]:
+    """What a command prints, and its CPU seconds: user and system time of the whole process."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return done.stdout, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def level(values: Iterable[float], share: float) -> float:
+    """Smallest value that this share of the values do not exceed; NaN of none."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan
