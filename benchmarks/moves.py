@@ -19,7 +19,6 @@ namespace here: other host name, start of the machine, folders, database and acc
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import random
 import shutil
@@ -36,6 +35,7 @@ from typing import Any
 import psutil
 from sqlalchemy import create_engine, make_url
 
+from benchmarks.calibration import program
 from benchmarks.life import Life
 from benchmarks.postgres import found_bin, private_cluster
 from features.folders import temporary_folder
@@ -326,21 +326,9 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 }
 
 
-def parser() -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    made.add_argument("--older", help="commit to upgrade from (that before the schema of today)")
-    made.add_argument("--kills", type=int, default=150)
-    made.add_argument("--load-s", type=float, default=12.0, help="before and after each move")
-    return made
-
-
-def main() -> None:
-    """Those that are asked for, one after the other. Exit status 1: something is wrong, or
-    `/ready` was green while nobody decided."""
-    made = parser()
-    made.add_argument("--only", default=",".join(ALL), help="some, comma-separated")
-    made.add_argument("--json", action="store_true", help="on one line")
-    asked = made.parse_args()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Those that are asked for, one after the other. `holds`: nothing is wrong, and `/ready` was
+    never green while nobody decided."""
     found: dict[str, Any] = {}
     for name in asked.only.split(","):
         with temporary_folder(f"pellucid-{name}-") as folder:
@@ -348,11 +336,17 @@ def main() -> None:
                 found[name] = ALL[name](folder, asked)
             except Impossible as why:
                 found[name] = {"left_out": str(why)}
-    print(json.dumps(found, indent=None if asked.json else 2))
-    sys.exit(
-        any(one.get("wrong") or one.get("ready_while_nobody_decides") for one in found.values())
-    )
+    bad = [o for o in found.values() if o.get("wrong") or o.get("ready_while_nobody_decides")]
+    return {**found, "holds": not bad}
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        None,
+        measure,
+        only={"default": ",".join(ALL), "help": "some, comma-separated"},
+        older={"help": "commit to upgrade from (that before the schema of today)"},
+        kills={"type": int, "default": 150},
+        load_s={"type": float, "default": 12.0, "help": "before and after each move"},
+    )

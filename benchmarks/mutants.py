@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import argparse
 import compileall
-import json
 import os
 import py_compile
 import re
@@ -32,7 +31,6 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -41,6 +39,7 @@ from typing import Any
 
 import yaml
 
+from benchmarks.calibration import program
 from benchmarks.mutations import covering, sample
 from features.folders import temporary_folder
 
@@ -53,7 +52,6 @@ LOADED = [
     "sklearn", "sqlalchemy", "structlog.testing", "typer.testing",
 ]  # fmt: skip
 FORKS = get_context("forkserver")
-CPU_S: list[float] = []  # of each
 NO_SHRINKING = "PELLUCID_TESTS_SHRINK_NOTHING"  # that a test fails is enough
 LIMIT_S = 600.0  # longer than any of them should take; it says nothing about the bug
 SAMPLED_CPU_S = 90  # the same, of the processor: a sampled one may loop for ever
@@ -157,7 +155,9 @@ def run_tests(
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
     """Exit status of chaos at its first finding (None: it took too long), and the finding."""
-    return _run(folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1"])
+    return _run(
+        folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1", "--json"]
+    )
 
 
 def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple[int | None, str]:
@@ -166,9 +166,6 @@ def _run(folder: Path, module: Sequence[str], cpu_s: int | None = None) -> tuple
     process = FORKS.Process(target=_forked, args=(folder, module, said, cpu_s))
     process.start()
     process.join(LIMIT_S)
-    with suppress(OSError):
-        CPU_S.append(float((cpu := said.with_suffix(".cpu")).read_text()))
-        cpu.unlink()
     if process.exitcode is None:
         process.kill()
         process.join()
@@ -191,11 +188,7 @@ def _forked(folder: Path, module: Sequence[str], said: Path, cpu_s: int | None) 
         del sys.modules[name]
     sys.path[:] = [str(folder), *(p for p in sys.path if p and Path(p).resolve() != ROOT)]
     sys.argv = list(module)
-    try:
-        runpy.run_module(module[0], run_name="__main__", alter_sys=True)
-    finally:
-        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-        said.with_suffix(".cpu").write_text(str(sum(one.ru_utime + one.ru_stime for one in used)))
+    runpy.run_module(module[0], run_name="__main__", alter_sys=True)
 
 
 def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, Any]:
@@ -276,7 +269,6 @@ def measure(
             told = list(pool.map(attempt, [None, *wanted] if baseline else wanted))
     without = told.pop(0) if baseline else {"fate": "sound", "detail": "not run"}
     fates = [one["fate"] for one in told]
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return {
         "without_bugs": without["fate"] if without["fate"] == "sound" else without["detail"],
         "planted": len(told),
@@ -286,25 +278,14 @@ def measure(
         "not_found": [one for one in told if one["fate"] != "found"],
         "each": told,
         "seconds": round(time.perf_counter() - begun),
-        "cpu_seconds": round(used.ru_utime + used.ru_stime + sum(CPU_S)),
         "holds": without["fate"] == "sound" and set(fates) <= {"found", "harmless"},
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument("--only", default="", help="those whose file or sentence has this text")
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--no-baseline", action="store_true", help="trust the tests without bugs")
-    parser.add_argument("--chaos", action="store_true", help="only those with seeds, by chaos")
-    parser.add_argument("--sample", type=int, help="so many bugs drawn from what has changed")
-    parser.add_argument("--coverage", type=Path, help="with --sample: which tests run which line")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--since", default="HEAD~200", help="what has changed since this commit")
-    asked = parser.parse_args()
+def found(asked: argparse.Namespace) -> dict[str, Any]:
+    """The fate of those that are asked for."""
     if asked.sample and not (asked.coverage and asked.coverage.is_file()):
-        parser.error("--sample needs the --coverage of the tests")
+        sys.exit("--sample needs the --coverage of the tests")
     drawn = (
         sampled(asked.since, asked.sample, asked.seed, asked.coverage)
         if asked.sample
@@ -312,18 +293,21 @@ def main() -> None:
     )
     wanted = [one for one in drawn if asked.only in f"{one.file} {one.what}"]
     wanted = [one for one in wanted if one.chaos or not asked.chaos]
-    told = measure(
-        wanted, asked.workers, baseline=not (asked.no_baseline or asked.sample), chaos=asked.chaos
-    )
-    if asked.json:
-        print(json.dumps(told, indent=2))
-    else:
-        for one in told["not_found"]:
-            print(f"{one['fate']}: {one['file']}: {one['what']}\n{one['detail']}")
-        took = f"{told['seconds']} s ({told['cpu_seconds']} s of CPU)"
-        print(f"{told['found']} of {told['planted']} found in {took}")
-    sys.exit(0 if told["holds"] else 1)
+    baseline = not (asked.no_baseline or asked.sample)
+    return measure(wanted, asked.workers, baseline=baseline, chaos=asked.chaos)
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        None,
+        found,
+        only={"default": "", "help": "those whose file or sentence has this text"},
+        workers={"type": int, "default": 2},
+        no_baseline={"action": "store_true", "help": "trust the tests without bugs"},
+        chaos={"action": "store_true", "help": "only those with seeds, by chaos"},
+        sample={"type": int, "help": "so many bugs drawn from what has changed"},
+        coverage={"type": Path, "help": "with --sample: which tests run which line"},
+        seed={"type": int, "default": 0},
+        since={"default": "HEAD~200", "help": "what has changed since this commit"},
+    )

@@ -10,7 +10,7 @@ outside with the workload's own count (six minutes on a CPU).
 
 `--device gpu` does both on the first free GPU, with the workloads in full.
 
-Budgets are in `profiler_budget.json`; `--check` exits with 1 when one is broken.
+Prints whether the budget in `profiler_budget.json` holds.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calibration import program
 from profiler import session
 from profiler.errors import ProfilerError
 from profiler.period import CONFIDENT
@@ -126,8 +127,8 @@ def in_use(seconds: float) -> dict[str, float]:
     ending = result.ending
     return {
         "seconds": round(ending.duration_s, 1),
-        "sampler_cpu_pct_of_one_core": round(100 * result.sampling.cpu_share, 3),
-        "guard_cpu_pct_of_one_core": round(100 * ending.guardian_cpu_s / ending.duration_s, 3),
+        "sampler_in_use_pct_of_one_core": round(100 * result.sampling.cpu_share, 3),
+        "guard_in_use_pct_of_one_core": round(100 * ending.guardian_cpu_s / ending.duration_s, 3),
     }
 
 
@@ -193,56 +194,28 @@ def summarise_steps(rows: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def check(result: dict[str, Any]) -> list[str]:
-    """Budgets that are broken, as sentences."""
-    found = []
-    for key, limit in json.loads(BUDGET.read_text())["at_most"].items():
-        value = result
-        for part in key.split("."):
-            value = value[part]
-        if value > limit:
-            found.append(f"{key} is {value}, the budget is {limit}")
-    return found
-
-
-def parser() -> argparse.ArgumentParser:
-    found = argparse.ArgumentParser(prog="python -m benchmarks.profiler", description=__doc__)
-    found.add_argument("--json", action="store_true")
-    found.add_argument("--check", action="store_true", help="exit 1 when over budget")
-    found.add_argument("--pairs", type=int, default=PAIRS)
-    found.add_argument("--block", type=float, default=BLOCK_S)
-    found.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
-    found.add_argument("--model", default="VGG", help="MODEL[/BATCH][/amp]")
-    found.add_argument("--steps", nargs="*", metavar="MODEL", help="step-time table instead")
-    found.add_argument("--seconds", type=float, default=24.0, help="of each profile for --steps")
-    return found
-
-
-def main() -> int:
-    args = parser().parse_args()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """What profiling costs; or, where steps are asked for, how well it sees them."""
     try:
-        if args.steps is not None:
-            rows = steps(args.seconds, args.steps or list(WORKLOADS), args.device)
-            result: dict[str, Any] = {"steps": rows, "summary": summarise_steps(rows)}
-        else:
-            result = {
-                "overhead": overhead(args.model, args.pairs, args.block, device=args.device),
-                **({"in_use": in_use(26.0)} if args.device == "cpu" else {}),
-            }
+        if asked.steps is not None:
+            rows = steps(asked.seconds, asked.steps or list(WORKLOADS), asked.device)
+            return {"steps": rows, "summary": summarise_steps(rows)}
+        found = {"overhead": overhead(asked.model, asked.pairs, asked.block, device=asked.device)}
+        return found | ({"in_use": in_use(26.0)} if asked.device == "cpu" else {})
     except ProfilerError as error:
         print(f"benchmarks.profiler: {error}", file=sys.stderr)
-        return error.exit_status
-    if args.json:
-        print(json.dumps(result, indent=1))
-    else:
-        for title, part in result.items():
-            for row in part if isinstance(part, list) else [part]:
-                print(title, *(f"{key}={value}" for key, value in row.items()), sep="  ")
-    broken = check(result) if args.check and args.steps is None else []
-    for line in broken:
-        print(line, file=sys.stderr)
-    return 1 if broken else 0
+        sys.exit(error.exit_status)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    program(
+        __doc__,
+        BUDGET,
+        measure,
+        pairs={"type": int, "default": PAIRS},
+        block={"type": float, "default": BLOCK_S, "help": "seconds"},
+        device={"choices": ("cpu", "gpu"), "default": "cpu"},
+        model={"default": "VGG", "help": "MODEL[/BATCH][/amp]"},
+        steps={"nargs": "*", "metavar": "MODEL", "help": "step-time table instead"},
+        seconds={"type": float, "default": 24.0, "help": "of each profile for --steps"},
+    )

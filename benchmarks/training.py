@@ -9,13 +9,12 @@ process of its own, so that its peak memory is its own. Errors are those of the 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
-import subprocess
-import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import program
 from features.rows import training_rows
 from features.schema import TIME
 from models.training.duration import fit_at
@@ -41,9 +40,9 @@ TEST_DAYS = 7.0
 BUDGET = Path(__file__).with_name("training_budget.json")
 
 
-def child(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]:
+def train(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]:
     """One way in this process: errors, seconds, CPU seconds of rows and fits, own peak memory."""
-    started, cpu = time.perf_counter(), time.process_time()
+    load, started, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
     if how == SINGLE:
         table = read_dataset(trace)
         cut = test_from(table.column("submit_time"), TEST_DAYS)
@@ -60,6 +59,7 @@ def child(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]
         "wall_s": time.perf_counter() - started,
         "cpu_s": cpu_s,
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "load_before": load,
     }
 
 
@@ -72,49 +72,33 @@ def _sharded(where: str, trace: Path, scratch: Path, preset: str) -> tuple[dict[
     return figures["test"], figures["cpu_s"] + figures["features_cpu_s"]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=1_000_000, help="of the trace")
-    parser.add_argument("--where", default="local:2,dask:2", help="as of pellucid train, by commas")
-    parser.add_argument("--preset", default="full")
-    parser.add_argument("--seed", type=int, default=7, help="of the trace")
-    parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true", help="exit 1 when over budget")
-    parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    wanted = parser.parse_args()
-    if wanted.child:
-        with TemporaryDirectory(dir=wanted.folder) as scratch:
-            one = child(wanted.child, wanted.folder / "trace", Path(scratch), wanted.preset)
-        print(json.dumps(one))
-        return
-    calibration = Calibration()
-    ways = [SINGLE, *wanted.where.split(",")]
-    found: dict[str, Any] = {}
-    with TemporaryDirectory() as scratch:
-        config = default_config("large", wanted.seed)
-        days = config.days * wanted.jobs // config.jobs  # as busy
-        write(replace(config, jobs=wanted.jobs, days=days), Path(scratch, "trace"))
-        for how in ways:
-            load = os.getloadavg()[0]
-            print(f"training: {how}, load {load:.1f}", file=sys.stderr)
-            command = [sys.executable, "-m", "benchmarks.training", "--child", how]
-            command += ["--folder", scratch, "--preset", wanted.preset]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            found[how] = json.loads(done.stdout.splitlines()[-1]) | {"load_before": load}
-            print(found[how], file=sys.stderr)
-    single = found[SINGLE]
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """Every way, and the others over the single process."""
+    ways = [SINGLE, *asked.where.split(",")]
+    found: dict[str, dict[str, float]] = {}
+    with TemporaryDirectory() as folder:
+        trace, config = Path(folder, "trace"), default_config("large", asked.seed)
+        days = config.days * asked.jobs // config.jobs  # as busy
+        write(replace(config, jobs=asked.jobs, days=days), trace)
+        for number, how in enumerate(ways):
+            scratch = Path(folder, str(number))
+            scratch.mkdir()
+            with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+                found[how] = alone.submit(train, how, trace, scratch, asked.preset).result()
     figures = {f"{how}_{name}": value for how in ways for name, value in found[how].items()}
     for how in ways[1:]:
-        figures[f"{how}_wall_over_single"] = found[how]["wall_s"] / single["wall_s"]
-        figures[f"{how}_spearman_lost"] = single["spearman"] - found[how]["spearman"]
-    result = {"jobs": wanted.jobs, "preset": wanted.preset, **found}
-    result["budget"] = calibration.judge(figures, BUDGET)
-    over = result["budget"]["exceeded"]
-    print(json.dumps(result, indent=None if wanted.json else 2))
-    if wanted.check and over:
-        sys.exit(f"over budget: {', '.join(over)}")
+        figures[f"{how}_wall_over_single"] = found[how]["wall_s"] / found[SINGLE]["wall_s"]
+        figures[f"{how}_spearman_lost"] = found[SINGLE]["spearman"] - found[how]["spearman"]
+    return {"jobs": asked.jobs, "preset": asked.preset, **figures}
 
 
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        BUDGET,
+        measure,
+        jobs={"type": int, "default": 1_000_000, "help": "of the trace"},
+        where={"default": "local:2,dask:2", "help": "as of pellucid train, by commas"},
+        preset={"default": "full"},
+        seed={"type": int, "default": 7, "help": "of the trace"},
+    )

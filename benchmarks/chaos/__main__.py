@@ -6,7 +6,6 @@
                                                               crash points in turn
     python -m benchmarks.chaos --seeds 0:100 --backlog 100000   so many jobs come at once, and each
                                                               costs the processor its time
-    python -m benchmarks.chaos --seed 7 --pairs 100           and at two of them
     python -m benchmarks.chaos --seed 7 --enumerate --freeze 60  stopped there, and not killed
     python -m benchmarks.chaos --seed 7 --enumerate --power   without power there
 
@@ -24,9 +23,7 @@ to stop, it gives up the run of now and says what was played before.
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import random
 import signal
 import sys
 import time
@@ -35,6 +32,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.calibration import program
 from benchmarks.chaos.bench import Bench, give_up, quiet
 from benchmarks.chaos.run import Plan, Run
 from features.folders import temporary_folder
@@ -53,15 +51,10 @@ def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
         if asked.at:
             named = tuple(map(int, asked.at.split(",")))
             yield struck(seed, named)
-        elif asked.enumerate or asked.pairs:
+        elif asked.enumerate:
             points = bench.play(struck(seed, ())).points
-            if asked.enumerate:
-                for at in range(1, points + 1, asked.every):
-                    yield struck(seed, (at,))
-            draw = random.Random(f"pairs {seed}")
-            for _ in range(asked.pairs):
-                pair = draw.randint(1, points), draw.randint(1, points)
-                yield struck(seed, pair)
+            for at in range(1, points + 1, asked.every):
+                yield struck(seed, (at,))
         else:
             yield Plan(seed, asked.steps, slurm=asked.slurm, backlog=asked.backlog)
 
@@ -103,6 +96,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     told: dict[str, Any] = {
         "database": "postgresql" if asked.url else "sqlite",
         **totals,
+        "holds": not wrong,
         "wrong": len(wrong),
         "wrong_runs": len({line.partition(":")[0] for line in wrong}),
         "first_wrong": wrong[:20],
@@ -113,45 +107,46 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
     }
     if totals["runs"] == 1:
         told["digest"] = found[0].digest
-        if asked.history:
-            asked.history.write_text(json.dumps(found[0].history, indent=1))
     return told
 
 
-def main() -> None:
-    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
-        os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.chaos", *sys.argv[1:]])
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--seed", default="0")
-    parser.add_argument("--seeds", default="", help="FIRST:LAST, the last not included")
-    parser.add_argument("--steps", type=int, default=3000, help="in which things go wrong")
-    parser.add_argument("--enumerate", action="store_true", help="every crash point of a calm run")
-    parser.add_argument("--every", type=int, default=1, help="only each so-manieth of them")
-    parser.add_argument("--pairs", type=int, default=0, help="so many pairs of them, drawn")
-    parser.add_argument("--at", default="", help="a calm run, killed at these points: 12,97")
-    parser.add_argument("--freeze", type=float, default=0.0, metavar="SECONDS",
-                        help="stop the process there for so long, and do not kill it")  # fmt: skip
-    parser.add_argument("--power", action="store_true", help="cut the host's power there instead")
-    parser.add_argument("--slurm", action="store_true", help="two hosts in front of Slurm")
-    parser.add_argument("--backlog", type=int, default=0, metavar="JOBS", help="come at once")
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
-    parser.add_argument("--most-wrong", type=int, default=100, help="stop after so many findings")
-    parser.add_argument("--history", type=Path, help="of one run: write its history there")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    asked = parser.parse_args()
+def played_in_memory(asked: argparse.Namespace) -> dict[str, Any]:
+    """All of them, in files that are memory where the machine has such."""
     asked.url = os.environ.get("PELLUCID_TEST_DATABASE") if asked.database != "sqlite" else None
     if asked.database != "sqlite" and not asked.url:
         sys.exit("--database postgresql: run it by `python -m benchmarks.postgres -- ...`")
     quiet()
     memory = Path("/dev/shm")
     with temporary_folder("pellucid-chaos-", memory if memory.is_dir() else None) as folder:
-        told = measure(asked, folder)
-    if asked.json:
-        print(json.dumps(told, indent=2))
-    else:
-        print(", ".join(f"{name} {value}" for name, value in told.items() if value))
-    sys.exit(bool(told["wrong"]))
+        return measure(asked, folder)
+
+
+def main() -> None:
+    if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a run
+        os.environ["PYTHONHASHSEED"] = "0"
+        os.execv(sys.executable, [sys.executable, "-m", "benchmarks.chaos", *sys.argv[1:]])
+    program(
+        __doc__,
+        None,
+        played_in_memory,
+        seed={"default": "0"},
+        seeds={"default": "", "help": "FIRST:LAST, the last not included"},
+        steps={"type": int, "default": 3000, "help": "in which things go wrong"},
+        enumerate={"action": "store_true", "help": "every crash point of a calm run"},
+        every={"type": int, "default": 1, "help": "only each so-manieth of them"},
+        at={"default": "", "help": "a calm run, killed at these points: 12,97"},
+        freeze={
+            "type": float,
+            "default": 0.0,
+            "metavar": "SECONDS",
+            "help": "stop the process there for so long, and do not kill it",
+        },
+        power={"action": "store_true", "help": "cut the host's power there instead"},
+        slurm={"action": "store_true", "help": "two hosts in front of Slurm"},
+        backlog={"type": int, "default": 0, "metavar": "JOBS", "help": "come at once"},
+        database={"choices": ("sqlite", "postgresql"), "default": "sqlite"},
+        most_wrong={"type": int, "default": 100, "help": "stop after so many findings"},
+    )
 
 
 if __name__ == "__main__":

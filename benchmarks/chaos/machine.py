@@ -32,7 +32,6 @@ from scheduler.backends.local.spool import CLAIM, STARTED, Over, Spool
 from scheduler.service.log import bundles
 
 Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its fields
-RETRY_S = 1.0
 
 
 class Machine:

@@ -12,7 +12,6 @@ Needs root and the packages that `make slurm-test` installs. Ends with 1 when a 
 from __future__ import annotations
 
 import argparse
-import json
 import signal
 import sys
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import Calibration, program
 from benchmarks.slurm.advise import advise
 from benchmarks.slurm.dumps import dumps
 from benchmarks.slurm.looks import looked_again
@@ -31,77 +30,55 @@ from benchmarks.slurm.twin import figures
 
 BUDGET = Path(__file__).with_name("advise_budget.json")
 SLOWER = 1.05  # Slurm's commands with advise mode to without
+Told = tuple[dict[str, Any], list[str]]  # figures, and what is missed
 
 
-def main() -> None:
-    """Run the scenarios; JSON on standard output, progress on standard error."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.slurm", description=__doc__)
-    parser.add_argument("scenario", choices=["advise", "twin", "dumps", "sites", "looks"])
-    parser.add_argument("--jobs", type=int, help="10,000 in advise, 200 a seed in twin")
-    parser.add_argument("--pairs", type=int, default=20, help="advise: windows with and without")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=3, help="twin: workloads, from --seed on")
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        help="twin, dumps: recordings of daemons; those there are not made again. sites: what "
-        "they printed goes there. looks: it is there, or here",
-    )
-    parser.add_argument(
-        "--again",
-        type=Path,
-        help="sites: a second run of a seed, to compare two real ones; the first was kept there",
-    )
-    parser.add_argument("--count", type=int, default=1, help="sites: how many")
-    parser.add_argument(
-        "--shrink", metavar="KIND", help="sites: the fewest submissions of --seed with such a fault"
-    )
-    parser.add_argument(
-        "--slurm",
-        help="22.05, 24.11, 26.05: that release; else this host's. sites: several with commas, "
-        "a column each",
-    )
-    parser.add_argument("--json", action="store_true", help="accepted: it always prints JSON")
-    asked = parser.parse_args()
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """One scenario, and what of it is missed; progress on standard error."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
-    if asked.slurm and "," in asked.slurm and asked.scenario != "sites":
-        parser.error("--slurm: several releases only for sites")
     releases = [one for one in (asked.slurm or "").split(",") if one]
+    if len(releases) > 1 and asked.scenario != "sites":
+        sys.exit("--slurm: several releases only for sites")
     if len(releases) == 1:
         use(releases[0])
-    told: dict[str, Any] = {}
-    missed: list[str] = []
-    if asked.scenario == "advise":
-        unit = Calibration()
-        advised = advise(count=asked.jobs or 10_000, pairs=asked.pairs, seed=asked.seed, tell=_tell)
-        told["advise"] = asdict(advised)
-        if asked.jobs is None:  # the budget is of so many
-            told["budget"] = budget = unit.judge(told["advise"], BUDGET)
-            missed += [f"{name} is {told['advise'][name]}: too much" for name in budget["exceeded"]]
-        for name, command in advised.commands.items():
-            if command.high > SLOWER:
-                missed.append(
-                    f"{name} takes {command.ratio} times as long with advise mode "
-                    f"({command.low} to {command.high}): not shown to be at most {SLOWER}"
-                )
-    if asked.scenario == "twin":
-        told |= _twin(asked)
-    if asked.scenario == "dumps":
-        found = dumps(asked.seed, asked.keep, _tell)
-        told["dumps"] = [asdict(one) for one in found]
-        missed += [one.missed for one in found if one.missed]
-    if asked.scenario in ("sites", "looks"):
-        more, missed = _generated(asked, releases)
-        told |= more
-    sys.stdout.write(json.dumps({**told, "missed": missed}, indent=1) + "\n")
-    sys.exit(1 if missed else 0)
+    told, missed = SCENARIOS[asked.scenario](asked, releases)
+    return {**told, "missed": missed, "holds": not missed}
 
 
-def _generated(
-    asked: argparse.Namespace, releases: Sequence[str]
-) -> tuple[dict[str, Any], list[str]]:
-    if asked.scenario == "looks":
-        return {"looks": looked_again(asked.keep or Path.cwd(), _tell)}, []
+def _advise(asked: argparse.Namespace, _: Sequence[str]) -> Told:
+    unit = Calibration()
+    advised = advise(count=asked.jobs or 10_000, pairs=asked.pairs, seed=asked.seed, tell=_tell)
+    told: dict[str, Any] = {"advise": asdict(advised)}
+    missed = [
+        f"{name} takes {command.ratio} times as long with advise mode "
+        f"({command.low} to {command.high}): not shown to be at most {SLOWER}"
+        for name, command in advised.commands.items()
+        if command.high > SLOWER
+    ]
+    if asked.jobs is None:  # the budget is of so many
+        told["budget"] = budget = unit.judge(told["advise"], BUDGET)
+        missed += [f"{name} is {told['advise'][name]}: too much" for name in budget["exceeded"]]
+    return told, missed
+
+
+def _twin(asked: argparse.Namespace, _: Sequence[str]) -> Told:
+    made = [
+        kept(asked.keep, seed, partial(record, seed, asked.jobs or 200, 0.8, _tell))
+        for seed in range(asked.seed, asked.seed + asked.seeds)
+    ]
+    return {"twin": figures(made, _tell)}, []
+
+
+def _dumps(asked: argparse.Namespace, _: Sequence[str]) -> Told:
+    found = dumps(asked.seed, asked.keep, _tell)
+    return {"dumps": [asdict(one) for one in found]}, [one.missed for one in found if one.missed]
+
+
+def _looks(asked: argparse.Namespace, _: Sequence[str]) -> Told:
+    return {"looks": looked_again(asked.keep or Path.cwd(), _tell)}, []
+
+
+def _generated(asked: argparse.Namespace, releases: Sequence[str]) -> Told:
     if asked.shrink:
         return {"shrunk": shrink(asked.seed, asked.shrink, _tell)}, []
     if len(releases) < 2:
@@ -123,17 +100,42 @@ def _sites(asked: argparse.Namespace, keep: Path | None, again: Path | None) -> 
     return every
 
 
-def _twin(asked: argparse.Namespace) -> dict[str, Any]:
-    made = [
-        kept(asked.keep, seed, partial(record, seed, asked.jobs or 200, 0.8, _tell))
-        for seed in range(asked.seed, asked.seed + asked.seeds)
-    ]
-    return {"twin": figures(made, _tell)}
-
-
 def _tell(text: str) -> None:
     sys.stderr.write(text + "\n")
 
 
+SCENARIOS = {
+    "advise": _advise,
+    "twin": _twin,
+    "dumps": _dumps,
+    "sites": _generated,
+    "looks": _looks,
+}
+
 if __name__ == "__main__":
-    main()
+    program(
+        __doc__,
+        None,
+        measure,
+        positional=["scenario"],
+        scenario={"choices": SCENARIOS},
+        jobs={"type": int, "help": "10,000 in advise, 200 a seed in twin"},
+        pairs={"type": int, "default": 20, "help": "advise: windows with and without"},
+        seed={"type": int, "default": 0},
+        seeds={"type": int, "default": 3, "help": "twin: workloads, from --seed on"},
+        keep={
+            "type": Path,
+            "help": "twin, dumps: recordings of daemons; those there are not made again. sites: "
+            "what they printed goes there. looks: it is there, or here",
+        },
+        again={"type": Path, "help": "sites: to compare with a first run that was kept there"},
+        count={"type": int, "default": 1, "help": "sites: how many"},
+        shrink={
+            "metavar": "KIND",
+            "help": "sites: the fewest submissions of --seed with such a fault",
+        },
+        slurm={
+            "help": "22.05, 24.11, 26.05: that release; else this host's. sites: several with "
+            "commas, a column each",
+        },
+    )

@@ -18,7 +18,6 @@ quarters of them; a p99 wait and a longest wait of a wide job (over 8 GPUs) no w
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.ablation import code_digest
+from benchmarks.calibration import program
 from benchmarks.worlds.make import HALVES, WORLDS, draw_of, offered_load, read_worlds, scenario
 from pipeline.cluster import HERE, Keep, mapped, question_of
 from pipeline.tuning import assignments, candidates, tune
@@ -247,84 +247,43 @@ def verdict(rows: Sequence[Row]) -> list[Row]:
     ]
 
 
-def show(row: Row) -> str:
-    """A world, for a person."""
-    lines = [
-        f"{row['world']} ({row['half']}): {row['jobs']:,} jobs, {row['gpus']:,} GPUs, load "
-        f"{row['load']:.2f}, {row['replicates']} replicates, {row['cpu_s']:.0f} CPU s",
-        f"  {'':10} {'mean JCT, s':>18} {'p99 wait, h':>16} {'longest wide, h':>16} "
-        f"{'JCT/duration, p99 user':>24} {'packed':>14} {'over memory':>12}",
-    ]
-    for of in row["policies"]:
-        cells = [
-            _cell(of, "mean_jct_s", 1.0, 18, 0),
-            _cell(of, "p99_wait_s", 3600.0, 16, 1),
-            _cell(of, "longest_wide_wait_s", 3600.0, 16, 1),
-            _cell(of, "fairness_p99", 1.0, 24, 1),
-            _cell(of, "packed", 1.0, 14, 0),
-            _cell(of, "over_memory", 1.0, 12, 0),
-        ]
-        lines.append(f"  {of['policy']:10} " + " ".join(cells))
-    if row["against"]:
-        ratio = row["against"]["mean_jct"]
-        lines.append(f"  {ratio['ratio']:.3f} of {row['against']['best_peer']}'s mean JCT")
-    if "set" in row:
-        lines.append(f"  tuned on other replicates: {' '.join(row['set']) or 'nothing is set'}")
-    return "\n".join(lines)
-
-
-def _cell(of: Row, name: str, unit: float, width: int, digits: int) -> str:
-    if of[name] is None:
-        return "-".rjust(width)
-    error = of[f"{name}_se"]
-    text = f"{of[name] / unit:,.{digits}f}"
-    return (text if error is None else f"{text} ± {error / unit:,.{digits}f}").rjust(width)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--worlds", type=Path, default=WORLDS)
-    parser.add_argument("--half", choices=HALVES, help="one half alone")
-    parser.add_argument("--only", nargs="+", default=[], help="worlds by name")
-    parser.add_argument("--policies", nargs="+", choices=POLICIES, default=list(POLICIES))
-    parser.add_argument("--seeds", type=int, default=4, help="replicates of each world")
-    parser.add_argument("--first-seed", type=int, default=0, help="begin with this one")
-    parser.add_argument("--tuned", action="store_true", help="play it tuned elsewhere, too")
-    parser.add_argument("--durations", help="see pellucid compare --help")
-    parser.add_argument("--where", default=HERE, help="see pellucid compare --help")
-    parser.add_argument("--keep", type=Path, help="take up finished replicates from this folder")
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    options = parser.parse_args()
-    known = {name for worlds in read_worlds(options.worlds).values() for name in worlds}
-    if unknown := set(options.only) - known:
-        parser.error(f"--only {sorted(unknown)[0]}: use some of {', '.join(sorted(known))}")
-    return options
+def compared(asked: argparse.Namespace) -> Row:
+    """Every world that is asked for, and what is asked of the policy in each half."""
+    began = time.monotonic()
+    known = {name for worlds in read_worlds(asked.worlds).values() for name in worlds}
+    if unknown := set(asked.only) - known:
+        sys.exit(f"--only {sorted(unknown)[0]}: use some of {', '.join(sorted(known))}")
+    played = Played(asked.data, asked.worlds, tuple(asked.policies), asked.durations, asked.tuned)
+    seeds = range(asked.first_seed, asked.first_seed + asked.seeds)
+    halves = [asked.half] if asked.half else HALVES
+    rows = []
+    for row in measure(played, halves, asked.only, seeds, where=asked.where, keep=asked.keep):
+        rows.append(row)
+        ratio = row["against"] and row["against"]["mean_jct"]
+        print(f"{row['world']}: {row['cpu_s']:.0f} CPU s, {ratio}", file=sys.stderr, flush=True)
+    return {
+        "durations": asked.durations or "own",
+        "seeds": asked.seeds,
+        "worlds": rows,
+        "verdict": {half: verdict([row for row in rows if row["half"] == half]) for half in halves},
+        "wall_s": round(time.monotonic() - began, 1),
+    }
 
 
 def main() -> None:
-    options = _options()
-    began = time.monotonic()
-    played = Played(
-        options.data, options.worlds, tuple(options.policies), options.durations, options.tuned
+    program(
+        __doc__,
+        None,
+        compared,
+        data={"type": Path, "default": Path("../shared/data")},
+        worlds={"type": Path, "default": WORLDS},
+        half={"choices": HALVES, "help": "one half alone"},
+        only={"nargs": "+", "default": [], "help": "worlds by name"},
+        policies={"nargs": "+", "choices": POLICIES, "default": list(POLICIES)},
+        seeds={"type": int, "default": 4, "help": "replicates of each world"},
+        first_seed={"type": int, "default": 0, "help": "begin with this one"},
+        tuned={"action": "store_true", "help": "play it tuned elsewhere, too"},
+        durations={"help": "see pellucid compare --help"},
+        where={"default": HERE, "help": "see pellucid compare --help"},
+        keep={"type": Path, "help": "take up finished replicates from this folder"},
     )
-    seeds = range(options.first_seed, options.first_seed + options.seeds)
-    halves = [options.half] if options.half else HALVES
-    rows = []
-    for row in measure(played, halves, options.only, seeds, where=options.where, keep=options.keep):
-        rows.append(row)
-        print("." if options.json else show(row), file=sys.stderr if options.json else sys.stdout,
-              end="" if options.json else "\n\n", flush=True)  # fmt: skip
-    verdicts = {half: verdict([row for row in rows if row["half"] == half]) for half in halves}
-    if options.json:
-        wall_s = round(time.monotonic() - began, 1)
-        said = {"durations": options.durations or "own", "seeds": options.seeds}
-        print(json.dumps({**said, "worlds": rows, "verdict": verdicts, "wall_s": wall_s}, indent=2))
-        return
-    for half, asked in verdicts.items():
-        for of in asked:
-            print(
-                f"{half}: {of['asked']}: {'yes' if of['holds'] else 'NO'}, in {of['holds_in']} of "
-                f"{of['worlds']} worlds"
-                + (f"; worst {of['worst']} {of['worst_ratio']:.2f}" if of["worst"] else "")
-            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +17,7 @@ NAMES = [n for n in moves.ALL if "postgres" not in n or "PELLUCID_TEST_DATABASE"
 
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_is_lost_on_the_way(open_folder: Callable[[], Path], name: str) -> None:
-    asked = moves.parser().parse_args(["--load-s", "1.5", "--kills", "1"])
+    asked = Namespace(older=None, load_s=1.5, kills=1)
     try:
         found = moves.ALL[name](open_folder(), asked)
     except moves.Impossible as why:
