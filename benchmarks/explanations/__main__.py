@@ -3,7 +3,6 @@
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
     python -m benchmarks.explanations --forecasts 3 4 5 6
     python -m benchmarks.explanations --deep
-    python -m benchmarks.explanations --questions 1000
 
 Plays eight simulated worlds (`worlds.py`) and lets two services live (`live.py`, in one process;
 `running.py`, in several and asked over HTTP), stops at moments of each, asks why some of the jobs
@@ -19,12 +18,13 @@ decides, in a forked process:
 - `sentences`: of services, every kind of sentence of an answer (`sentences.py`): asked for from
   outside, by API, command line and page, and judged by the log as it was then, which the judge
   reads by itself; `right`: of the kind that is right least;
-- `services`: questions answered, the age of answers, and ends told at even odds, kept;
+- `services`: a thousand questions, most while the machine is busy: truly answered, the age of
+  answers, and ends told at even odds, kept;
 - `counterfactuals`: what would help, done; a start at once by the core itself, an earlier one
   (`earlier_true`) by playing the very world on with the change. `other_than_fewer_gpus`:
   share of the waits asked about with such a one;
 - `stable`: how far the first three reasons of predictions, as they are shown, agree from one fit
-  to the next; `stable_single_terms`: how far the first three single terms do;
+  to the next;
 - `ends`: worlds in which as many of the runs that were named had ended by then as the words say
   (nine in ten), within five points, over further draws of each world too;
 - `readable`: words of what `pellucid why` prints; shares with a reason code, a raw feature name;
@@ -38,21 +38,19 @@ Prints whether the bounds of `explanations_budget.json` hold; what was not measu
 A world that needs the shared data is left out without it, and said to be. `--forecasts` makes only
 forecasts and ends, in replicates of the simulated worlds (their seeds are given), and judges no
 answer;
-`--deep` times answers in a line of 10,000 (`deep.py`); `--questions` asks a running service so many
-while its machine is busy (`questions.py`).
+`--deep` times answers in a line of 10,000 (`deep.py`).
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-from benchmarks.calibration import Calibration
-from benchmarks.explanations import deep, questions
+from benchmarks.calibration import Calibration, program
+from benchmarks.explanations import deep
 from benchmarks.explanations.figures import (
     NAMES,
     REPLICATES,
@@ -66,48 +64,38 @@ from benchmarks.explanations.figures import (
 WAITS, QUICK = 130, 12  # of each world
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("--only", nargs="+", default=NAMES, choices=NAMES, metavar="WORLD")
-    parser.add_argument("--waits", type=int, help="of each world")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK} waits of each world")
-    parser.add_argument("--seed", type=int, default=3)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--json", action="store_true", help="print JSON only")
-    parser.add_argument(
-        "--deep", action="store_true", help="time --waits answers (60) in a line of 10,000 instead"
-    )
-    parser.add_argument("--forecasts", nargs="+", type=int, metavar="SEED", help="only these")
-    parser.add_argument("--questions", type=int, metavar="N", help="only ask so many, under load")
-    a = parser.parse_args()
-    if a.questions:
-        print(json.dumps(questions.measure(a.questions, a.seed), indent=2))
-        return
-    if a.deep:
-        print(json.dumps(deep.measure(a.waits or deep.ANSWERS, a.seed), indent=2))
-        return
-    waits = a.waits or (QUICK if a.quick else WAITS)
-    if a.forecasts:
-        print(json.dumps(of_forecasts(a.only, a.data, a.forecasts, waits), indent=2))
-        return
+def measure(asked: argparse.Namespace) -> dict[str, Any]:
+    """The audit, or one of the others."""
+    if asked.deep:
+        return deep.measure(asked.waits or deep.ANSWERS, asked.seed)
+    waits = asked.waits or (QUICK if asked.quick else WAITS)
+    if asked.forecasts:
+        return of_forecasts(asked.only, asked.data, asked.forecasts, waits)
     calibration = Calibration()
-    with ProcessPoolExecutor(a.workers, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(asked.workers, mp_context=get_context("spawn")) as pool:
         begun = [
-            pool.submit(one, name, a.data, seed, waits, judged=seed == a.seed)
-            for name, seed in draws(a.only, a.seed, 0 if a.quick else REPLICATES)
+            pool.submit(one, name, asked.data, seed, waits, judged=seed == asked.seed)
+            for name, seed in draws(asked.only, asked.seed, 0 if asked.quick else REPLICATES)
         ]
         told = figures([run.result() for run in begun])
     bounds = verdict(told, calibration)
-    told |= {"budget": bounds, "holds": bounds["holds"]}
-    if a.json:
-        print(json.dumps(told, indent=2))
-    else:
-        shown = ("waits", "named", "necessary", "minimal", "specific", "fresh", "stable")
-        print(", ".join(f"{name} {told[name]}" for name in shown))
-        print("beyond the bounds: " + (", ".join(bounds["exceeded"]) or "nothing"))
-        print("not measured: " + (", ".join(bounds["missing"]) or "nothing"))
-    sys.exit(0 if told["holds"] else 1)
+    return told | {"budget": bounds, "holds": bounds["holds"]}
+
+
+def main() -> None:
+    program(
+        __doc__,
+        None,
+        measure,
+        only={"nargs": "+", "default": NAMES, "choices": NAMES, "metavar": "WORLD"},
+        waits={"type": int, "help": "of each world; with --deep, answers (60)"},
+        quick={"action": "store_true", "help": f"{QUICK} waits of each world"},
+        seed={"type": int, "default": 3},
+        data={"type": Path, "default": Path("../shared/data")},
+        workers={"type": int, "default": 2},
+        deep={"action": "store_true", "help": "time answers in a line of 10,000 instead"},
+        forecasts={"nargs": "+", "type": int, "metavar": "SEED", "help": "only these"},
+    )
 
 
 if __name__ == "__main__":

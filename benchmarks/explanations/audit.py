@@ -45,8 +45,7 @@ class Found:
         texts: the answers as they are read.
         cpu_s: processor seconds of each answer to "why"; spent_s: of the whole audit.
         foretold: forecasts and what came of them.
-        agreed: how far the first reasons, and the first single terms, of predictions agree from
-            fit to fit.
+        agreed: how far the first reasons of predictions agree from fit to fit.
         said: of each answer of a service, what is wrong with it by kind of sentence (`sentences`).
         ends: of runs that were named, with which odds they were to end within how many seconds, and
             after how many they did; None: not over.
@@ -65,7 +64,7 @@ class Found:
     earlier: list[tuple[float, float]] = field(default_factory=list)
     cpu_s: list[float] = field(default_factory=list)
     foretold: list[Foretold] = field(default_factory=list)
-    agreed: list[tuple[float, float]] = field(default_factory=list)
+    agreed: list[float] = field(default_factory=list)
     said: list[dict[str, str]] = field(default_factory=list)
     ends: list[tuple[float, float, float | None]] = field(default_factory=list)
     questions: int = 0

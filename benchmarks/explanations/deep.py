@@ -6,6 +6,7 @@ import random
 import time
 from typing import Any
 
+from benchmarks.calibration import level
 from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
@@ -78,11 +79,7 @@ def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
     return {
         "waiting": len(queue),
         "named": named / len(jobs),
-        "why_p50_ms": _level(why, 0.5),
-        "why_p99_ms": _level(why, 0.99),
-        "helps_p99_ms": _level(helps, 0.99),
+        "why_p50_ms": round(level(why, 0.5), 1),
+        "why_p99_ms": round(level(why, 0.99), 1),
+        "helps_p99_ms": round(level(helps, 0.99), 1),
     }
-
-
-def _level(values: list[float], level: float) -> float:
-    return round(sorted(values)[int(level * (len(values) - 1))], 1)

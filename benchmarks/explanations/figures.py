@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from benchmarks.calibration import Calibration
+from benchmarks.calibration import Calibration, level
 from benchmarks.explanations import live, running
 from benchmarks.explanations.audit import Found, audit, shares
 from benchmarks.explanations.foretold import forecasts
@@ -78,19 +78,18 @@ def of_forecasts(
 def figures(found: Sequence[Found]) -> dict[str, Any]:
     """Everything that is printed but the verdict, over all draws of each world."""
     told = [o for o in found if not o.skipped]
-    agreed, single = ([pair[i] for o in told for pair in o.agreed] for i in (0, 1))
-    seconds = sorted(s for o in told for s in o.cpu_s)
+    agreed = [share for o in told for share in o.agreed]
+    seconds = [s for o in told for s in o.cpu_s]
     worlds = [_of_world(name, of) for name, of in _by_world(found).items()]
     return {
         **shares(told),
         "sentences": _sentences([said for o in told for said in o.said]),
         "services": _services(told),
         "stable": round(fmean(agreed), 4) if agreed else None,
-        "stable_single_terms": round(fmean(single), 4) if single else None,
         "readable": readable([text for o in told for text in o.texts]),
         "forecasts": forecasts([f for o in told for f in o.foretold]),
-        "answer_cpu_p50_s": round(seconds[len(seconds) // 2], 3) if seconds else None,
-        "answer_cpu_p99_s": round(seconds[int(0.99 * (len(seconds) - 1))], 3) if seconds else None,
+        "answer_cpu_p50_s": round(level(seconds, 0.5), 3) if seconds else None,
+        "answer_cpu_p99_s": round(level(seconds, 0.99), 3) if seconds else None,
         "ends": _kept_in(worlds),
         "worlds": worlds,
     }
@@ -110,13 +109,13 @@ def _sentences(said: Sequence[Mapping[str, str]]) -> dict[str, Any]:
 
 def _services(told: Sequence[Found]) -> dict[str, Any]:
     """Answered questions and the age of answers of a running service."""
-    ages = sorted(age for o in told for age in o.ages)
+    ages = [age for o in told for age in o.ages]
     asked = sum(o.questions for o in told)
     return {
         "asked": asked,
         "answered": round(len(ages) / asked, 4) if asked else None,
-        "age_p50_s": round(ages[len(ages) // 2], 2) if ages else None,
-        "age_p99_s": round(ages[int(0.99 * (len(ages) - 1))], 2) if ages else None,
+        "age_p50_s": round(level(ages, 0.5), 2) if ages else None,
+        "age_p99_s": round(level(ages, 0.99), 2) if ages else None,
     }
 
 

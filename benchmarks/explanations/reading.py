@@ -55,20 +55,9 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
 def readable(texts: Sequence[str]) -> dict[str, Any]:
     """Words per answer, and the shares that hold a code or a raw feature name."""
     if not texts:
-        return {"words_p50": None, "words_p90": None, "codes": None, "raw_names": None}
-    words = sorted(len(_WORD.findall(text)) for text in texts)
+        return {"words_p50": None, "codes": None, "raw_names": None}
     return {
-        "words_p50": median(words),
-        "words_p90": words[int(0.9 * (len(words) - 1))],
+        "words_p50": median(len(_WORD.findall(text)) for text in texts),
         "codes": sum(bool(found_in(text, CODES)) for text in texts) / len(texts),
         "raw_names": sum(bool(found_in(text, RAW_NAMES)) for text in texts) / len(texts),
-        "flesch": round(sum(map(_flesch, texts)) / len(texts), 1),
     }
-
-
-def _flesch(text: str) -> float:
-    """Flesch reading ease; 60-70 is plain English."""
-    words = _WORD.findall(text)
-    sentences = max(1, len(re.findall(r"[.!?](?:\s|$)", text)))
-    syllables = sum(max(1, len(re.findall(r"[aeiouy]+", word.lower()))) for word in words)
-    return 206.835 - 1.015 * len(words) / sentences - 84.6 * syllables / max(1, len(words))

@@ -3,16 +3,22 @@
 The demo's service with fake GPUs and real, short processes. Its people submit by the API; waits are
 asked about by the API, the command line and the pages, and judged by the log as it was when the
 question was asked (`sentences`). Time goes on meanwhile: right is what was so at some event between
-question and answer.
+question and answer. After each that is judged so, `BURST` more are asked, `AT_ONCE` together and
+while as many processes compute as there are cores: runs that are named were alive when it was
+asked, or the answer is older and says of when it is; no job that waits is called over.
 """
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 from random import Random
@@ -38,26 +44,47 @@ MINUTES = 4.0  # in which its jobs come
 JOBS = 360  # more than there is room for
 LONGEST_S = 900.0  # of the whole audit
 MOST = 40  # waits: time goes on while they are asked about
+BURST, AT_ONCE = 25, 4
+STATED_S = 3.0  # an answer older than this is printed with its age
+OVER = ("ended", "cancelled", "lost", "refused")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Of one question: seconds since the epoch; `told`: what the API gave, None: nothing."""
+
+    job_id: str
+    asked_at: float
+    answered_at: float
+    told: dict[str, Any] | None
+
+    def wrong(self, log: Log) -> str:
+        """What of it was not so, by the log; "": nothing."""
+        if self.told is None or self.told["analysis"] is None:
+            over = self.told is not None and self.told["phase"] in OVER
+            false = over and not _gone(log, self.job_id, 0.0, self.answered_at)
+            return f"{self.job_id} is called over, and is not" if false else ""
+        analysis = self.told["analysis"]
+        if analysis["unavailable"] or self.answered_at - analysis["at"] >= STATED_S:
+            return ""
+        for one in analysis["holders"]:
+            since = analysis["at"] - (one["ran_s"] or 0.0)
+            if one["kind"] == "running job" and _gone(log, one["job"], since, self.asked_at):
+                return f"{one['job']} had ended when {self.job_id} was asked about"
+        return ""
+
+
+def _gone(log: Log, job_id: str, since: float, by: float) -> bool:
+    """Whether a job had given up by a time the GPUs that it had since another."""
+    at = log.gone(job_id, since)
+    return at is not None and at < by
 
 
 def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) -> Found:
     """Start a service, let it live, and judge `wanted` of its waits, at most `MOST`."""
     found = Found("running-service")
-    stopping = threading.Event()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        demo.service(Path(folder) / "service", free_port()) as running,
-    ):
-        sent = plan(jobs, minutes, seed)
-        feeding = threading.Thread(target=demo.feed, args=(running, sent, stopping.is_set))
-        feeding.start()
-        try:
-            _Asking(Path(folder) / "service", running, found, seed).run(
-                min(wanted, MOST), feeding.is_alive
-            )
-        finally:
-            stopping.set()
-            feeding.join()
+    with living(jobs, minutes, seed) as (folder, running, going_on):
+        _Asking(folder, running, found, seed).run(min(wanted, MOST), going_on)
     return found
 
 
@@ -82,6 +109,7 @@ class _Asking:
                     time.sleep(0.5)
                     continue
                 self._ask(operator, random.choice(waiting))
+                self._burst([random.choice(waiting) for _ in range(BURST)])
         self._ended()
         self.store.close()
 
@@ -131,6 +159,33 @@ class _Asking:
         judge = Judge(core, self.follower.account, self.seed)
         found.waits.append((job_id, at, judge.verdict(analysis, job_id, at)))
 
+    def _burst(self, jobs: Sequence[str]) -> None:
+        """Many questions at once, under load; what is answered falsely counts as not answered, and
+        questions of jobs that had started meanwhile do not count."""
+        with busy(multiprocessing.cpu_count()), ThreadPoolExecutor(AT_ONCE) as asking:
+            answers = list(asking.map(self._quick, jobs))
+        log = Log.read(self.database)
+        moment = log.until(log.head)
+        for one in answers:
+            analysis = one.told and one.told["analysis"]
+            wrong = one.wrong(log)
+            known = analysis and not analysis["unavailable"]
+            if not known and not wrong and not moment.queued(one.job_id):
+                continue
+            self.found.questions += 1
+            self.found.untrue += [wrong] if wrong else []
+            if analysis and known and not wrong:
+                self.found.ages.append(one.answered_at - analysis["at"])
+
+    def _quick(self, job_id: str) -> Answer:
+        asked_at, secret = time.time(), self.running.secrets[demo.OPERATOR]
+        with Client(self.running.address, secret, timeout_s=60.0) as client:
+            try:
+                told: dict[str, Any] | None = client.explain(job_id, analyse=True)
+            except ServiceError:
+                told = None
+        return Answer(job_id, asked_at, time.time(), told)
+
     def _printed(self, job_id: str) -> dict[str, Any]:
         """What the command line prints with --json; {} where it fails."""
         secret = self.running.secrets[demo.OPERATOR]
@@ -154,3 +209,40 @@ class _Asking:
             if one["kind"] == "running job":
                 gone = log.gone(one["job"], at)
                 self.found.ends.append((0.5, one["ends_in_s"], None if gone is None else gone - at))
+
+
+@contextmanager
+def living(
+    jobs: int, minutes: float, seed: int
+) -> Iterator[tuple[Path, demo.Running, Callable[[], bool]]]:
+    """The demo's service while its people submit: its folder, and whether more is to come."""
+    stopping = threading.Event()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "service"
+        with demo.service(folder, free_port()) as running:
+            sent = plan(jobs, minutes, seed)
+            feeding = threading.Thread(target=demo.feed, args=(running, sent, stopping.is_set))
+            feeding.start()
+            try:
+                yield folder, running, feeding.is_alive
+            finally:
+                stopping.set()
+                feeding.join()
+
+
+def _compute() -> None:
+    while True:
+        pass
+
+
+@contextmanager
+def busy(cores: int) -> Iterator[None]:
+    """So many processes that compute without end."""
+    burning = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(cores)]
+    for one in burning:
+        one.start()
+    try:
+        yield
+    finally:
+        for one in burning:
+            one.terminate()

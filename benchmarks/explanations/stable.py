@@ -19,30 +19,26 @@ class Refitted(OnlineEstimator):
 
     Attributes:
         agreed: of each job explained by two fits, how far its first reasons agree, as they are
-            shown (terms grouped by thought); and how far its first single terms do.
+            shown (terms grouped by thought).
     """
 
     def __init__(self, **options: Any):
         super().__init__(**options)
-        self.agreed: list[tuple[float, float]] = []
+        self.agreed: list[float] = []
 
     def use(self, bundle: Bundle) -> None:
         before: Bundle | None = getattr(self, "bundle", None)
         super().use(bundle)
         if before is not None:
             for row in self._rows[-ROWS:]:
-                one, other = leading(before, row), leading(bundle, row)
-                shown, single = (agreement(*pair) for pair in zip(one, other, strict=True))
-                self.agreed.append((shown, single))
+                self.agreed.append(agreement(leading(before, row), leading(bundle, row)))
 
 
-def leading(bundle: Bundle, row: Sequence[Value]) -> tuple[list[str], list[str]]:
-    """The largest reasons of a prediction, and its largest single terms; the largest first."""
+def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
+    """The largest reasons of a prediction, the largest first."""
     told = bundle.duration.explain(row).terms
-    named = list(zip(bundle.duration.term_names, told, strict=True))
-    shown = [thought.text for thought in thoughts(named)]
-    single = [name for name, _ in sorted(named, key=lambda term: -abs(term[1]))]
-    return shown[:FIRST], single[:FIRST]
+    named = zip(bundle.duration.term_names, told, strict=True)
+    return [thought.text for thought in thoughts(list(named))][:FIRST]
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:
