@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import resource
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from urllib.request import urlopen
 
-from benchmarks.calibration import program
+from benchmarks.calibration import program, spent
 from benchmarks.pages import ROOT, broken_links, commands, mistake, pages, words
 from benchmarks.serving import serving
 from benchmarks.wheel import build, install, left_out, sizes_mb
@@ -46,21 +45,15 @@ SERVED = ("", "nodes", "settings", "jobs", "history", "fairness", "models", "for
 
 def cpu_s(*said: str) -> float:
     """CPU seconds of a command, the least of some."""
-    return min(_once(said) for _ in range(REPEATS))
-
-
-def _once(said: tuple[str, ...]) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([*PELLUCID, *said], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return min(spent(*PELLUCID, *said, cwd=ROOT)[1] for _ in range(REPEATS))
 
 
 @contextmanager
 def service() -> Iterator[str]:
     """A service in which one job runs and another waits: the id of that one."""
-    with serving(CLUSTER, "--policy", "fifo") as address:
-        os.environ["PELLUCID_SERVER"] = address
+    words = "--fake-gpus", "--policy", "fifo", "--log-level", "error"
+    with TemporaryDirectory() as folder, serving(Path(folder), *words, cluster=CLUSTER) as served:
+        os.environ["PELLUCID_SERVER"] = served.address
         os.environ.pop("PELLUCID_TOKEN", None)
         first, last = _submitted(), _submitted()
         yield last

@@ -11,7 +11,7 @@ budget stands in ``ingest_budget.json``; exit status 1 if it is not met.
 from __future__ import annotations
 
 import argparse
-import os
+import resource
 import shutil
 import statistics
 import sys
@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.calibration import program
+from benchmarks.calibration import program, spent
 
 ROWS = 2_000_000
 VENUS = Path(__file__).resolve().parents[2] / "shared" / "data" / "venus" / "cluster_full_log.csv"
@@ -72,30 +72,17 @@ def _clock(seconds: Any) -> Any:
 
 def measure(source: Path, out: Path) -> dict[str, float]:
     """Read it in a process of its own."""
-    reader, writer = os.pipe()
     read = (
         "import sys; from pathlib import Path; from pipeline.traces import ingest; "
         "print(ingest(*map(Path, sys.argv[1:])).kept)"
     )
-    pid = os.posix_spawn(
-        sys.executable,
-        [sys.executable, "-c", read, str(source), str(out)],
-        os.environ,
-        file_actions=[(os.POSIX_SPAWN_DUP2, writer, 1)],
-    )
-    os.close(writer)
-    with os.fdopen(reader) as output:
-        rows = output.read()
-    _, status, usage = os.wait4(pid, 0)
-    if status != 0:
-        raise SystemExit(f"ingest failed with status {status}")
+    rows, cpu_s = spent(sys.executable, "-c", read, str(source), str(out))
     shutil.rmtree(out)
-    cpu = usage.ru_utime + usage.ru_stime
     return {
         "rows": float(rows),
-        "cpu_s": round(cpu, 2),
-        "rows_per_cpu_s": round(float(rows) / cpu),
-        "peak_rss_mib": round(usage.ru_maxrss / 1024),
+        "cpu_s": round(cpu_s, 2),
+        "rows_per_cpu_s": round(float(rows) / cpu_s),
+        "peak_rss_mib": round(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024),
     }
 
 

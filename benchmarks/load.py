@@ -6,10 +6,9 @@ Starts `pellucid serve` as a person would (supervisor, decider, API, whatever el
 simulated backend at real time; tokens on), fills it through its API, then submits at a steady rate
 whether or not answers come (latency counts from when a request was due). Running jobs end all the
 while, so passes start jobs, too. Prints latencies of submissions, times of decision passes (commit
-included, as the decider logs them; `cpu` is what the processor worked of it), processors used by
-each process and by everything else on the machine, and whether the budget in `load_budget.json`
-holds. `memory_together_mib` is the peak of the sum of the proportional set sizes of all processes
-of the service: what they share among them is counted once.
+included, as the decider logs them; `cpu` is what the processor worked of it), and whether the
+budget in `load_budget.json` holds. `memory_together_mib` is the peak of the sum of the proportional
+set sizes of all processes of the service: what they share among them is counted once.
 """
 
 from __future__ import annotations
@@ -19,23 +18,22 @@ import asyncio
 import json
 import os
 import random
-import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from benchmarks.calibration import program
+from benchmarks.calibration import level, program
+from benchmarks.serving import serving
 
 BUDGET = Path(__file__).with_name("load_budget.json")
 VCS = [f"vc{i}" for i in range(8)]
@@ -133,9 +131,7 @@ async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
     return answered
 
 
-async def drive(
-    port: int, tokens: Sequence[str], asked: argparse.Namespace, watch: Watch
-) -> dict[str, Any]:
+async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> dict[str, Any]:
     """Fill the service, then load it."""
     clients, draw = Clients(port, tokens), random.Random(1)
     per_s = PREFILL_PER_S * len(VCS)
@@ -147,21 +143,10 @@ async def drive(
     await until(clients, lambda waiting, running: running >= asked.running)
     await steadily(per_s, later(clients, draw, asked.queued + 64))
     await until(clients, lambda waiting, running: waiting >= asked.queued)
-    before, began, cpu, busy = await standing(clients), time.time(), watch.cpu(), _busy()
-    own = time.process_time()
+    before, began = await standing(clients), time.time()
     answered = await steadily(asked.rate, later(clients, draw, round(asked.rate * asked.seconds)))
     ended, after = time.time(), await standing(clients)
-    used = {pid: seconds - cpu.get(pid, 0.0) for pid, seconds in watch.cpu().items()}
-    return {
-        "before": before, "after": after, "answered": answered, "from": began, "to": ended,
-        "cpu": used, "client": time.process_time() - own, "busy": _busy() - busy,
-    }  # fmt: skip
-
-
-def _busy() -> float:
-    """CPU seconds of everything on this machine, since it was started."""
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq)
+    return {"before": before, "after": after, "answered": answered, "from": began, "to": ended}
 
 
 def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[], Any]]:
@@ -192,45 +177,8 @@ async def standing(clients: Clients) -> tuple[int, int]:
 # --- the service ---------------------------------------------------------------------------------
 
 
-@contextmanager
-def service(folder: Path, bundle: Path | None) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """`pellucid serve` in a process of its own, and its port."""
-    cluster = {"name": "load", "gpus_per_node": GPUS_PER_NODE, "vcs": dict.fromkeys(VCS, NODES)}
-    (folder / "cluster.yaml").write_text(json.dumps(cluster))
-    command = [
-        sys.executable, "-c", "from pipeline.cli import main; main()", "serve",
-        "--backend", "simulated", "--pace", "1", "--port", "0", "--log-level", "debug",
-        "--cluster", str(folder / "cluster.yaml"), "--database", _database(folder),
-        "--state-dir", str(folder / "state"),
-    ]  # fmt: skip
-    if bundle is not None:
-        command += ["--bundle", str(bundle)]
-    environment = {**os.environ, "PELLUCID_AUTH": "on", "OMP_NUM_THREADS": "1"}
-    with (folder / "out").open("wb") as out, (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=out, stderr=log, env=environment)
-    try:
-        yield process, _port(folder, process)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(30)
-        except subprocess.TimeoutExpired:
-            process.kill()
-
-
 def _database(folder: Path) -> str:
     return f"sqlite:///{folder / 'load.db'}"
-
-
-def _port(folder: Path, process: subprocess.Popen[bytes]) -> int:
-    """The port it says it listens on, once somebody decides."""
-    end = time.monotonic() + 60
-    while time.monotonic() < end and process.poll() is None:
-        shown = (folder / "out").read_text()
-        if "http://" in shown and '"decides"' in (folder / "log").read_text():
-            return int(shown.split("http://", 1)[1].split(":", 1)[1].split(":", 1)[0])
-        time.sleep(0.2)
-    raise SystemExit(f"the service did not start:\n{(folder / 'log').read_text()[-2000:]}")
 
 
 def make_tokens(folder: Path) -> list[str]:
@@ -255,42 +203,23 @@ def make_tokens(folder: Path) -> list[str]:
 
 
 class Watch(threading.Thread):
-    """Watches the processes of the service. Peaks of memory in MiB: resident, and with what is
-    shared between them counted once (PSS)."""
+    """Watches the processes of the service. Peaks of memory in MiB: the resident memory of the
+    largest, and of all, what they share counted once (PSS)."""
 
     def __init__(self, pid: int):
         super().__init__(daemon=True)
         self._root = psutil.Process(pid)
         self._over = threading.Event()
-        self.resident: dict[int, float] = {}
-        self.proportional: dict[int, float] = {}
-        self.together = 0.0
-
-    def cpu(self) -> dict[int, float]:
-        """CPU seconds used so far, by process."""
-        used = {}
-        for process in self._processes():
-            with suppress(psutil.Error):
-                times = process.cpu_times()
-                used[process.pid] = times.user + times.system
-        return used
-
-    def _processes(self) -> list[psutil.Process]:
-        return [self._root, *self._root.children(recursive=True)]
+        self.largest = self.together = 0.0
 
     def run(self) -> None:
         while not self._over.wait(1.0):
             together = 0.0
-            for process in self._processes():
-                try:
+            for process in (self._root, *self._root.children(recursive=True)):
+                with suppress(psutil.Error):
                     info = process.memory_full_info()
-                except psutil.Error:
-                    continue
-                peak = self.resident.get(process.pid, 0.0)
-                self.resident[process.pid] = max(peak, info.rss / 2**20)
-                share = info.pss / 2**20
-                self.proportional[process.pid] = max(self.proportional.get(process.pid, 0.0), share)
-                together += share
+                    self.largest = max(self.largest, info.rss / 2**20)
+                    together += info.pss / 2**20
             self.together = max(self.together, together)
 
     def stop(self) -> None:
@@ -309,56 +238,44 @@ def read_log(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def percentile(values: Sequence[float], share: float) -> float:
-    """Smallest value that `share` of the values do not exceed."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else float("nan")
-
-
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
     """One run."""
     with tempfile.TemporaryDirectory(prefix="pellucid-load-") as name:
         folder = Path(name)
         tokens = make_tokens(folder)
-        bundle = asked.bundle if asked.bundle and asked.bundle.is_dir() else None
-        with service(folder, bundle) as (process, port):
-            watch = Watch(process.pid)
+        cluster = {"name": "load", "gpus_per_node": GPUS_PER_NODE, "vcs": dict.fromkeys(VCS, NODES)}
+        words = [
+            "--backend", "simulated", "--pace", "1", "--log-level", "debug",
+            "--database", _database(folder), "--state-dir", str(folder / "state"),
+        ]  # fmt: skip
+        bundle = asked.bundle.is_dir()
+        words += ["--bundle", str(asked.bundle.absolute())] if bundle else []
+        auth = {"PELLUCID_AUTH": "on"}
+        with serving(folder, *words, cluster=json.dumps(cluster), environment=auth) as served:
+            watch = Watch(served.process.pid)
             watch.start()
-            run = asyncio.run(drive(port, tokens, asked, watch))
+            port = int(served.address.rpartition(":")[2])
+            run = asyncio.run(drive(port, tokens, asked))
             watch.stop()
-            lines = read_log(folder / "log")
-    return figures(asked, run, watch, lines, bundle)
+            lines = read_log(served.log)
+    memory = {"memory_largest_mib": watch.largest, "memory_together_mib": watch.together}
+    return figures(asked, run, lines) | memory | {"bundle": bundle}
 
 
 def figures(
-    asked: argparse.Namespace,
-    run: dict[str, Any],
-    watch: Watch,
-    lines: Sequence[dict[str, Any]],
-    bundle: Path | None,
+    asked: argparse.Namespace, run: dict[str, Any], lines: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
     """The figures of a run, and whether it was the one asked for."""
-    from datetime import datetime
-
-    def during(line: dict[str, Any]) -> bool:
-        at = datetime.fromisoformat(line["timestamp"]).timestamp()
-        return bool(run["from"] <= at <= run["to"])
-
     answered: Answered = run["answered"]
-    passes = [line["ms"] for line in lines if line["event"] == "decided" and during(line)]
-    cpu_ms = [line["cpu_ms"] for line in lines if line["event"] == "decided" and during(line)]
     lasted = run["to"] - run["from"]
-    names = {line["pid"]: line["process"] for line in lines if line["event"] == "process_started"}
+    decided = [
+        line
+        for line in lines
+        if line["event"] == "decided"
+        and run["from"] <= datetime.fromisoformat(line["timestamp"]).timestamp() <= run["to"]
+    ]
+    passes, cpu_ms = ([line[name] for line in decided] for name in ("ms", "cpu_ms"))
     died = [line["process"] for line in lines if line["event"] == "process_died"]
-
-    def by_role(peaks: dict[int, float]) -> dict[str, float]:
-        roles: dict[str, float] = {}
-        for pid, mib in peaks.items():
-            role = names.get(pid, "supervisor")
-            roles[role] = round(max(roles.get(role, 0.0), mib), 1)
-        return roles
-
-    used = {names.get(pid, "supervisor"): round(s / lasted, 3) for pid, s in run["cpu"].items()}
     submits = [1000 * seconds for seconds in answered.latencies]
     found: dict[str, Any] = {
         "gpus": len(VCS) * NODES * GPUS_PER_NODE,
@@ -366,29 +283,17 @@ def figures(
         "running": {"before": run["before"][1], "after": run["after"][1]},
         "rate_per_s": len(submits) / lasted,
         "seconds": lasted,
-        "bundle": bundle is not None,
         "submitted": answered.statuses[201],
         "refused": sum(answered.statuses.values()) - answered.statuses[201],
-        "submit_p50_ms": percentile(submits, 0.5),
-        "submit_p99_ms": percentile(submits, 0.99),
+        "submit_p50_ms": level(submits, 0.5),
+        "submit_p99_ms": level(submits, 0.99),
         "submit_max_ms": max(submits),
         "passes": len(passes),
-        "pass_p50_ms": percentile(passes, 0.5),
-        "pass_p99_ms": percentile(passes, 0.99),
-        "pass_max_ms": max(passes, default=float("nan")),
-        "pass_cpu_p50_ms": percentile(cpu_ms, 0.5),
-        "pass_cpu_p99_ms": percentile(cpu_ms, 0.99),
-        "cpu_cores": {
-            **used,
-            "client": round(run["client"] / lasted, 3),
-            "everything_else": round(
-                (run["busy"] - run["client"]) / lasted - sum(used.values()), 3
-            ),
-        },
-        "resident_mib": by_role(watch.resident),
-        "proportional_mib": by_role(watch.proportional),
-        "memory_largest_mib": max(watch.resident.values()),
-        "memory_together_mib": watch.together,
+        "pass_p50_ms": level(passes, 0.5),
+        "pass_p99_ms": level(passes, 0.99),
+        "pass_max_ms": level(passes, 1.0),
+        "pass_cpu_p50_ms": level(cpu_ms, 0.5),
+        "pass_cpu_p99_ms": level(cpu_ms, 0.99),
         "died": died,
         "cores": os.cpu_count(),
         "load_average": os.getloadavg()[0],

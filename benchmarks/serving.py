@@ -1,4 +1,4 @@
-"""A `pellucid serve` on GPUs that are only declared, in a process of its own."""
+"""A `pellucid serve` in a folder, in a process of its own."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from socket import create_server
-from tempfile import TemporaryDirectory
 
 from benchmarks.pages import ROOT
 
@@ -22,30 +22,48 @@ def free_port() -> int:
         return int(held.getsockname()[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A service that runs: where it listens, and its log, in JSON."""
+
+    address: str
+    process: subprocess.Popen[str]
+    log: Path
+
+
 @contextmanager
-def serving(cluster: str, *more: str) -> Iterator[str]:
-    """Its address.
+def serving(
+    folder: Path, *more: str, cluster: str = "", environment: Mapping[str, str] | None = None
+) -> Iterator[Served]:
+    """One in a folder, until the block ends.
 
     Args:
-        cluster: a cluster file's text.
         more: options of the command.
+        cluster: a cluster file's text; "": it needs none.
+        environment: what is otherwise in it.
     """
-    with TemporaryDirectory() as folder:
-        Path(folder, "cluster.yaml").write_text(cluster)
-        words = ("serve", "--fake-gpus", "--port", "0", "--cluster", "cluster.yaml", *more)
+    (folder / "cluster.yaml").write_text(cluster)
+    of = ["--cluster", "cluster.yaml"] if cluster else []
+    own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **(environment or {})}
+    log = folder / "log"
+    with log.open("wb") as to:
         process = subprocess.Popen(
-            [sys.executable, "-m", "pipeline.cli", *words, "--log-level", "error"],
+            [sys.executable, "-m", "pipeline.cli", "serve", "--port", "0", *of, *more],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **own},
             stdout=subprocess.PIPE,
+            stderr=to,
             text=True,
         )
+    try:
+        assert process.stdout is not None
+        found = re.search(r"http://\S+:\d+", process.stdout.readline())
+        if found is None:
+            raise RuntimeError(f"the service did not start:\n{log.read_text()[-2000:]}")
+        yield Served(found[0], process, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
         try:
-            assert process.stdout is not None
-            found = re.search(r"http://\S+:\d+", process.stdout.readline())
-            if found is None:
-                raise RuntimeError("the service did not start")
-            yield found[0]
-        finally:
-            process.send_signal(signal.SIGTERM)
             process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            process.kill()

@@ -14,12 +14,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from shlex import join
 
+from benchmarks.serving import serving
 from benchmarks.slurm.cluster import SlurmCluster
-from benchmarks.slurm.processes import SlurmError, free_ports, until
+from benchmarks.slurm.processes import SlurmError, until
 from benchmarks.slurm.workload import ACCOUNTING, orders
 
 PELLUCID = (sys.executable, "-c", "from pipeline.cli import main; main()")
@@ -39,8 +38,12 @@ def main() -> None:
         _say("Slurm comes up: slurmctld, six slurmd, slurmdbd on MariaDB (half a minute) ...")
         with SlurmCluster(university=True, accounting=True) as slurm:
             _fill(slurm, asked.seed, asked.jobs)
-            with _advise(slurm) as own:
-                _show(slurm, own)
+            folder = slurm.folder / "pellucid"
+            folder.mkdir()
+            words = ("--backend", "slurm", "--state-dir", str(folder), "--log-level", "error")
+            database = ("--database", f"sqlite:///{folder}/pellucid.db")
+            with serving(folder, *words, *database, environment=slurm.environment) as served:
+                _show(slurm, {**slurm.environment, "PELLUCID_SERVER": served.address})
                 if not asked.once:
                     _say("\nAll of it stays until Ctrl-C.")
                     signal.pause()
@@ -59,29 +62,6 @@ def _fill(slurm: SlurmCluster, seed: int, jobs: int) -> None:
         ids.append(slurm.run(*order.command(after, LONGER), user=order.user).stdout.strip())
     states = [job["job_state"] for job in slurm.jobs().values()]
     _say(f"{jobs} jobs of eight users: {states.count('RUNNING')} run.")
-
-
-@contextmanager
-def _advise(slurm: SlurmCluster) -> Iterator[dict[str, str]]:
-    """The service; what its commands, and Slurm's, need in their environment."""
-    (port,) = free_ports(1)
-    folder = slurm.folder / "pellucid"
-    folder.mkdir()
-    own = {**slurm.environment, "PELLUCID_SERVER": f"http://127.0.0.1:{port}"}
-    words = [
-        "serve", "--backend", "slurm", "--port", str(port), "--state-dir", str(folder),
-        "--database", f"sqlite:///{folder}/pellucid.db", "--log-level", "error",
-    ]  # fmt: skip
-    service = subprocess.Popen([*PELLUCID, *words], env={**os.environ, **own})
-    try:
-        yield own
-    finally:
-        service.send_signal(signal.SIGINT)
-        try:
-            service.wait(30)
-        except subprocess.TimeoutExpired:
-            service.kill()
-            service.wait()
 
 
 def _show(slurm: SlurmCluster, own: dict[str, str]) -> None:
