@@ -19,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -59,20 +58,16 @@ class Advised:
 
     Attributes:
         pending: jobs that waited. pairs: of a window with the service and one without.
-        looks: the service took in the windows with it; reads: RPCs it sent in all of them, by
-            `sdiag` (a `squeue` is two: of partitions, and of jobs); look_s: how long one took;
-            look_cpu_s: processor seconds of one in the service, the median; forecasts are rare.
-        cpu_s: processor seconds of all its processes and the commands they ran, per window with it.
+        looks: the service took in the windows with it; look_s: how long one took; look_cpu_s:
+            processor seconds of one in the service, the median; forecasts are rare.
     """
 
     pending: int
     pairs: int
     interval_s: float
     looks: int
-    reads: int
     look_s: float
     look_cpu_s: float
-    cpu_s: float
     commands: dict[str, Command] = field(default_factory=dict)
 
 
@@ -144,16 +139,6 @@ class Service:
         """
         return statistics.median(self._took("cpu_ms")[1:])
 
-    def cpu_s(self) -> float:
-        """Processor seconds of its processes so far, and of those that they waited for."""
-        ticks = 0
-        for stat in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):
-                fields = stat.read_text().rpartition(")")[2].split()
-                if int(fields[2]) == self.process.pid:  # its process group
-                    ticks += sum(map(int, fields[11:15]))
-        return ticks / os.sysconf("SC_CLK_TCK")
-
     def _took(self, what: str = "ms") -> list[float]:
         looks = re.findall(rf'"{what}": (\d+).*"looked"', self._log.read_text())
         return [int(ms) / 1000 for ms in looks]
@@ -185,7 +170,7 @@ def advise(
             service.await_look(300.0)
             tell("first look taken")
             service.halt()
-            looks, reads, cpu_s = service.looks(), _rpcs(cluster), service.cpu_s()
+            looks = service.looks()
             found: list[dict[bool, Times]] = []
             for pair in range(pairs):
                 found.append({})
@@ -201,10 +186,8 @@ def advise(
                 pairs,
                 interval_s,
                 service.looks() - looks,
-                _rpcs(cluster) - reads,
                 service.look_s(),
                 service.look_cpu_s(),
-                round((service.cpu_s() - cpu_s) / pairs, 3),
             )
         finally:
             service.signal(signal.SIGKILL)
@@ -252,12 +235,6 @@ def _told(pair: dict[bool, Times]) -> str:
         f"with it {statistics.mean(pair[True][name]):.4f} s"
         for name in COMMANDS
     )
-
-
-def _rpcs(cluster: SlurmCluster) -> int:
-    """RPCs of the service's user, by slurmctld's count."""
-    found = re.search(rf"{SERVICE}\s*\(\s*\d+\) count:(\d+)", cluster.run("sdiag").stdout)
-    return int(found[1]) if found else 0
 
 
 def _compared(both: list[tuple[list[float], list[float]]], source: random.Random) -> Command:
