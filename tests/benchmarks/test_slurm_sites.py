@@ -27,7 +27,7 @@ from benchmarks.slurm.judge import (
     unlike,
 )
 from benchmarks.slurm.kept import MARK, PAST, Kept, marked, refused, refused_second
-from benchmarks.slurm.looks import arrivals_known, looked_again, ran
+from benchmarks.slurm.looks import arrivals_known, ran
 from benchmarks.slurm.shrink import fewest
 from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec
@@ -175,12 +175,16 @@ def test_the_judge_imports_nothing_of_what_it_judges() -> None:
     assert "scheduler" not in source
 
 
-def test_a_seed_is_a_site() -> None:
+def test_a_seed_is_a_site_and_what_ran_before_differs_from_what_is_submitted() -> None:
     one, again, other = generate(5), generate(5), generate(6)
     lines = [site.own.lines(range(site.own.nodes)) for site in (one, again, other)]
     assert lines[0] == lines[1] != lines[2]
     assert one.orders == again.orders != other.orders
     assert (one.accounting, one.settings) == (again.accounting, again.settings)
+    assert one.past == again.past
+    assert len(one.past) == 2 * len(one.orders)
+    assert {done.user for done in one.past} == {order.user for order in one.orders}
+    assert one.past[:40] != one.orders[:40]
 
 
 def test_a_command_that_is_told_to_end_leaves_no_process_and_no_file(tmp_path: Path) -> None:
@@ -238,14 +242,6 @@ def test_a_failing_site_shrinks_to_what_it_takes_to_fail(needed: set[int]) -> No
     assert len(tried) < 60 * len(needed)
     with pytest.raises(ValueError, match="no such fault"):
         fewest(range(60), lambda _: False)
-
-
-def test_what_ran_before_a_site_is_submitted_to_differs_from_what_is() -> None:
-    made = generate(5)
-    assert made.past == generate(5).past
-    assert len(made.past) == 2 * len(made.orders)
-    assert {one.user for one in made.past} == {one.user for one in made.orders}
-    assert made.past[:40] != made.orders[:40]
 
 
 SACCT = "JobID|User|Partition|Submit|Eligible|Start|End|Timelimit|State|NNodes|AllocTRES"
@@ -311,11 +307,6 @@ def test_where_arrivals_are_known_those_that_are_yet_to_come_do_and_no_others() 
     assert twin.asked("later") == jobs["later"][1]
     assert twin.asked("here") is None
     assert Beliefs.of(memory, core, 100.0).pieces == []
-
-
-def test_where_no_site_was_kept_none_is_looked_at(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="no site was kept there"):
-        looked_again(tmp_path, print)
 
 
 def test_a_command_is_known_again_whatever_mark_its_table_has() -> None:
