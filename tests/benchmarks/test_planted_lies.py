@@ -78,6 +78,11 @@ def _words_of(told: Said, text: str, old: str, new: str) -> bool:
     return bool(told["analysis"][text] != was)
 
 
+def _words(text: str, old: str, new: str) -> Lie:
+    """A sentence of the analysis has other words."""
+    return lambda told, a: _words_of(told, text, old, new)
+
+
 def _put(name: str, value: Any) -> Lie:
     """The analysis says another value."""
 
@@ -190,14 +195,6 @@ def _unnamed(told: Said, a: Asked) -> object:
     return bool(_runs(told))
 
 
-def _other_name(told: Said, a: Asked) -> object:
-    return _words_of(told, "in_the_way", r"running job [a-z0-9]{12}", f"running job {NOBODY}")
-
-
-def _other_count(told: Said, a: Asked) -> object:
-    return _words_of(told, "in_the_way", r"(\d+) running jobs", "9 running jobs")
-
-
 def _ran(by: float) -> Lie:
     def lie(told: Said, a: Asked) -> object:
         for one in _runs(told):
@@ -228,14 +225,6 @@ def _ends(seconds: Callable[[float], float], words: str) -> Lie:
         return _words_of(told, "in_the_way", r"should end in [^,)]+", f"should end in {words}")
 
     return lie
-
-
-def _ends_in_words(told: Said, a: Asked) -> object:
-    return _words_of(told, "in_the_way", r"(should end in [\d.]+) (s|min|h)", r"\1 d")
-
-
-def _no_longer_late(told: Said, a: Asked) -> object:
-    return _words_of(told, "in_the_way", r", late\)", ")")
 
 
 def _false_alternative(told: Said, a: Asked) -> object:
@@ -280,10 +269,6 @@ def _order(by: float, one: bool = False) -> Lie:
             term["seconds"] *= by
 
     return lie
-
-
-def _order_words(old: str, new: str) -> Lie:
-    return lambda told, a: _words_of(told, "place", old, new)
 
 
 def _renamed(told: Said, a: Asked) -> object:
@@ -340,10 +325,6 @@ def _who_had_it(told: Said, a: Asked) -> object:
 def _promised_soon(told: Said, a: Asked) -> object:
     told["analysis"]["bound_s"] = 300.0
     return _words_of(told, "promise", r"kept for it in .+? \(", "kept for it in 5 min (")
-
-
-def _promise_words(old: str, new: str) -> Lie:
-    return lambda told, a: _words_of(told, "promise", old, new)
 
 
 def _other_ratio(told: Said, a: Asked) -> object:
@@ -410,8 +391,7 @@ LIES: dict[str, tuple[str, Lie]] = {
     "it has waited for days": (
         "phase", lambda told, a: told.update(headline="It has waited 400 d.")),
     "a place further back": ("place", _place(1)),
-    "the place of yesterday, in words": (
-        "place", lambda told, a: _words_of(told, "place", r"Number [\d,]+", "Number 99")),
+    "the place of yesterday, in words": ("place", _words("place", r"Number [\d,]+", "Number 99")),
     "a longer line": ("place", _put("waiting", lambda n: n + 3)),
     "one more is free": ("numbers", _everywhere("free", lambda n: n + 1)),
     "fewer are needed": ("numbers", _everywhere("need", lambda n: n + 1)),
@@ -425,8 +405,10 @@ LIES: dict[str, tuple[str, Lie]] = {
     "nobody": ("whole", _nobody),
     "a hidden job": ("whole", _hidden_job),
     "runs without names": ("whole", _unnamed),
-    "another name in words": ("whole", _other_name),
-    "another number in words": ("whole", _other_count),
+    "another name in words": (
+        "whole", _words("in_the_way", r"running job [a-z0-9]{12}", f"running job {NOBODY}")),
+    "another number in words": (
+        "whole", _words("in_the_way", r"(\d+) running jobs", "9 running jobs")),
     "the wrong job": ("tried", _holders(_wrong_job)),
     "one left out": ("tried", _holders(_one_too_few)),
     "even with nothing in its way": ("tried", _even_then),
@@ -439,8 +421,9 @@ LIES: dict[str, tuple[str, Lie]] = {
     "ends in 4,000 years": ("ends", _ends(lambda s: 1.26e11, "4,000 years")),
     "ended already": ("ends", _ends(lambda s: -60.0, "-60 s")),
     "ends in another unit": ("ends", _ends(lambda s: s * 60.0 + 9e5, "9 d")),
-    "ends in another unit, in words": ("ends", _ends_in_words),
-    "not late, in words": ("ends", _no_longer_late),
+    "ends in another unit, in words": (
+        "ends", _words("in_the_way", r"(should end in [\d.]+) (s|min|h)", r"\1 d")),
+    "not late, in words": ("ends", _words("in_the_way", r", late\)", ")")),
     "another would do as well": ("otherwise", _false_alternative),
     "many would do as well": ("otherwise", _more_ways),
     "what does not help": ("helps", _no_help),
@@ -448,8 +431,8 @@ LIES: dict[str, tuple[str, Lie]] = {
     "terms times -7": ("order", _order(-7.0)),
     "one term times 2": ("order", _order(2.0, one=True)),
     "two terms wrong that cancel": ("order", _order_in_two),
-    "a debit for waiting": ("order", _order_words("for waiting -", "for waiting +")),
-    "a term in another unit": ("order", _order_words(r"on \+(\d+) (s|min|h)", r"on +\1 d")),
+    "a debit for waiting": ("order", _words("place", "for waiting -", "for waiting +")),
+    "a term in another unit": ("order", _words("place", r"on \+(\d+) (s|min|h)", r"on +\1 d")),
     "a place of 0.4 s later": ("order", _put("at", lambda at: at - 0.4)),
     "what the model says as how long it runs": ("order", _renamed),
     "two numbers of one model": ("order", _belief_words("would say .+?:", "would say 9 d:")),
@@ -476,10 +459,10 @@ LIES: dict[str, tuple[str, Lie]] = {
     "it passed the bound": ("wait", _whole("$", " It passed the bound on waiting (2 d).")),
     "GPUs are kept in five minutes": ("promise", _promised_soon),
     "kept at another time, in words": (
-        "promise", _promise_words(r"it in .+? at the", "it in 9 min at the")),
-    "another bound": ("promise", _promise_words(r"\(.+? after its", "(1 h after its")),
+        "promise", _words("promise", r"it in .+? at the", "it in 9 min at the")),
+    "another bound": ("promise", _words("promise", r"\(.+? after its", "(1 h after its")),
     "a promise without its condition": (
-        "promise", _promise_words(r"later if more is asked for meanwhile", "certainly")),
+        "promise", _words("promise", r"later if more is asked for meanwhile", "certainly")),
     "another ratio": ("promise", _other_ratio),
     "GPUs are kept for it now": (
         "promise", _put("promise", "4 GPUs are kept for it, all of them free; no other starts.")),
