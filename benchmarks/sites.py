@@ -16,8 +16,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from benchmarks.sacct import clock, span
-
 START = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp())
 BACKFILL_S, DEPTH, WINDOW_S = 30, 50, 86_400
 RUSH = 0.4
@@ -311,8 +309,8 @@ def written(site: MadeUp, todo: list[Task]) -> str:
         over = task.runs > task.limit
         fields = (
             str(task.number), "train", task.user, "lab", task.partition, task.qos,
-            clock(task.submit), clock(task.submit), clock(task.start),
-            clock(task.start + min(task.runs, task.limit)), span(task.limit),
+            _clock(task.submit), _clock(task.submit), _clock(task.start),
+            _clock(task.start + min(task.runs, task.limit)), _span(task.limit),
             "TIMEOUT" if over else "COMPLETED", task.reason,
             str(site.qos[task.qos] + 1), task.by, str(nodes),
             ",".join(host.name for host, _ in task.on), asked, given,
@@ -375,6 +373,16 @@ def write(name: str, folder: Path, seed: int = 0) -> tuple[Path, Path]:
     dump.write_text(written(site, todo))
     printed.write_text(settings(site))
     return dump, printed
+
+
+def _clock(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _span(seconds: int) -> str:
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02d}:{rest % 3600 // 60:02d}:{rest % 60:02d}"
+    return f"{days}-{clock}" if days else clock
 
 
 def main() -> None:
