@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.cli import main
-from pipeline.traces.synthetic.generate import default_config, write
 
 SMALL = "pipeline/worlds/clusters/small.yaml"
 BAD = (
@@ -132,13 +131,6 @@ FINE = {
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("trace") / "small"
-    write(default_config("small"), path)
-    return path
-
-
-@pytest.fixture(scope="module")
 def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     at = tmp_path_factory.mktemp("bad")
     found = {kind: at / kind for kind in BAD}
@@ -184,7 +176,7 @@ def test_a_bad_file_is_one_line_and_status_2(
     command: str,
     kind: str,
     bad: dict[str, Path],
-    trace: Path,
+    small_trace: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
@@ -193,7 +185,7 @@ def test_a_bad_file_is_one_line_and_status_2(
         pytest.skip("no bad input of this command")
     if kind == "unreadable" and os.geteuid() == 0:
         pytest.skip("root reads everything")
-    line = COMMANDS[command].format(bad=bad[kind], trace=trace, out=tmp_path / "out")
+    line = COMMANDS[command].format(bad=bad[kind], trace=small_trace, out=tmp_path / "out")
     status, said = run(line, monkeypatch, capfd)
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -205,12 +197,12 @@ def test_a_bad_file_is_one_line_and_status_2(
 @pytest.mark.parametrize("line", VALUES)
 def test_a_bad_value_is_one_line_and_status_2(
     line: str,
-    trace: Path,
+    small_trace: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    line, _, named = line.format(trace=trace, out=tmp_path / "out").partition(" | ")
+    line, _, named = line.format(trace=small_trace, out=tmp_path / "out").partition(" | ")
     status, said = run(line, monkeypatch, capfd)
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
     assert named in said

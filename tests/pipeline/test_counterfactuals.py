@@ -14,7 +14,6 @@ from pipeline.commands.explain import explain
 from pipeline.commands.simulate import simulate
 from pipeline.explain import RunError, RunFolder, counterfactuals, read_story
 from pipeline.explain.counterfactuals import lines, stand_at
-from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Reason
 from scheduler.explain.blockers import starts_without
@@ -32,13 +31,12 @@ CLUSTER = Path(__file__).resolve().parents[2] / "pipeline" / "worlds" / "cluster
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
+def run(tmp_path_factory: pytest.TempPathFactory, small_trace: Path) -> RunFolder:
     """The small synthetic trace under the policy, as the command line records it."""
     folder = tmp_path_factory.mktemp("counterfactuals")
-    synthetic.write(synthetic.default_config("small"), folder / "trace")
     made = CliRunner().invoke(
         app,
-        ["simulate", "--trace", str(folder / "trace"), "--cluster", str(CLUSTER), "--durations",
+        ["simulate", "--trace", str(small_trace), "--cluster", str(CLUSTER), "--durations",
          "gpus", "--policy", "pellucid", *OPTIONS, "--out", str(folder / "run"), "--json"],
     )  # fmt: skip
     assert made.exit_code == 0, made.output
@@ -59,7 +57,7 @@ def waiting(run: RunFolder, most: int) -> list[Story]:
 
 
 def test_what_is_shown_of_a_run_is_true_of_it(
-    run: RunFolder, monkeypatch: pytest.MonkeyPatch
+    run: RunFolder, small_trace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Checked on another copy of the run, stopped at the same moment."""
     monkeypatch.setattr(counterfactuals, "SAMPLES", 9)  # futures behind a gain; not behind "now"
@@ -73,7 +71,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
                 (s for s in story.spans if s.phase is Phase.WAITING), key=lambda s: s.seconds
             ).reason
         )
-        scenario = open_scenario(run.folder.parent / "trace", cluster=CLUSTER, durations="gpus")
+        scenario = open_scenario(small_trace, cluster=CLUSTER, durations="gpus")
         scenario.settings = {"pellucid": {"max_wait_s": 7200, "fairness": {"weight": 0.5}}}
         core, memory = stand_at(scenario, "pellucid", found.at)
         futures = Futures(core, memory, found.at)

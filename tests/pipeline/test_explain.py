@@ -31,7 +31,6 @@ from pipeline.explain import RunFolder, UnknownJob, read_story
 from pipeline.explain.run import seconds
 from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
-from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
 from scheduler.core.plural import count
@@ -97,11 +96,10 @@ def drawn(story: Story) -> str:
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def small(tmp_path_factory: pytest.TempPathFactory, small_trace: Path) -> Path:
     """Runs of four policies on the small synthetic trace, own predictions."""
     folder = tmp_path_factory.mktemp("small")
-    synthetic.write(synthetic.default_config("small"), folder / "trace")
-    scenario = open_scenario(folder / "trace", cluster=CLUSTER)
+    scenario = open_scenario(small_trace, cluster=CLUSTER)
     for policy in ("fifo", "srtf", "lucid", "pellucid"):
         runs.run(scenario, policy, folder / policy)
     return folder

@@ -12,7 +12,6 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.traces.synthetic import generate as synthetic
 from tests.commands import pellucid
 
 CLUSTER = Path(__file__).parents[2] / "pipeline" / "worlds" / "clusters" / "demo.yaml"
@@ -26,12 +25,11 @@ def command(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("run")
-    synthetic.write(synthetic.default_config("small"), folder / "trace")
-    command("simulate", "--trace", str(folder / "trace"), "--cluster", str(CLUSTER), "--policy",
-            "fifo", "--out", str(folder / "fifo"))  # fmt: skip
-    return folder / "fifo"
+def run(tmp_path_factory: pytest.TempPathFactory, small_trace: Path) -> Path:
+    out = tmp_path_factory.mktemp("run") / "fifo"
+    command("simulate", "--trace", str(small_trace), "--cluster", str(CLUSTER), "--policy", "fifo",
+            "--out", str(out))  # fmt: skip
+    return out
 
 
 def rows(run: Path, name: str) -> list[Row]:
@@ -75,10 +73,10 @@ def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> Non
 
 
 @pytest.fixture(scope="module")
-def bounded(run: Path) -> Path:
+def bounded(run: Path, small_trace: Path) -> Path:
     """The same jobs under a policy that bounds waiting at ten minutes."""
     out = run.parent / "bounded"
-    command("simulate", "--trace", str(run.parent / "trace"), "--cluster", str(CLUSTER), "--policy",
+    command("simulate", "--trace", str(small_trace), "--cluster", str(CLUSTER), "--policy",
             "pellucid", "--set", "max_wait_s=600", "--out", str(out))  # fmt: skip
     return out
 

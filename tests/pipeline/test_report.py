@@ -46,7 +46,6 @@ from pipeline.report.interactive import ROOM, PolicyResult, columns
 from pipeline.report.models import error_table, learning_facts, meaning, read_models
 from pipeline.report.usage import usage
 from pipeline.tables import of_jobs
-from pipeline.traces.synthetic import generate as synthetic
 from pipeline.worlds import open_scenario
 from scheduler.explain.words import duration, percent
 
@@ -106,14 +105,13 @@ METRICS = {
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory: pytest.TempPathFactory) -> Inputs:
+def inputs(tmp_path_factory: pytest.TempPathFactory, small_trace: Path) -> Inputs:
     folder = tmp_path_factory.mktemp("inputs")
-    synthetic.write(synthetic.default_config("small"), folder / "trace")
-    scenario = open_scenario(folder / "trace", cluster=CLUSTER)
+    scenario = open_scenario(small_trace, cluster=CLUSTER)
     runs.compare(lambda _: scenario, ["fifo", "srtf", "lucid"], [0], out=folder / "runs")
     a_bundle().save(folder / "bundle")
     (folder / "metrics.json").write_text(json.dumps(METRICS))
-    return Inputs(folder / "runs", folder / "bundle", folder / "trace", folder / "metrics.json")
+    return Inputs(folder / "runs", folder / "bundle", small_trace, folder / "metrics.json")
 
 
 @pytest.fixture(scope="module")

@@ -33,7 +33,7 @@ def small(seed: int = 0, durations: str | None = "gpus") -> Scenario:
     )
 
 
-@pytest.mark.parametrize("policy", ["fifo", "fifo-skip", "sjf", "srtf", "qssf", "lucid"])
+@pytest.mark.parametrize("policy", ["fifo", "srtf", "lucid"])
 def test_a_run_writes_every_decision_and_job(tmp_path: Path, policy: str) -> None:
     scenario = small()
     figures = runs.run(scenario, policy, tmp_path)
@@ -77,19 +77,15 @@ def test_comparisons_are_paired_over_seeds(tmp_path: Path) -> None:
     }
     for row in result["policies"]:
         assert row["avg_jct_s_mean"] == pytest.approx(np.mean(singles[row["policy"]]))
-        assert row["avg_jct_s_sd"] == pytest.approx(np.std(singles[row["policy"]], ddof=1))
+        deviation = np.std(singles[row["policy"]], ddof=1)
+        assert row["avg_jct_s_sd"] == pytest.approx(deviation)
+        assert row["avg_jct_se_s"] == pytest.approx(deviation / np.sqrt(3))
     difference = np.subtract(singles["fifo-skip"], singles["srtf"])
     (pair,) = result["paired"]
     assert pair["avg_jct_s_difference_mean"] == pytest.approx(difference.mean())
     assert pair["avg_jct_s_difference_se"] == pytest.approx(difference.std(ddof=1) / np.sqrt(3))
     assert json.loads((tmp_path / "compare.json").read_text()) == json.loads(json.dumps(result))
     assert (tmp_path / "srtf" / "decisions.parquet").is_file()
-
-
-def test_two_workers_find_what_one_finds() -> None:
-    one = runs.compare(small, ["fifo-skip", "sjf"], [0, 1])
-    two = runs.compare(small, ["fifo-skip", "sjf"], [0, 1], where="local:2")
-    assert one["paired"] == two["paired"]
 
 
 def test_history_before_since_is_learned_from_and_not_simulated() -> None:

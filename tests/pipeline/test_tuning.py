@@ -14,7 +14,6 @@ from pipeline import tuning
 from pipeline.app import app
 from pipeline.commands import simulate
 from pipeline.errors import UserError
-from pipeline.traces.synthetic.generate import default_config, write
 from pipeline.tuning import (
     KEPT,
     History,
@@ -141,13 +140,6 @@ def test_candidates_are_what_differs_from_the_settings_in_force(past: History) -
 def test_settings_that_cannot_be_are_refused(past: History) -> None:
     with pytest.raises(InvalidSettings):
         play(past, tuning.Cell(0, 0, {"ageing": -1}))
-
-
-@pytest.fixture(scope="module")
-def small_trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("trace") / "small"
-    write(default_config("small"), path)
-    return path
 
 
 class TestCommand:

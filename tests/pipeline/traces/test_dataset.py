@@ -72,16 +72,6 @@ def test_ties_keep_the_order_of_the_source(tmp_path: Path) -> None:
     assert read_dataset(tmp_path / "out")["job_id"].to_pylist() == [j.job_id for j in same[::-1]]
 
 
-def test_other_tools_can_read_it(tmp_path: Path) -> None:
-    """As a hive-partitioned dataset, with the month as a column."""
-    import polars as pl
-
-    ingest(write_helios(tmp_path, samples()), tmp_path / "out")
-    frame = pl.read_parquet(tmp_path / "out" / "month=*" / "*.parquet", hive_partitioning=True)
-    assert set(frame["month"].cast(pl.String)) >= {"2023-04"}
-    assert len(frame) == len(samples())
-
-
 def test_no_dataset(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="holds no dataset"):
         read_dataset(tmp_path)
@@ -108,26 +98,10 @@ def test_provenance(tmp_path: Path) -> None:
     source = write_helios(tmp_path, samples())
     ingest(source, tmp_path / "out")
     provenance = json.loads((tmp_path / "out" / "provenance.json").read_text())
-    assert provenance == {
-        "source": "cluster_log.csv",
-        "files": [
-            {
-                "name": "cluster_log.csv",
-                "size": source.stat().st_size,
-                "sha256": hashlib.sha256(source.read_bytes()).hexdigest(),
-            }
-        ],
-        "adapter": "helios",
-        "adapter_version": 1,
-        "schema_version": 1,
-        "timezone": "Asia/Shanghai",
-        "origin": None,
-        "rows_in": 12,
-        "kept": 12,
-        "quarantined": 0,
-        "duplicates": 0,
-        "skipped": 0,
-    }
+    (file,) = provenance["files"]
+    assert file["sha256"] == hashlib.sha256(source.read_bytes()).hexdigest()
+    names = ("schema_version", "timezone", "origin", "rows_in", "kept", "quarantined")
+    assert [provenance[name] for name in names] == [1, "Asia/Shanghai", None, 12, 12, 0]
 
 
 def test_progress_counts_bytes(tmp_path: Path) -> None:

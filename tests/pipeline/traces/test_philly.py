@@ -143,17 +143,15 @@ def test_broken_element_loses_only_itself(tmp_path: Path) -> None:
     assert [read["source_line"] for read in jobs] == [1, 2, 4, 5]
 
 
-def test_truncated_list(tmp_path: Path) -> None:
+def test_a_list_cut_off_and_one_with_more_behind_it(tmp_path: Path) -> None:
     whole = json.dumps([job(i, RAN) for i in range(3)])
-    summary, jobs = load(tmp_path, whole[:-40])
-    assert len(jobs) == 2
-    assert summary.quarantined == {"truncated": 1}
-
-
-def test_something_after_the_list(tmp_path: Path) -> None:
-    summary, jobs = load(tmp_path, json.dumps([job(1, RAN)]) + "\n[1]")
-    assert len(jobs) == 1
-    assert summary.quarantined == {"after_the_list": 1}
+    for text, kept, reason in (
+        (whole[:-40], 2, "truncated"),
+        (whole + "\n[1]", 3, "after_the_list"),
+    ):
+        summary, jobs = load(tmp_path, text)
+        assert len(jobs) == kept
+        assert summary.quarantined == {reason: 1}
 
 
 def test_deep_nesting_is_no_crash(tmp_path: Path) -> None:

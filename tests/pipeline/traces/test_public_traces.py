@@ -84,16 +84,3 @@ def test_venus(shared_data: Path, tmp_path: Path) -> None:
         "timeout": 4,
     }
     assert table["model"].null_count == 0
-
-
-def test_benchmark_reads_what_it_says(shared_data: Path, tmp_path: Path) -> None:
-    """The file of `benchmarks.ingest` is a sound Helios log: nothing in it takes a short cut."""
-    from benchmarks.ingest import write_source
-
-    write_source(tmp_path / "cluster_log.csv", 50_000)
-    summary, table = load(tmp_path / "cluster_log.csv", tmp_path / "out")
-    assert summary.format == "helios"
-    assert summary.kept == summary.rows_in == 50_000
-    assert summary.duplicates == summary.repeated_job_ids == summary.unsorted == 0
-    assert not summary.warnings
-    assert len(set(table["job_id"].to_pylist())) == 50_000

@@ -161,13 +161,6 @@ def test_bars_that_may_stand_elsewhere(tmp_path: Path) -> None:
     assert summary.quarantined == {}
 
 
-def test_a_bar_too_few(tmp_path: Path) -> None:
-    source = write_sacct(tmp_path, samples(3))
-    lines = source.read_text().splitlines()
-    source.write_text("\n".join([*lines[:2], lines[2].rsplit("|", 1)[0], lines[3]]))
-    assert ingest(source, tmp_path / "out").quarantined == {"wrong_column_count": 1}
-
-
 def test_parsable_has_a_bar_at_the_end(tmp_path: Path) -> None:
     plain = ingest(write_sacct(tmp_path, samples()), tmp_path / "a")
     trailing = ingest(write_sacct(tmp_path, samples(), trailing="|"), tmp_path / "b")
@@ -194,25 +187,6 @@ def test_limits_and_exit_codes(tmp_path: Path) -> None:
     )
     assert [job["time_limit_s"] for job in jobs] == [None, None, 9000]
     assert [job["exit_code"] for job in jobs] == [3, 137, 0]
-
-
-def test_wrong_values(tmp_path: Path) -> None:
-    summary, _ = load(
-        tmp_path,
-        {},
-        {"Elapsed": "an hour"},
-        {"Timelimit": "soon"},
-        {"AllocTRES": "gres/gpu=many"},
-        {"AllocTRES": "cpu=8", "ReqTRES": "cpu=8"},
-        {"NNodes": "-1"},
-    )
-    assert summary.quarantined == {
-        "bad_recorded_duration_s": 1,
-        "bad_time_limit_s": 1,
-        "bad_alloc_tres": 1,
-        "no_gpu": 1,
-        "bad_nodes": 1,
-    }
 
 
 def test_needed_columns(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is read can be simulated and compared, on the cluster that is inferred of it."""
+"""Whatever is read can be simulated, on the cluster that is inferred of it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,16 @@ TYPED = {"openb", "pai2020", "spot2026", "sacct"}
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_trace_of_every_format_is_simulated_and_compared(name: str, tmp_path: Path) -> None:
+def test_a_trace_of_every_format_is_compared(name: str, tmp_path: Path) -> None:
     source = WRITERS[name](tmp_path, samples(JOBS))
     runner, trace = CliRunner(), str(tmp_path / "trace")
     read = runner.invoke(app, ["ingest", str(source), "--format", name, "--out", trace])
     assert read.exit_code == 0, read.output
-    told = runner.invoke(app, ["simulate", "--trace", trace, "--policy", "easy", "--json"])
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["refused"] == 0
-    words = ["compare", "--trace", trace, "--policies", "fifo,srtf,pellucid", "--json"]
+    words = ["compare", "--trace", trace, "--policies", "easy,srtf,pellucid", "--json"]
     told = runner.invoke(app, words)
     assert told.exit_code == 0, told.output
     rows = json.loads(told.stdout)["policies"]
-    assert [row["policy"] for row in rows] == ["fifo", "srtf", "pellucid"]
+    assert [row["policy"] for row in rows] == ["easy", "srtf", "pellucid"]
     for row in rows:
         assert row["ended_mean"] == row["jobs_mean"] > 0
         assert row["refused_mean"] == 0
