@@ -22,6 +22,13 @@ from tests.commands import pellucid
 CLUSTER = "pipeline/worlds/clusters/small.yaml"
 
 
+@pytest.fixture(scope="module")
+def few_jobs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    trace = tmp_path_factory.mktemp("few") / "trace"
+    write(replace(default_config("small"), jobs=120, days=1, bursts_per_week=0.0), trace)
+    return trace
+
+
 def altered(small_trace: Path, folder: Path, **columns: Callable[[list[Any]], list[Any]]) -> Path:
     """A copy of a dataset with other values in columns of its first part."""
     odd = Path(copytree(small_trace, folder / "odd"))
@@ -75,11 +82,9 @@ def test_compare_shows_the_standard_error_of_each_mean(small_trace: Path) -> Non
     assert "std. error" not in pellucid(*given).stdout, "of one run there is none"
 
 
-def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(
-    small_trace: Path,
-) -> None:
+def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(few_jobs: Path) -> None:
     given = (
-        "compare", "--trace", small_trace, "--cluster", CLUSTER, "--policies", "pellucid", "--loop",
+        "compare", "--trace", few_jobs, "--cluster", CLUSTER, "--policies", "pellucid", "--loop",
         "open", "--json",
     )  # fmt: skip
     late, rarely = (
@@ -92,19 +97,17 @@ def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(
     assert f"{row['late_share_mean']:.1%} of the jobs waited for longer" in note
     assert f"mean JCT {row['avg_jct_s_mean']:,.0f} s with it, " in note
     assert "What it costs" not in str(rarely["notes"])
-    one = ("simulate", "--trace", small_trace, "--cluster", CLUSTER, "--set", "max_wait_s=60")
+    one = ("simulate", "--trace", few_jobs, "--cluster", CLUSTER, "--set", "max_wait_s=60")
     assert note in " ".join(pellucid(*one).stdout.split()), "simulate says the same"
 
 
 def test_compare_shows_the_knob_from_mean_to_tail(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    few_jobs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for knob, values in KNOBS.items():  # the default, and the last
         monkeypatch.setitem(KNOBS, knob, (values[-2 if knob == "ageing" else 1], values[-1]))
-    trace = tmp_path / "trace"
-    write(replace(default_config("small"), jobs=120, days=1, bursts_per_week=0.0), trace)
     done = pellucid(
-        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid",
+        "compare", "--trace", few_jobs, "--cluster", CLUSTER, "--policies", "pellucid",
         "--loop", "open", "--set", "gpu_exponent=1", "--pareto", "--json",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -116,8 +119,8 @@ def test_compare_shows_the_knob_from_mean_to_tail(
         "the default, with what else was set"
     )
     done = pellucid(
-        "compare", "--trace", trace, "--cluster", CLUSTER, "--policies", "pellucid", "--pareto",
-        "--loop", "closed",
+        "compare", "--trace", few_jobs, "--cluster", CLUSTER, "--policies", "pellucid",
+        "--pareto", "--loop", "closed",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     shown = done.stdout.split("from a short mean to a short tail")[1]
