@@ -36,7 +36,6 @@ COMMANDS = {
     "ingest": "ingest {bad} --out {out}",
     "ingest sacct": "ingest {bad} --format sacct --out {out}",
     "ingest philly": "ingest {bad} --format philly --out {out}",
-    "ingest swf": "ingest {bad} --format swf --out {out}",
     "simulate trace": "simulate --trace {bad} --policy fifo --out {out}",
     "simulate cluster": "simulate --trace {trace} --cluster {bad} --policy fifo --out {out}",
     "simulate bundle": "simulate --trace {trace} --bundle {bad} --policy qssf --out {out}",
@@ -57,9 +56,6 @@ COMMANDS = {
     "audit": "audit --database sqlite:///{bad} --state-dir {out}",
     "export": "export {out} --database sqlite:///{bad}",
     "token": "token list --database sqlite:///{bad}",
-    "token revoke": "token revoke ada --database sqlite:///{bad}",
-    "token rotate": "token rotate ada --database sqlite:///{bad}",
-    "slurm erase": "slurm erase ada --database sqlite:///{bad}",
 }
 # a bad value each: what an option is given that it cannot take; behind a bar, what is named
 VALUES = (

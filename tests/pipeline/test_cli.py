@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from pipeline import console
 from pipeline.app import COMMANDS, GROUPS, Lazy, app
 from pipeline.cli import EXTRAS
+from tests.commands import pellucid
 from tests.pipeline.test_replay import dump
 
 MAIN = "import sys; sys.argv = ['pellucid', *{words!r}]; from pipeline.cli import main; "
@@ -71,7 +72,7 @@ def test_a_base_install_replays_compares_and_reports(tmp_path: Path) -> None:
 
 
 def test_version() -> None:
-    done = python(MAIN.format(words=["--version"]) + "main()")
+    done = pellucid("--version")
     assert done.returncode == 0
     assert done.stdout.startswith("pellucid ")
 
@@ -108,12 +109,12 @@ def test_serve_shows_the_defaults_of_its_settings_within_the_window() -> None:
 
 
 def test_a_wrong_command_is_told_the_nearest() -> None:
-    done = python(MAIN.format(words=["whyy"]) + "main()")
+    done = pellucid("whyy")
     assert done.returncode == 2
     assert "'why'" in done.stderr
 
 
-@pytest.mark.parametrize("cpu_ms", [1, 60, 200, 450])
+@pytest.mark.parametrize("cpu_ms", [60, 450])
 def test_an_interrupt_at_any_moment_leaves_no_traceback(cpu_ms: int) -> None:
     """Measured in CPU time of the process: a busy machine interrupts at the same places."""
     code = (
@@ -139,11 +140,9 @@ def test_a_closed_pipe_ends_it_quietly() -> None:
     assert (done.returncode, done.stderr) == (141, "")
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
-def test_any_locale_will_do(encoding: str) -> None:
-
+def test_any_locale_will_do() -> None:
     done = python(
-        MAIN.format(words=DEMO) + "main()", env={**os.environ, "PYTHONIOENCODING": encoding}
+        MAIN.format(words=DEMO) + "main()", env={**os.environ, "PYTHONIOENCODING": "ascii"}
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -36,13 +36,6 @@ def test_a_dump_becomes_a_page(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("**/decisions.parquet"))  # kept nowhere, as nobody asked
 
 
-def test_nodes_of_several_gpu_types_become_a_page(shared_data: Path, tmp_path: Path) -> None:
-    openb = tmp_path / "openb.csv"
-    (source,) = (shared_data / "openb").glob("**/openb_pod_list_default.csv")
-    openb.write_text("".join(source.open().readlines()[:300]))
-    assert compared(openb, tmp_path / "page.html")["id"]
-
-
 def test_a_page_of_runs_made_elsewhere_needs_a_folder_for_them(tmp_path: Path) -> None:
     words = ["compare", "--trace", str(tmp_path), "--html", str(tmp_path / "page.html")]
     done = CliRunner().invoke(app, [*words, "--keep", str(tmp_path / "kept")])

@@ -59,9 +59,3 @@ def test_one_line_on_bad_input(tmp_path: Path, arguments: list[str], message: st
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "out").exists()
-
-
-def test_help_teaches() -> None:
-    shown = run("--help")
-    for word in ("sacct -X", "--timezone", "quarantine.parquet", "pai2020"):
-        assert word in shown

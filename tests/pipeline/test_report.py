@@ -37,7 +37,6 @@ from models.bundle import (
 )
 from pipeline import runs
 from pipeline.commands.report import report
-from pipeline.errors import UserError
 from pipeline.explain import RunError
 from pipeline.report import policies, trace
 from pipeline.report.build import Inputs, Report, ReportError, build, check_scores
@@ -304,19 +303,14 @@ def test_names_from_outside_cannot_write_html(inputs: Inputs, tmp_path: Path) ->
         write_table(folder / name, table.set_column(table.column_names.index("vc"), "vc", vc))
     summary = json.loads((folder / "summary.json").read_text())
     write_json(folder / "summary.json", summary | {"policy": evil, "cluster": {evil: 7}})
-    html = build(Inputs(compare=folder, bundle=inputs.bundle)).html
+    made = build(Inputs(compare=folder, bundle=inputs.bundle))
+    assert made.headline[0].startswith("Under ")  # of a single run
+    html = made.html
     Page(html)
     assert evil not in html
     assert "<script" not in shown(html)
     assert "&lt;script&gt;" in html
     assert "last &lt;job&gt;" in html
-
-
-def test_a_single_run_makes_a_page(inputs: Inputs) -> None:
-    assert inputs.compare is not None
-    made = build(Inputs(compare=inputs.compare / "fifo"))
-    Page(made.html)
-    assert made.headline[0].startswith("Under fifo a job takes")
 
 
 # --- what it says --------------------------------------------------------------------------------
@@ -566,9 +560,7 @@ def test_a_curve_is_drawn_where_rows_were_and_every_term_is_accounted_for(tmp_pa
     Bundle(duration=AdditiveModel([axis, idle], [main, still], 0.0)).save(tmp_path / "b")
     facts = read_models(tmp_path / "b")
     (drawn,) = facts.shapes
-    assert drawn.data[0]["x"][1:-1] == axis.cuts[7:11] or drawn.data[0]["x"][1:-1] == list(
-        axis.cuts[7:11]
-    )
+    assert list(drawn.data[0]["x"][1:-1]) == list(axis.cuts[7:11])
     assert "×1" in drawn.layout["xaxis"]["ticktext"]
     assert "ln ratio" not in json.dumps(drawn.layout)
     assert facts.undrawn == 1
@@ -658,7 +650,7 @@ def test_without_input_there_is_no_report() -> None:
 
 @pytest.mark.parametrize(
     "content",
-    ["", "[]", "{}", '{"policies": 3}', '{"policies": []}', '{"policies": [{"policy": "gone"}]}',
+    ["", "{}", '{"policies": 3}', '{"policies": []}', '{"policies": [{"policy": "gone"}]}',
      '{"policies": [{"policy": "fifo"}], "paired": [{}]}',
      '{"policies": [{"policy": "fifo"}], "seeds": "x"}'],
 )  # fmt: skip
@@ -683,5 +675,3 @@ def test_the_command(inputs: Inputs, tmp_path: Path) -> None:
         "policies": True, "trace": True, "models": False, "errors": False, "stories": True,
     }  # fmt: skip
     assert [p.name for p in out.parent.iterdir()] == ["report.html"]
-    failed = CliRunner().invoke(app, ["--compare", str(tmp_path / "no"), "--out", str(out)])
-    assert isinstance(failed.exception, UserError)
