@@ -175,16 +175,6 @@ def test_progress_goes_on_where_there_is_no_terminal(
     assert (told.out, told.err) == ("", "reading: 1,000 of 2,000\n")
 
 
-def test_no_color_means_none() -> None:
-    code = MAIN.format(words=["simulate", "--help"]) + "main()"
-    given = {"FORCE_COLOR": "1", "TERM": "xterm-256color"}
-    coloured, plain = (python(code, env={**os.environ, **given, **more}).stdout
-                       for more in ({}, {"NO_COLOR": "1"}))  # fmt: skip
-    colour = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
-    assert colour.search(coloured)
-    assert not colour.search(plain)
-
-
 def test_commands_of_users_load_neither_rich_nor_an_http_library() -> None:
     code = MAIN.format(words=["ps"]) + (
         "import atexit\nheavy = 'rich', 'httpx2', 'numpy', 'pyarrow', 'sqlalchemy'\n"

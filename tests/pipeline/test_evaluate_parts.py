@@ -34,7 +34,7 @@ def test_what_pairs_were_seen_to_do_corrects_what_is_believed_of_others_like_the
     slower = simulated_pairs(3, pairs=500)
     for side in "ab":  # what no profile shows
         slower.frame.loc[slower.frame[f"model_{side}"] == "rnn", f"speed_{side}"] *= 0.6
-    found = packing.online(PairMeasurements(slower.frame, "measured", "made up"))
+    found = packing.online(PairMeasurements(slower.frame, "measured", "made up"), orders=1)
     assert found["seen"] > 0.8
     assert found["mae_sum"] < 0.9 * found["cold_mae_sum"]
     assert found["accuracy"] > found["cold_accuracy"]

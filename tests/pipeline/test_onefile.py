@@ -18,7 +18,6 @@ from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.past import past
 from scheduler.backends.slurm.snapshot import job_of
 from scheduler.backends.slurm.versions import Release
-from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.direct import UNSEEN, Direct, NotThere
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
 
@@ -230,13 +229,3 @@ def test_a_job_far_behind_in_line_is_given_no_start_and_why(
     assert (second.start_p50, second.why_not) == (
         None, "starts are estimated of the first 1 in line",
     )  # fmt: skip
-
-
-def test_a_job_whose_deadline_comes_first_is_given_no_start() -> None:
-    made = scene()
-    runs, third = made.slurm.queue[:2], made.slurm.queue[2]
-    for more_s, why_not in ((7300.0, WhyNot.LATE), (40 * 86_400.0, "")):
-        made.look(*runs, replace(third, deadline=NOW + more_s))
-        forecast = direct(made).why("3").forecast
-        assert forecast is not None
-        assert (forecast.start_p50 is None, forecast.why_not) == (bool(why_not), why_not)

@@ -30,6 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
     params["ingest"]["scale"] = "small"
     params["cluster"] = str(ROOT / "pipeline/worlds/clusters/small.yaml")
+    params["simulate"] |= {"policies": ["fifo", "qssf", "pellucid"], "draws": 2}
     params["train"] |= {
         "test_days": 2,
         "preset": "fast",

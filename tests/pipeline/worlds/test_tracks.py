@@ -10,7 +10,7 @@ import pytest
 from benchmarks.pages import ROOT, blocks
 from pipeline.commands.serve import must_know
 from pipeline.traces.synthetic.generate import default_config, generate
-from pipeline.worlds import TrackError, open_scenario, plain, venus
+from pipeline.worlds import TrackError, open_scenario, plain
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.playing import Playing
@@ -18,7 +18,6 @@ from pipeline.worlds.shape import cluster_of
 from pipeline.worlds.venus import jitter
 from scheduler.core.cluster import ClusterSpec, Node
 from scheduler.service.settings import Settings
-from scheduler.simulation.work import PairTable
 
 
 def demo() -> tuple[object, ClusterSpec]:
@@ -206,19 +205,6 @@ def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
         open_scenario(tmp_path / "nowhere")
     with pytest.raises(TrackError, match="is missing"):
         open_scenario(tmp_path, track="published")
-
-
-@pytest.mark.shared_data
-def test_pair_speeds_of_the_honest_track_are_capped_and_unmeasured_pairs_slow(
-    shared_data: Path,
-) -> None:
-    folder = venus.load(shared_data / "venus")
-    table = PairTable(folder.pair_speeds, unmeasured=0.8, cap=1.0)
-    speeds = [table.speed(a, b) for a, b in folder.pair_speeds]
-    assert max(speeds) == 1.0
-    assert max(folder.pair_speeds.values()) > 1.0
-    heavy = next(c for c in folder.labels if c.model == "BERT")
-    assert table.speed(heavy, heavy) == 0.8
 
 
 def test_the_harness_asks_for_models_that_saw_neither_family() -> None:
