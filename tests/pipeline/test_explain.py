@@ -42,6 +42,7 @@ from scheduler.explain.life import (
     seconds_before,
     waits_for_gpus,
 )
+from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Recorded, Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
 from scheduler.explain.waited import NOTHING_ELSE, wait_words
@@ -199,6 +200,25 @@ def test_codes_are_shown_when_asked_for(small: Path, tmp_path: Path) -> None:
     asked = (story.job.job_id, "--run", where, "--codes", "--html", str(page))
     assert "PartnerFound" in ask(*asked)[1]
     assert "PartnerFound" in page.read_text()
+
+
+def test_a_pair_is_told_in_words() -> None:
+    pair = (("best_partner", "b"), ("pair_speed", 0.982144), ("pair_partner_speed", 0.9926),
+            ("left_s", 19491.0), ("partner_left_s", 28534.4), ("gain_s", 28033.2),
+            ("asked_share", 1.70833), ("speed_on_a100", 0.5), ("cost_on_a100_s", 100.0),
+            ("fairness_s", -480.0), ("share_excess", -0.12), ("marginal gain", 2.5))  # fmt: skip
+    own = [a_decision(0, 1000, Action.PACK, Reason.PARTNER_FOUND, partner="b", evidence=pair,
+                      free=2, limit=8, batch=(32, 1))]  # fmt: skip
+    ((_, (said,)),) = remarks(build_story(a_job(), own).events)
+    assert said == (
+        "2 of 8 GPUs free afterwards, 32 samples a GPU, 2 passes an update, "
+        "best beside job b, this job at 98 % of full speed, the other at 99 %, 5 h 25 min left to "
+        "run, the other 7 h 56 min, summed up the two end 7 h 47 min sooner by it, GPUs asked for "
+        "are 1.71 times those it may run on, on a100: 50 % of full speed, on a100: 100 s with the "
+        "wait for others, for past use -8 min on its place, its user had 12 % less than the share "
+        "due, "
+        "marginal gain 2.50"
+    )
 
 
 def test_partners_tell_the_same_pairing(small: Path) -> None:
@@ -572,6 +592,9 @@ def test_who_borrowed_the_gpus_is_told_and_who_ran_elsewhere_is_not(tmp_path: Pa
         "Meanwhile job here had 4 GPUs for 10 min (predicted 30 s, ran 12 min).",
         "Meanwhile job guest of virtual cluster other had 4 GPUs for 10 min (ran 17 min).",
     ]
+    for shown in (told(story), drawn(story)):
+        assert "Meanwhile job here had 4 GPUs for 10 min" in " ".join(shown.split())
+    assert as_plain(story)["held"][0]["job_id"] == "here"
 
 
 def test_who_was_resized_had_as_many_gpus_as_it_was_given(tmp_path: Path) -> None:

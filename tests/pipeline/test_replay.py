@@ -182,11 +182,14 @@ def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
 ) -> None:
     few = dump(tmp_path / "few.txt", jobs=40)
 
-    def replayed(*options: str) -> list[dict[str, Any]]:
+    def answered(*options: str) -> dict[str, Any]:
         out = ["--out", str(tmp_path / "page.html"), "--seeds", "1", "--json"]
         result = CliRunner().invoke(app, ["replay", "--sacct", str(few), *out, *options])
         assert result.exit_code == 0, result.output
-        return list(json.loads(result.stdout)["variants"])
+        return dict(json.loads(result.stdout))
+
+    def replayed(*options: str) -> list[dict[str, Any]]:
+        return list(answered(*options)["variants"])
 
     cluster = tmp_path / "cluster.yaml"
     shape = {"gpus_per_node": SHAPE.gpus_per_node, "vcs": dict(SHAPE.vcs)}
@@ -197,11 +200,13 @@ def test_a_policy_and_its_settings_are_named_or_written_in_the_cluster_file(
     named = "reproductions.baselines.sjf:Sjf"
     assert replayed("--policy", named)[-1]["title"] == f"policy {named}"
     plain, bounded = (
-        replayed("--cluster", str(cluster), "--policy", "pellucid", "--set", f"max_wait_s={bound}")
+        answered("--cluster", str(cluster), "--policy", "pellucid", "--set", f"max_wait_s={bound}")
         for bound in ("172800", "60")
     )
-    assert [v["key"] for v in plain] == [v.key for v in VARIANTS]
-    assert bounded != plain
+    assert [v["key"] for v in plain["variants"]] == [v.key for v in VARIANTS]
+    assert bounded["variants"] != plain["variants"]
+    assert "of the jobs waited for longer than the bound on waiting" in bounded["bound"]
+    assert plain["bound"] == ""
     for wrong, said in (
         (("--set", "nothing=1"), "nothing: no such setting"),
         (("--nodes", str(few)), "no node with GPUs"),

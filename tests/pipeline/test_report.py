@@ -267,7 +267,7 @@ def test_every_section_is_there(whole: Report, comparison: Comparison) -> None:
     assert whole.problems == []
     for section in ("policies", "jobs", "trace", "models", "limits"):
         assert f'<section id="{section}">' in whole.html
-    for text in ("The trace is synthetic", "come from a formula", a_bundle().digest):
+    for text in ("600 jobs", "The trace is synthetic", "come from a formula", a_bundle().digest):
         assert text in whole.html
     for run in comparison.runs:
         assert f"run {run.name} (decisions, jobs)" in whole.html

@@ -34,9 +34,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     params["train"] |= {
         "test_days": 2,
         "preset": "fast",
-        "edits": str(ROOT / "models/edits.yaml"),
+        "edits": str(path / "edits.yaml"),
     }
     (path / "params.yaml").write_text(yaml.safe_dump(params))
+    edit = {"feature": "user_submitted_1h", "drop": True, "why": "bursts say nothing"}
+    edits = {"version": 1, "model": "duration", "edits": [edit]}
+    (path / "edits.yaml").write_text(yaml.safe_dump(edits))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(path)
         wanted = common.read_params()
@@ -50,6 +53,9 @@ def test_the_exported_bundle_is_the_champion(folder: Path) -> None:
     assert exported.digest == Bundle.load(folder / "data/candidate").digest
     assert exported.parts[:3] == ("duration", "packing", "pair_speed")
     assert exported.metadata["packing"]["origin"] == "simulated"
+    assert "user_submitted_1h" not in exported.duration.term_names
+    (edit,) = exported.metadata["duration"]["edits"]["edits"]
+    assert edit["why"] == "bursts say nothing"
     tracking = json.loads((folder / "data/metrics/tracking.json").read_text())
     assert tracking["promoted"] is True
 

@@ -315,6 +315,11 @@ def test_unreachable_load_is_told() -> None:
         generate(config)
 
 
+def test_unknown_scale_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert synthetic.main(["--scale", "vast"]) == 2
+    assert "scale is 'vast'; accepted: demo, small, large" in capsys.readouterr().err
+
+
 # --- files --------------------------------------------------------------------------------------
 
 

@@ -190,6 +190,15 @@ def test_any_trace_is_jittered_and_compressed() -> None:
         assert played.workload.work == exact.work
 
 
+def test_a_trace_can_be_played_in_a_closed_loop() -> None:
+    table, cluster = demo()
+    open_ = plain.scenario(table, "small", cluster, None)
+    closed = plain.scenario(table, "small", cluster, None, Playing(loop="closed:300"))
+    assert not open_.workload.after
+    assert closed.workload.after
+    assert closed.loop == "closed:300"
+
+
 def test_options_that_do_not_go_together_are_refused(tmp_path: Path) -> None:
     for options, named in (
         ({"compress": 0.0}, "compress"),
