@@ -82,9 +82,11 @@ def test_compare_shows_the_standard_error_of_each_mean(small_trace: Path) -> Non
     assert "std. error" not in pellucid(*given).stdout, "of one run there is none"
 
 
-def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(few_jobs: Path) -> None:
+def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(
+    small_trace: Path,
+) -> None:
     given = (
-        "compare", "--trace", few_jobs, "--cluster", CLUSTER, "--policies", "pellucid", "--loop",
+        "compare", "--trace", small_trace, "--cluster", CLUSTER, "--policies", "pellucid", "--loop",
         "open", "--json",
     )  # fmt: skip
     late, rarely = (
@@ -97,7 +99,7 @@ def test_compare_says_what_the_bound_on_waiting_cost_where_many_were_late(few_jo
     assert f"{row['late_share_mean']:.1%} of the jobs waited for longer" in note
     assert f"mean JCT {row['avg_jct_s_mean']:,.0f} s with it, " in note
     assert "What it costs" not in str(rarely["notes"])
-    one = ("simulate", "--trace", few_jobs, "--cluster", CLUSTER, "--set", "max_wait_s=60")
+    one = ("simulate", "--trace", small_trace, "--cluster", CLUSTER, "--set", "max_wait_s=60")
     assert note in " ".join(pellucid(*one).stdout.split()), "simulate says the same"
 
 
