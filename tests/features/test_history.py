@@ -44,32 +44,3 @@ def test_statistics_are_those_of_the_whole_record(jobs: list[tuple[float, State]
         "cancelled_ratio": np.mean([state is State.CANCELLED for state in states]),
     }
     assert past == pytest.approx(expected, rel=1e-9, abs=1e-6)
-
-
-def test_nothing_ended_is_missing_not_zero() -> None:
-    key = KeyHistory()
-    assert key.past[0] == 0
-    assert all(math.isnan(value) for value in key.past[1:])
-
-
-def outlook(key: KeyHistory, now: float) -> float:
-    return key.present("me", now, False)[-1]
-
-
-def test_the_outlook_takes_running_jobs_as_lower_bounds() -> None:
-    key = KeyHistory()
-    assert math.isnan(outlook(key, 0.0))
-    for _ in range(3):
-        key.learn(0.0, State.COMPLETED, 100.0)
-    assert outlook(key, 0.0) == pytest.approx(100.0)
-    key.running.add("other", 0.0)
-    # not yet longer than usual: says nothing
-    assert outlook(key, 40.0) == pytest.approx(100.0)
-    # a day old: moves a quarter of the way, in the logarithm, to twice its age
-    day = 86_400.0
-    expected = 101 ** (3 / 4) * (2 * day + 1) ** (1 / 4) - 1
-    assert outlook(key, day) == pytest.approx(expected)
-    # ... and alone it is all there is
-    alone = KeyHistory()
-    alone.running.add("other", 0.0)
-    assert outlook(alone, day) == pytest.approx(2 * day)

@@ -348,28 +348,6 @@ def test_a_planted_leak_is_caught(leak: Callable[[Sequence[Lifetime]], FeatureSt
         assert_causal(leak, world, cuts)
 
 
-def test_a_leak_through_the_fold_is_caught() -> None:
-    """The duration of a job, told when it starts instead of when it ends."""
-
-    class Early(FeatureState):
-        def __init__(self, world: Sequence[Lifetime]):
-            super().__init__()
-            self.lasted = {life.job.job_id: life.duration_s for life in world}
-
-        def start(self, job_id: str, now: float) -> None:
-            super().start(job_id, now)
-            lasted = self.lasted[job_id]
-            if lasted is not None:
-                super().end(job_id, now, State.COMPLETED, lasted)
-
-        def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
-            pass
-
-    world = a_day_of_jobs()
-    with pytest.raises(CausalityError):
-        assert_causal(Early, world, [EPOCH + 600.0 * 20])
-
-
 @given(a_world())
 @settings(max_examples=40)
 def test_a_row_is_the_same_just_before_and_just_after_its_submission(
@@ -435,9 +413,8 @@ def test_a_question_is_answered_as_if_time_had_come(world: list[Lifetime], later
 
 @pytest.mark.shared_data
 def test_venus_is_causal(venus: pa.Table) -> None:
-    world, _ = lifetimes(venus)
+    world, _ = lifetimes(venus.slice(0, 4000))
     submitted = [life.job.submit_time for life in world]
-    # in the middle of a burst, in a quiet hour, and between two submissions
-    cuts = [submitted[2500], submitted[6000] + 0.5, submitted[9000] - 1.0]
+    cuts = [submitted[2500], submitted[3500] + 0.5]  # in a burst, and between two submissions
     compared = assert_causal(fresh, world, cuts)
     assert compared == sum(time <= cut for cut in cuts for time in submitted)

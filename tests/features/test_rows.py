@@ -54,14 +54,6 @@ def test_without_times_the_cluster_is_idle() -> None:
     assert rows.adjusted == 0
 
 
-def test_nominal_columns_are_objects_and_missing_is_none() -> None:
-    rows = training_rows(a_trace(*THREE), families=FAMILIES)
-    for spec in rows.features:
-        nominal = spec.kind == "nominal"
-        assert rows.X[spec.name].dtype == (object if nominal else np.float64), spec.name
-    assert rows.X["gpu_type"].tolist() == [None, None, "A100"]
-
-
 @pytest.mark.parametrize("kind", ["mapping", "seconds", "timestamps"])
 def test_a_schedule_replaces_the_times(kind: str) -> None:
     times = {"j0": (10, 110), "j1": (500, 1000), "j2": (None, None)}
@@ -159,12 +151,6 @@ def test_unsorted_traces_are_replayed_in_time_order() -> None:
     pd.testing.assert_frame_equal(turned.X, rows.X)
 
 
-def test_an_empty_trace_gives_no_rows() -> None:
-    rows = training_rows(a_trace())
-    assert rows.X.shape == (0, len(FEATURES))
-    assert len(rows) == 0
-
-
 def test_tables_come_back_as_they_went() -> None:
     rows = training_rows(a_trace(*THREE), families=FAMILIES, moments=list(Moment))
     again = Rows.from_table(rows.table())
@@ -203,13 +189,14 @@ def test_what_cannot_be_replayed_is_named(
 @pytest.mark.shared_data
 def test_venus_rows_are_the_live_rows(venus: pa.Table) -> None:
     """A live loop that meets each event as it comes gets the rows of the training table."""
-    rows = training_rows(venus)
-    assert len(rows) == venus.num_rows
+    first = venus.slice(0, 4000)
+    rows = training_rows(first)
+    assert len(rows) == first.num_rows
     assert np.isfinite(rows.y).all()
 
     live = FeatureState()
     ends: list[tuple[float, int]] = []
-    lives = lifetimes(venus.slice(0, 4000))[0]
+    lives = lifetimes(first)[0]
     numbered = enumerate(lives)
     for now, arrivals in itertools.groupby(numbered, lambda pair: pair[1].job.submit_time):
         while ends and ends[0][0] < now:

@@ -104,16 +104,6 @@ def test_a_row_taken_again_follows_the_clock_but_keeps_the_moment_of_submission(
     assert again["user_queued"] == again["vc_queued"] == 1.0
 
 
-def test_a_job_that_never_ran_teaches_nothing() -> None:
-    state = FeatureState()
-    state.submit(a_job(0), T0)
-    state.end("j0", T0 + 5, State.CANCELLED, None)
-    after = named(state, a_job(1), T0 + 10)
-    assert after["user_ended"] == 0.0
-    assert math.isnan(after["user_since_end_s"])  # type: ignore[arg-type]
-    assert after["user_queued"] == after["vc_queued"] == 0.0
-
-
 def test_the_calendar_is_that_of_the_place() -> None:
     day = ["calendar"]
     midnight_utc = 1_599_955_200.0  # Sunday 13 September 2020
