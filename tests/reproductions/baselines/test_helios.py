@@ -64,10 +64,3 @@ def test_without_a_usable_forest_the_mean_alone(predicted: float | None) -> None
     estimator = HeliosEstimator(lambda job, now: predicted)
     ended(estimator, 100.0, gpus=4)
     assert estimator.gpu_s(job(gpus=2), 0.0) == 400.0
-
-
-def test_a_job_that_left_teaches_nothing() -> None:
-    estimator = HeliosEstimator()
-    estimator.submitted(job(job_id="gone"), 0.0)
-    estimator.withdrawn("gone", 5.0)
-    assert estimator.rolling(job()) is None

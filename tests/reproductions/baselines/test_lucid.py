@@ -19,7 +19,6 @@ from scheduler.testing.builders import (
     a_job,
     actions,
     cluster_of,
-    play,
 )
 from tests.reproductions.baselines.lucid import lucid
 
@@ -185,19 +184,6 @@ def test_nobody_shares_while_few_are_expected_and_the_head_blocks() -> None:
     assert (pack.job_id, pack.partner) == ("b", "a"), "c, before it in line, has no room"
 
 
-def test_without_a_forecast_packing_is_on_and_needs_no_wake() -> None:
-    assert lucid(Likes()).packing_on(0.0)
-    assert lucid(Likes()).next_wake(0.0) is None
-
-
-def test_the_mode_is_looked_at_again_during_a_simulation() -> None:
-    forecast = TableForecaster(0.0, [0.0] * 5 + [100.0] * 20, [0.0] * 25)
-    a, b = a_job("a", for_=5000), a_job("b", for_=5000, at=10)
-    played = play(lucid(Likes(), forecast), cluster_of(gpus=1), a, b, stage=Known(a, b))
-    assert played.result("b").start_time == 600.0
-    assert [d.time for d in played.actions(Action.PACK)] == [600.0]
-
-
 # --- reasons and order ----------------------------------------------------------------------------
 
 
@@ -214,13 +200,6 @@ def test_a_waiting_job_is_told_which_guard_kept_it_out(newcomer: Sample, reason:
     desk = a_desk(lucid(TablePairPredictor({s.id: 2 for s in jobs} | {"x": 0})), *jobs, newcomer)
     desk.submit(*jobs)
     assert [d.reason for d in desk.submit(newcomer) if d.action is Action.WAIT] == [reason]
-
-
-def test_interference_is_told_when_memory_would_have_done() -> None:
-    a, x = a_job("a"), a_job("x")
-    desk = a_desk(lucid(TablePairPredictor({"a": 2, "x": 2})), a, x, gpus=1)
-    desk.submit(a)
-    assert [d.reason for d in desk.submit(x)][1:] == [Reason.INTERFERENCE_GUARD]
 
 
 def test_order_is_predicted_gpu_time() -> None:

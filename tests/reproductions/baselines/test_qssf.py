@@ -23,11 +23,6 @@ def order(policy: Qssf, *samples: Sample, behind: Sample | None = None) -> list[
     return [q.job.job_id for q in desk.core.queues["vc"]]
 
 
-def test_the_key_is_predicted_gpu_time() -> None:
-    jobs = (a_job("wide", gpus=8, for_=20), a_job("long", gpus=1, for_=100))
-    assert order(Qssf(), *jobs) == ["long", "wide"]
-
-
 def together(policy: Qssf) -> list[str]:
     """Three jobs meet an empty queue and an idle node that cannot take them all."""
     jobs = [

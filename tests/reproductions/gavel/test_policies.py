@@ -7,8 +7,6 @@ import pytest
 
 from features.job import Job
 from reproductions.allocation.allocation import Node
-from reproductions.allocation.core import UnmetNeeds
-from reproductions.allocation.nature import GangGroundTruth
 from reproductions.allocation.throughputs import (
     Kind,
     StepWork,
@@ -19,7 +17,7 @@ from reproductions.allocation.throughputs import (
 from reproductions.gavel import POLICIES
 from reproductions.registry import build
 from scheduler.core.decisions import Action, Decision, Reason
-from tests.reproductions.builders import Played, nodes_of, play
+from tests.reproductions.builders import nodes_of, play
 
 NODES = nodes_of(2, 4, 4, types=["new", "old", "old"])
 KINDS = {f"{name}{gpus}": Kind(name, gpus) for name in "abc" for gpus in (1, 2, 4)}
@@ -63,28 +61,17 @@ def a_mix(seed: int, jobs: int = 24) -> list[tuple[str, int, float]]:
     ]
 
 
-def reasons(played: Played, job: str) -> set[Reason]:
-    return {d.reason for d in played.of(job)}
-
-
-@pytest.mark.parametrize("as_published", [False, True])
 @pytest.mark.parametrize("name", POLICIES)
-def test_everybody_is_served_and_two_runs_are_alike(name: str, as_published: bool) -> None:
-    runs = []
-    for _ in range(2):
-        policy = build(name, {"as_published": as_published})
-        world = a_world(*a_mix(1), lease_s=policy.lease_s)
-        runs.append(play(policy, *world))
-    first, again = runs
-    assert all(result.end_time is not None for result in first.outcome.jobs)
-    assert first.decisions == again.decisions
-    alone = {r.job.job_id: r.duration_s for r in first.outcome.jobs}
-    assert all(r.jct_s >= alone[r.job.job_id] * (1 - 1e-9) for r in first.outcome.jobs)
+def test_as_published_everybody_is_served_for_a_share(name: str) -> None:
+    policy = build(name, {"as_published": True})
+    played = play(policy, *a_world(*a_mix(1), lease_s=policy.lease_s))
+    for result in played.outcome.jobs:
+        assert result.end_time is not None
+        assert result.jct_s >= result.duration_s * (1 - 1e-9)
     acted = {Action.START, Action.RESIZE, Action.PREEMPT, Action.PACK}
-    told = [d for d in first.decisions if d.action in acted]
-    assert told
-    assert all(any(key.startswith("share of") for key, _ in d.evidence) for d in told)
-    assert all(d.sentence() for d in first.decisions)
+    decided = [d for d in played.decisions if d.action in acted]
+    assert decided
+    assert all(any(key.startswith("share of") for key, _ in d.evidence) for d in decided)
 
 
 def test_a_job_goes_where_it_gains_most() -> None:
@@ -108,16 +95,6 @@ def test_shares_priority_and_duals_are_told() -> None:
     waits = [d for d in played.decisions if d.action is Action.WAIT]
     assert {d.reason for d in waits} == {Reason.SHARE_USED}
     assert all(d.blocker is not None for d in waits)
-
-
-def test_a_job_that_no_type_can_hold_is_refused_and_the_rest_goes_on() -> None:
-    nodes = nodes_of(4, types=["old"])
-    world = a_world(("c1", 100, 0), ("a1", 400, 0), ("b4", 400, 0), nodes=nodes)
-    played = play(POLICIES["gavel-las"](), *world)
-    assert played.result("0").refused
-    assert reasons(played, "0") == {Reason.NO_MATCHING_GPU_TYPE}
-    assert played.result("1").end_time is not None
-    assert played.result("2").end_time is not None
 
 
 def test_a_share_goes_by_weight() -> None:
@@ -144,9 +121,3 @@ def test_large_gangs_are_on_the_fewest_nodes_and_who_stays_stays() -> None:
     assert {d.nodes for d in starts} == {(1,), (2,)}
     moved = [d for d in played.decisions if d.action in (Action.RESIZE, Action.PREEMPT)]
     assert not moved
-
-
-def test_what_a_workload_must_have_is_named() -> None:
-    says = "gavel-las needs throughputs by GPU type and priority weights; this workload has none"
-    with pytest.raises(UnmetNeeds, match=says):
-        play(POLICIES["gavel-las"](), NODES, [Job("a", 0.0, 1)], GangGroundTruth({"a": 60.0}))

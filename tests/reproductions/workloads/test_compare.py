@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from pipeline import systems
 from pipeline.commands.compare import compare
 from pipeline.errors import UserError
+from reproductions.allocation.core import UnmetNeeds
 from reproductions.workloads import open_workload
 from reproductions.workloads.scenario import AllocationScenario
 
@@ -102,6 +103,16 @@ def test_all_that_can_run_is_the_default(small: Path) -> None:
         *("optimus", "optimus-oracle", "pollux"),
     }
     assert not any(name.startswith("gavel") for name in names)
+
+
+def test_policies_that_choose_no_gpu_type_need_a_cluster_of_one(shared_data: Path) -> None:
+    workload = open_workload(f"gavel:{shared_data / 'gavel/minimize_makespan.trace'}")
+    scenario = AllocationScenario(workload)
+    with pytest.raises(UnmetNeeds, match="one type; this workload has k80, p100, v100"):
+        scenario.check("tiresias-las")
+    names = scenario.runnable()
+    assert names
+    assert all(name.startswith("gavel-") for name in names)
 
 
 def test_without_the_package_one_line_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

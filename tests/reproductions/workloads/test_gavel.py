@@ -9,7 +9,6 @@ import pytest
 
 from pipeline.errors import UserError
 from reproductions.allocation.throughputs import Kind, ThroughputTable
-from reproductions.gavel import POLICIES
 from reproductions.registry import build
 from reproductions.workloads.gavel import (
     REFERENCE_CLUSTER,
@@ -19,7 +18,6 @@ from reproductions.workloads.gavel import (
     read_trace,
     read_workload,
     synthetic,
-    workload,
 )
 
 LINE = ["ResNet (batch 4)", "python x.py", "dir", "--steps", "1", "500", "2", "5", "-1.000000", "7"]
@@ -75,9 +73,6 @@ def test_a_wrong_trace_is_refused_by_line_and_column(
 ) -> None:
     with pytest.raises(UserError, match=says):
         read_trace(a_trace(tmp_path, *lines))
-
-
-def test_a_missing_trace_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"none\.trace: cannot be read"):
         read_trace(tmp_path / "none.trace")
 
@@ -112,15 +107,6 @@ def test_a_type_without_rates_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no throughputs of GPU type k80, p100"):
         read_workload(trace)
     assert read_workload(trace, gpus={"v100": (2, 2)}).gpus == 2
-
-
-def test_a_job_the_table_does_not_know_is_refused_and_the_rest_runs(tmp_path: Path) -> None:
-    trace = a_trace(tmp_path, LINE, with_cell(0, "Unheard-of"))
-    a_table(tmp_path)
-    outcome = read_workload(trace, gpus={"v100": (2, 2)}).simulate(POLICIES["gavel-las"]())
-    known, unknown = outcome.jobs
-    assert known.end_time is not None
-    assert unknown.refused
 
 
 def test_a_cluster_is_made_of_nodes() -> None:
@@ -177,10 +163,3 @@ def test_the_published_simulator_is_reproduced(
     jcts = [result.jct_s for result in outcome.jobs]
     assert sum(jcts) / len(jcts) == pytest.approx(jct, rel=near)
     assert max(result.end_time or 0 for result in outcome.jobs) == pytest.approx(end, rel=close)
-
-
-def test_a_trace_without_arrivals_is_a_workload_of_its_own(table: ThroughputTable) -> None:
-    jobs = synthetic(table, 30, per_hour=None, seed=2)
-    small = workload("small", jobs, table, cluster({"v100": (8, 8), "p100": (8, 8)}))
-    outcome = small.simulate(POLICIES["gavel-las-packed"]())
-    assert all(result.end_time is not None for result in outcome.jobs)

@@ -17,7 +17,7 @@ from reproductions.registry import build
 from reproductions.workloads.pollux import applications, open_workload, recorded
 from reproductions.workloads.pollux.applications import Application
 from reproductions.workloads.pollux.nature import TrainingGroundTruth
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import Action, Decision
 from scheduler.simulation.loop import Outcome
 
 
@@ -114,22 +114,6 @@ def test_bad_workloads_are_named(tmp_path: Path, rows: str, says: str) -> None:
 
 
 # --- how jobs get on ------------------------------------------------------------------------------
-
-
-def test_an_application_without_traces_is_refused_and_the_rest_goes_on(
-    pollux: Path, apps: dict[str, Application]
-) -> None:
-    few = {name: app for name, app in apps.items() if name != "ncf"}
-    world = workload_6(pollux, few)
-    world.jobs = world.jobs[:12]
-    decisions: list[Decision] = []
-    outcome = world.simulate(build("drf"), sink=decisions.extend)
-    refused = [d for d in decisions if d.action is Action.REFUSE]
-    assert {d.job_id for d in refused} == {"ncf-6", "ncf-7", "ncf-9"}
-    assert {(d.reason, d.evidence) for d in refused} == {
-        (Reason.NO_STATISTICS, (("application", "ncf"),))
-    }
-    assert sum(r.end_time is not None for r in outcome.jobs) == 9
 
 
 def test_a_job_alone_takes_its_duration(apps: dict[str, Application]) -> None:

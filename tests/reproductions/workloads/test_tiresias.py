@@ -45,9 +45,6 @@ def test_bad_rows_are_named_and_the_rest_goes_on(tmp_path: Path) -> None:
 def test_other_files_are_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         read_trace(write(tmp_path, text))
-
-
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be read"):
         read_trace(tmp_path / "nothing.csv")
 
