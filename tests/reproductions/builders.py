@@ -6,12 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.job import Job
-from reproductions.allocation.allocation import Node
+from reproductions.allocation.allocation import Allocation, Node
 from reproductions.allocation.core import AllocationCore
 from reproductions.allocation.engine import AllocationEngine
 from reproductions.allocation.nature import GroundTruth
-from reproductions.allocation.policy import AllocationPolicy
-from scheduler.core.decisions import Action, Decision
+from reproductions.allocation.policy import (
+    AllocationPolicy,
+    Assignment,
+    Capability,
+    DecisionInput,
+    Grant,
+    Trigger,
+)
+from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.simulation.loop import JobResult, Outcome
 
 
@@ -23,6 +30,31 @@ def nodes_of(*gpus: int, types: Iterable[str] = ()) -> tuple[Node, ...]:
 
 def a_job(job_id: str, gpus: int = 1, at: float = 0.0, gpu_type: str | None = None) -> Job:
     return Job(job_id, at, gpus, user="u", vc="vc", gpu_type=gpu_type)
+
+
+class Scripted(AllocationPolicy):
+    """Answers with given assignments, one per round; the last goes on."""
+
+    name = "scripted"
+
+    def __init__(
+        self,
+        *script: dict[str, Allocation],
+        changes: Iterable[Capability] = Capability,
+        round_s: float = 60.0,
+    ):
+        self.script, self.round_s = list(script), round_s
+        self.changes = frozenset(changes)
+        self.times: list[float] = []
+
+    def acts_on(self, trigger: Trigger) -> bool:
+        return trigger.any and not trigger.going
+
+    def allocate(self, snapshot: DecisionInput) -> Assignment:
+        self.times.append(snapshot.now)
+        now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        here = {job.id for job in snapshot.jobs}
+        return {job: Grant(a, Reason.GAIN) for job, a in now.items() if job in here}
 
 
 @dataclass

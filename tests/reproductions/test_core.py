@@ -13,36 +13,15 @@ from reproductions.allocation.allocation import (
 from reproductions.allocation.core import AllocationCore, UnmetNeeds
 from reproductions.allocation.nature import GangGroundTruth
 from reproductions.allocation.policy import (
-    AllocationPolicy,
     Assignment,
     Capability,
     DecisionInput,
-    Grant,
 )
 from reproductions.allocation.statistics import GRADIENT_NOISE
 from reproductions.drf import Drf
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.rules import PolicyViolation
-from tests.reproductions.builders import a_job, nodes_of, play
-
-
-class Scripted(AllocationPolicy):
-    """Answers with given assignments, one per round; the last goes on."""
-
-    name = "scripted"
-    round_s = 60.0
-
-    def __init__(
-        self, *script: dict[str, Allocation | None], changes: set[Capability] | None = None
-    ):
-        self.script = list(script)
-        self.changes = frozenset(Capability if changes is None else changes)
-
-    def allocate(self, snapshot: DecisionInput) -> Assignment:
-        now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        active = {job.id for job in snapshot.jobs}
-        return {i: Grant(a, Reason.GAIN) for i, a in now.items() if i in active}
-
+from tests.reproductions.builders import Scripted, a_job, nodes_of, play
 
 ONE = Allocation((0,), (1,))
 TWO = Allocation((0,), (2,))

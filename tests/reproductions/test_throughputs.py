@@ -3,13 +3,6 @@
 from __future__ import annotations
 
 from reproductions.allocation.allocation import Allocation
-from reproductions.allocation.policy import (
-    AllocationPolicy,
-    Capability,
-    DecisionInput,
-    Grant,
-    Trigger,
-)
 from reproductions.allocation.throughputs import (
     Kind,
     StepWork,
@@ -17,8 +10,7 @@ from reproductions.allocation.throughputs import (
     Terms,
     ThroughputTable,
 )
-from scheduler.core.decisions import Reason
-from tests.reproductions.builders import a_job, nodes_of, play
+from tests.reproductions.builders import Scripted, a_job, nodes_of, play
 
 A, B = Kind("a", 1), Kind("b", 1)
 TABLE = ThroughputTable(
@@ -26,32 +18,6 @@ TABLE = ThroughputTable(
     {"fast": {(A, B): (3.0, 1.0), (A, A): (2.0, 2.0)}, "slow": {}},
 )
 NODES = nodes_of(2, 2, types=["fast", "slow"])
-
-
-class Script(AllocationPolicy):
-    """Gives what it was told to, one assignment after the other; the last goes on."""
-
-    name = "script"
-    changes = frozenset(Capability)
-
-    def __init__(self, *script: dict[str, Allocation], round_s: float = 0.0):
-        self.script, self.round_s = list(script), round_s
-        self.times: list[float] = []
-
-    def acts_on(self, trigger: Trigger) -> bool:
-        return trigger.any and not trigger.going
-
-    def allocate(self, snapshot: DecisionInput) -> dict[str, Grant]:
-        self.times.append(snapshot.now)
-        now = self.script.pop(0) if len(self.script) > 1 else self.script[0]
-        here = {job.id for job in snapshot.jobs}
-        given = {job: a for job, a in now.items() if job in here}
-        return {
-            job: Grant(
-                a if a.partner in here else Allocation(a.nodes, a.gpus), Reason.PARTNER_FOUND
-            )
-            for job, a in given.items()
-        }
 
 
 def ground_truth(*, lease_s: float | None = None, **work: tuple[Kind, int]) -> TableGroundTruth:
@@ -74,7 +40,7 @@ def test_a_table_tells_rates_and_pair_speeds() -> None:
 
 
 def test_another_type_is_another_rate() -> None:
-    policy = Script({"a": FAST}, {"a": SLOW}, round_s=60.0)
+    policy = Scripted({"a": FAST}, {"a": SLOW})
     played = play(policy, NODES, [a_job("a")], ground_truth(a=(A, 300)))
     assert played.result("a").end_time == 60 + (300 - 240)
     assert played.result("a").duration_s == 75  # on the fastest
@@ -82,7 +48,7 @@ def test_another_type_is_another_rate() -> None:
 
 def test_a_pair_runs_at_its_measured_speeds() -> None:
     pair = {"a": Allocation((0,), (1,), partner="b"), "b": Allocation((0,), (1,), partner="a")}
-    policy = Script(pair, round_s=60.0)
+    policy = Scripted(pair, pair, {"a": FAST})
     played = play(policy, NODES, [a_job("a"), a_job("b")], ground_truth(a=(A, 600), b=(B, 100)))
     assert played.result("b").end_time == 100
     assert played.result("a").end_time == 100 + (600 - 300) / 4
@@ -90,7 +56,7 @@ def test_a_pair_runs_at_its_measured_speeds() -> None:
 
 
 def test_a_lease_is_whole_steps_and_a_round_ends_with_the_last() -> None:
-    policy = Script({"a": FAST, "b": SLOW})
+    policy = Scripted({"a": FAST, "b": SLOW}, round_s=0.0)
     played = play(
         policy, NODES, [a_job("a"), a_job("b")], ground_truth(lease_s=10.3, a=(A, 90), b=(A, 25))
     )

@@ -17,7 +17,6 @@ from scheduler.testing.builders import (
     a_stage,
     actions,
     cluster_of,
-    play,
 )
 
 LOANS = [(100.0, Action.LEND, "vc"), (300.0, Action.RETURN, "vc")]
@@ -50,17 +49,6 @@ def test_a_loan_is_skipped_when_no_node_is_idle() -> None:
     desk.wake(300.0)
     assert desk.cluster.pools["vc"].gpus == 8
     desk.cluster.validate()
-
-
-def test_a_simulation_keeps_the_schedule() -> None:
-    played = play(
-        Fifo(),
-        cluster_of(nodes=2),
-        a_job("a", gpus=8, for_=1000),
-        a_job("b", gpus=8, for_=10, at=150),
-        stage=LoanSchedule(LOANS, {}),
-    )
-    assert (played.result("b").start_time, played.result("b").end_time) == (300, 310)
 
 
 def test_the_pass_tells_no_one_they_wait_behind_somebody() -> None:
