@@ -19,7 +19,8 @@ from scheduler.explain.terms import breakdowns, describe
 ROOT = Path(__file__).parents[2]
 
 
-def test_the_examples_can_be_followed_on_the_models_of_the_demo():
+def test_the_projects_file_reads_and_the_examples_can_be_followed_on_the_models_of_the_demo():
+    assert read_edits(ROOT / "models" / "edits.yaml").version == 1
     model = Bundle.load(ROOT / "data/prebuilt/bundle").duration
     page = (ROOT / "docs/editing-models.md").read_text()
     for text in (page.split("```yaml\n")[1].split("```")[0], module.__doc__.split("\n\n")[1]):
@@ -136,15 +137,6 @@ def test_an_edit_that_does_not_fit_the_model_is_named(fitted, entry, says):
     assert "\n" not in str(caught.value)
 
 
-def test_edits_are_seen_in_the_bundle(fitted, tmp_path):
-    done = apply_edits(fitted.model, edits({"feature": "gpus", "clip": {"low": 0, "high": 0}}))
-    loaded = Bundle.load(
-        Bundle(duration=done.model, metadata={"edits": done.metadata}).save(tmp_path / "b")
-    )
-    assert origins(loaded.duration)["gpus"] == "edited"
-    assert loaded.metadata["edits"]["edits"]["edits"][0]["why"] == "a test"
-
-
 BAD = [
     ("version: 2\n", "version is 2"),
     ("version: 1\nedits: [{feature: a, why: x}]", "give exactly one of"),
@@ -190,12 +182,6 @@ def test_any_other_document_is_read_or_refused(tmp_path, document):
     except EditError as error:
         said = str(error)
     assert "\n" not in said
-
-
-def test_the_projects_own_file_reads():
-    from pathlib import Path
-
-    assert read_edits(Path(__file__).parents[2] / "models" / "edits.yaml").version == 1
 
 
 def test_explanations_say_who_edited_a_term_and_when(fitted):

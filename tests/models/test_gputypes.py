@@ -55,12 +55,6 @@ def test_intervals_hold_what_they_promise_on_rows_not_fitted() -> None:
     assert found["unseen_configuration"]["mae_log"] < found["unseen_family"]["mae_log"] / 2
 
 
-def test_what_does_not_fit_on_a_type_is_no_measurement() -> None:
-    rows = world()
-    rows.append(Measured("f0", 256, 1, {"old": 0.0, "new": 1.0}))
-    assert fit_gpu_types(rows).base == pytest.approx(fit_gpu_types(world()).base)
-
-
 def test_too_few_families_and_unknown_types_are_said() -> None:
     with pytest.raises(TrainingError, match="2 model families"):
         fit_gpu_types(world(families=2))

@@ -94,6 +94,8 @@ def test_a_cpu_bench_and_an_unknown_way_of_sharing_are_refused(
     here: PairMeasurements, tmp_path: Path
 ) -> None:
     written(here, tmp_path)
+    with pytest.raises(TrainingError, match=r"solo\.parquet: no such file$"):
+        read_bench(tmp_path / "elsewhere")
     with pytest.raises(TrainingError, match="no telepathy pair"):
         read_bench(tmp_path, sharing="telepathy")
     written(here, tmp_path, device="cpu")
@@ -112,8 +114,3 @@ def test_a_gpu_on_which_everything_is_slower_is_noticed(here: PairMeasurements) 
     away = evaluate_transfer(here, slower)["there"]
     same = evaluate_transfer(here, here)["there"]
     assert away["tree_mae_sum"] > same["tree_mae_sum"] + 0.3
-
-
-def test_a_file_of_measurements_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match=r"solo\.parquet: no such file$"):
-        read_bench(tmp_path)
