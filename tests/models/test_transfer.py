@@ -54,7 +54,7 @@ def written(pairs: PairMeasurements, folder: Path, device: str = "gpu") -> Path:
 
 @pytest.fixture(scope="module")
 def here() -> PairMeasurements:
-    return simulated_pairs(1, pairs=300)
+    return simulated_pairs(1, pairs=150)
 
 
 def test_the_files_of_a_bench_are_read_back(here: PairMeasurements, tmp_path: Path) -> None:
