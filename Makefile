@@ -11,7 +11,7 @@ export MLFLOW_DISABLE_TELEMETRY := true
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint unit mlflow docs benchmark mutants wheel wheel-test why clean
+.PHONY: help install demo test lint unit mlflow docs benchmark mutants walks wheel wheel-test why clean
 help: ## Show this help
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
 
@@ -49,6 +49,9 @@ lint: install
 
 unit: install
 	python -m pytest -n 2
+
+walks: install ## Do what README and pages tell a reader to do, as written; for minutes
+	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs
 
 mlflow: install ## Serve the MLflow UI on http://127.0.0.1:5000
 	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?viewStateShareKey=errors&workflowType=machine_learning"

@@ -13,9 +13,10 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.service.backends import open_backend
 from scheduler.service.log.header import LogHeader
 from scheduler.service.settings import Settings, SettingsError, read_settings
-from tests.docs.walk import commands, files, shell, walk
+from tests.docs.walk import commands, files, shell, walk, walked
 
 
+@walked
 def test_a_policy_in_a_file_of_its_own(tmp_path: Path) -> None:
     for name, text in files("adding-a-trace-format.md").items():
         (tmp_path / name).write_text(text)
@@ -27,6 +28,7 @@ def test_a_policy_in_a_file_of_its_own(tmp_path: Path) -> None:
     assert "failed" not in suite
 
 
+@walked
 def test_a_trace_format_in_a_file_of_its_own(tmp_path: Path) -> None:
     suite, ingested = walk("adding-a-trace-format.md", tmp_path)
     assert " passed" in suite
@@ -36,6 +38,7 @@ def test_a_trace_format_in_a_file_of_its_own(tmp_path: Path) -> None:
     assert (summary["kept"], summary["quarantined"]) == (2, {"bad_gpus": 1})
 
 
+@walked
 def test_a_backend_in_a_file_of_its_own(tmp_path: Path) -> None:
     (suite,) = walk("adding-a-backend.md", tmp_path)
     assert " passed" in suite

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import runpy
 from fnmatch import fnmatch
@@ -12,6 +13,8 @@ import pytest
 from benchmarks.pages import ROOT, broken_links, commands, mistake, pages
 
 PAGES = [str(page.relative_to(ROOT)) for page in pages()]
+SECURITY = (ROOT / "SECURITY.md").read_text()
+ROWS = re.findall(r"^\| (\d+) \|(.*)\|$", SECURITY, re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -64,3 +67,26 @@ def test_what_is_wrong_is_found(tmp_path: Path) -> None:
     assert mistake(["pellucid", "submit", "--gpus", "1", "--", "x", "--nothing"]) is None
     assert mistake(["make", "nothing"]) == "no target nothing"
     assert mistake(["python", "-m", "benchmarks.nothing"]) == "no benchmarks.nothing"
+
+
+# --- SECURITY.md names tests ---------------------------------------------------------------------
+
+
+def names_in(path: str) -> set[str]:
+    tree = ast.parse((ROOT / path).read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", SECURITY)
+    assert len(named) > 25
+    missing = [f"{path}::{test}" for path, test in named if test and test not in names_in(path)]
+    assert missing == []
+    assert [path for path, _ in named if not (ROOT / path).is_file()] == []
+
+
+def test_every_row_names_a_test() -> None:
+    assert len(ROWS) >= 16
+    assert [int(number) for number, _ in ROWS] == list(range(1, len(ROWS) + 1))
+    without = [number for number, row in ROWS if "::test_" not in row and "| open |" not in row]
+    assert without == []

@@ -11,7 +11,7 @@ import pytest
 from benchmarks.pages import ROOT, blocks
 from benchmarks.sites import SITES, BatchSystem, tasks, written
 from benchmarks.sites import settings as printed
-from tests.docs.walk import DOCS, shell, walk
+from tests.docs.walk import DOCS, shell, walk, walked
 
 EXAMPLES = DOCS / "examples"
 
@@ -41,6 +41,7 @@ def test_the_published_dump_is_the_made_up_sites() -> None:
     assert (EXAMPLES / "site.txt").read_text() == printed(site)
 
 
+@walked
 def test_from_a_dump_to_a_decision(folder: Path) -> None:
     page = "sacct-to-a-decision.md"
     for told, shown in zip(walk(page, folder), said(page), strict=True):
@@ -53,6 +54,7 @@ def test_from_a_dump_to_a_decision(folder: Path) -> None:
     assert re.search(r"small</th>.{0,300}?>12 s<", text)
 
 
+@walked
 def test_for_researchers(folder: Path) -> None:
     page = "for-researchers.md"
     _, systems, mine = said(page)

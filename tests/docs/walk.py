@@ -14,6 +14,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
+walked = pytest.mark.skipif(
+    os.environ.get("PELLUCID_WALKS") != "1", reason="does what a page says, for minutes: make walks"
+)
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
