@@ -50,8 +50,8 @@ lint: install
 unit: install
 	python -m pytest -n 2
 
-walks: install ## Do what README and pages tell a reader to do, as written; for minutes
-	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs
+walks: install ## Do what the documentation says, as written; for minutes
+	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs tests/test_units.py
 
 mlflow: install ## Serve the MLflow UI on http://127.0.0.1:5000
 	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?viewStateShareKey=errors&workflowType=machine_learning"

@@ -18,6 +18,7 @@ import yaml
 
 from benchmarks.pages import mistake
 from scheduler.service.settings import ORDER_LEASE_S, Settings
+from tests.docs.walk import walked
 from tests.waiting import until
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
@@ -136,6 +137,7 @@ def test_every_container_gives_up_what_it_can() -> None:
         assert (IMAGE / build["context"] / build["dockerfile"]).resolve().is_file()
 
 
+@walked
 def test_the_container_starts_with_the_commands_that_its_compose_file_gives(tmp_path: Path) -> None:
     """Without a container: its environment, its command, in the order that is documented."""
     service = (IMAGE / "Containerfile").read_text().split("\nFROM ")[2]
