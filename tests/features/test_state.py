@@ -89,21 +89,6 @@ def test_a_profile_shows_once_it_is_known() -> None:
     assert named(state, a_job(1), T0 + 200)["amp"] is None
 
 
-def test_a_row_taken_again_follows_the_clock_but_keeps_the_moment_of_submission() -> None:
-    state = FeatureState()
-    state.submit(a_job(0), T0)
-    state.start("j0", T0)
-    mine = a_job(1, T0 + 100)
-    state.submit(mine, T0 + 100)
-    state.submit(a_job(2), T0 + 200)
-    first, again = named(state, mine, T0 + 200), named(state, mine, T0 + 7200)
-    assert first["user_since_submit_s"] == again["user_since_submit_s"] == 100.0
-    assert first["user_submitted_1h"] == again["user_submitted_1h"] == 1.0
-    assert first["submit_hour"] == again["submit_hour"]
-    assert (first["user_longest_running_s"], again["user_longest_running_s"]) == (200.0, 7200.0)
-    assert again["user_queued"] == again["vc_queued"] == 1.0
-
-
 def test_the_calendar_is_that_of_the_place() -> None:
     day = ["calendar"]
     midnight_utc = 1_599_955_200.0  # Sunday 13 September 2020

@@ -168,23 +168,6 @@ def test_how_much_times_how_fast() -> None:
     assert asked(work("train.py --epochs 90"), 1, ()) is None
 
 
-def test_gpus_and_batch_size_are_learned_from_the_runs() -> None:
-    command = "train.py --epochs 10 --batch-size {}"
-
-    def takes(gpus: int, batch: int) -> float:
-        return 3600.0 * gpus**-0.5 * (batch / 64) ** -0.6
-
-    seen = [(1, 64), (2, 64), (4, 64), (1, 128), (1, 256)]
-    runs = tuple(ran(command.format(b), takes(g, b), g) for g, b in seen)
-    new = work(command.format(256))
-    first, learned = asked(new, 4, runs[:1]), asked(new, 4, runs)
-    assert first is not None
-    assert learned is not None
-    assert learned.total_s == pytest.approx(takes(4, 256), rel=0.1)
-    assert learned.error < 0.5 * first.error
-    assert "this one should take" in learned.text()
-
-
 def test_scatter_widens_it_and_what_is_absurd_is_dropped() -> None:
     command = "train.py --epochs 30"
     steady = asked(work(command), 1, (ran(command, 3600.0),) * 4)

@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 
 from features.rows import Rows
 from features.spec import FeatureSpec
-from models.training.baselines import ewma_scores, fit_lightgbm
+from models.training.baselines import ewma_scores
 from models.training.duration import PRESETS, data_digest, fit_duration
 from models.training.errors import TrainingError
 from models.training.evaluation import evaluate_duration, rows_digest, tail_auc
@@ -199,14 +198,3 @@ def test_the_same_jobs_are_the_same_rows_whatever_is_known_of_them(rows):
     assert rows_digest(replace(rows, X=rows.X[["gpus"]])) == digest
     assert rows_digest(replace(rows, y=rows.y + 1)) != digest
     assert rows_digest(rows.where(rows.time > rows.time[0])) != digest
-
-
-def test_lightgbm_takes_categories_it_never_saw(training, specs, make_frame):
-    X, y, _ = training
-    predict = fit_lightgbm(X, y, specs, seed=0)
-    novel = make_frame(50, 4, novel=True)
-    assert np.isfinite(predict(novel)).all()
-    missing = predict(novel.assign(gpu_type=None))
-    unseen = predict(novel.assign(gpu_type="H200"))
-    assert (missing == unseen).all()
-    assert isinstance(X, pd.DataFrame)

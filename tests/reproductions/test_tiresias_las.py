@@ -9,7 +9,6 @@ import pytest
 from reproductions.allocation.nature import GangGroundTruth
 from reproductions.figures.tiresias import PUBLISHED, SCHEDULES, average_jct_s
 from reproductions.tiresias_las import TiresiasLas, TiresiasLasSettings
-from reproductions.tiresias_queues import LeastAttained
 from reproductions.workloads.tiresias import (
     TRACE,
     GangJob,
@@ -29,44 +28,6 @@ def test_average_jct_is_the_published_one(shared_data: Path, schedule: str, name
     policy = TiresiasLas(TiresiasLasSettings(published_jumps=True, **SCHEDULES[schedule]))
     found = average_jct_s(workload(rows).simulate(policy))
     assert round(found, 2) == PUBLISHED[schedule][name]
-
-
-# --- queues ---------------------------------------------------------------------------------------
-
-
-def served(queues: LeastAttained) -> list[str]:
-    return [job.job_id for job in queues.line()]
-
-
-def test_a_job_falls_one_queue_when_it_has_had_its_share() -> None:
-    queues = LeastAttained(limits=(100.0, 200.0))
-    queues.join("a", 2, 0.0)
-    queues.join("b", 1, 0.0)
-    queues.run({"a"})
-    assert queues.next_jump() == 50.0, "100 GPU-seconds on two GPUs"
-    queues.advance(150.0)
-    assert queues["a"].queue == 1, "one queue at most, though it has had enough for two"
-    assert served(queues) == ["b", "a"]
-
-
-def test_a_starved_job_is_promoted() -> None:
-    queues = LeastAttained(limits=(100.0,), promote=2.0)
-    queues.join("a", 1, 0.0)
-    queues.run({"a"})
-    queues.advance(100.0)
-    queues.run(set())
-    assert queues.next_jump() == 300.0
-    queues.advance(299.0)
-    assert queues["a"].queue == 1
-    queues.advance(300.0)
-    assert (queues["a"].queue, queues["a"].ran_s, queues.promotions) == (0, 0.0, 1)
-
-
-def test_waiting_before_the_first_run_is_no_starvation() -> None:
-    queues = LeastAttained(limits=(100.0,), promote=1.0)
-    queues.join("a", 1, 0.0)
-    queues.advance(10_000.0)
-    assert queues["a"].waited_s == 0.0
 
 
 # --- the policy -----------------------------------------------------------------------------------

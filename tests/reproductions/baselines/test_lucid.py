@@ -52,14 +52,6 @@ def shares(partner: Sample, newcomer: Sample, policy: Lucid | None = None) -> bo
 # --- the rules ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("own", "theirs", "fits"),
-    [(12_288.0, 12_287.9, True), (12_288.0, 12_288.0, False), (20_000.0, 20_000.0, False)],
-)
-def test_memory_must_leave_room(own: float, theirs: float, fits: bool) -> None:
-    assert shares(a_job(mem=theirs), a_job(mem=own)) is fits
-
-
 def test_sharing_scores_must_not_exceed_the_capacity_that_is_set() -> None:
     a, b = a_job("a"), a_job("b")
     assert not shares(a, b, lucid(TablePairPredictor({"a": 2, "b": 2})))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from reproductions.baselines.srtf import Srtf
 from scheduler.core.decisions import Action
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
@@ -50,44 +47,3 @@ def test_equals_stay_where_they_are_unless_the_quirk_is_on() -> None:
         desk.submit(a)
         desk.submit(b)
         assert list(desk.cluster.runs) == (["b"] if ties else ["a"])
-
-
-@settings(max_examples=60)
-@given(
-    sizes=st.lists(
-        st.tuples(st.integers(1, 16), st.integers(1, 50), st.booleans()), min_size=1, max_size=10
-    )
-)
-def test_the_walk(sizes: list[tuple[int, int, bool]]) -> None:
-    """Running jobs that stay are exactly those inside the quota of the ranking."""
-    jobs = [
-        (a_job(f"j{i}", gpus=gpus, for_=float(seconds)), first)
-        for i, (gpus, seconds, first) in enumerate(sizes)
-    ]
-    desk = a_desk(*[s for s, _ in jobs], nodes=2)
-    for sample, first in jobs:
-        if first and desk.cluster.pools["vc"].free >= sample.job.gpus:
-            desk.submit(sample)
-    running = set(desk.cluster.runs)
-    waiting = {q.job.job_id for q in desk.core.queues["vc"]}
-    before = {i: desk.cluster.runs[i].order for i in running}
-    others = [s for s, _ in jobs if s.id not in running | waiting]
-    arrival = [*sorted(waiting, key=lambda i: int(i[1:])), *(s.id for s in others)]
-    key = {q.job.job_id: q.key for q in desk.core.queues["vc"]}
-    decisions = desk.submit(*others)
-    if not others:
-        return
-    quota, inside = 16, set()
-    by_id = {s.id: s for s, _ in jobs}
-    ranking = sorted(
-        [(by_id[i].work.duration_s, 0, before[i], i) for i in running]
-        + [(key.get(i, by_id[i].work.duration_s), 1, n, i) for n, i in enumerate(arrival)]
-    )
-    for *_, job_id in ranking:
-        if by_id[job_id].job.gpus <= quota:
-            quota -= by_id[job_id].job.gpus
-            inside.add(job_id)
-    stopped = {d.job_id for d in decisions if d.action is Action.PREEMPT}
-    assert stopped == running - inside
-    assert set(desk.cluster.runs) - running <= inside
-    desk.cluster.validate()

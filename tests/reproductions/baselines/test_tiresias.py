@@ -33,21 +33,6 @@ def test_a_job_that_had_its_share_gives_way_and_comes_back() -> None:
     assert played.result("old").end_time == 2280.0 + 600.0 + (9000.0 - 2280.0) + 40.0
 
 
-def test_below_the_threshold_first_come_is_first_served() -> None:
-    jobs = [a_job("first", gpus=8, for_=2000.0), a_job("second", gpus=8, for_=60.0, at=60.0)]
-    played = play(Tiresias(), cluster_of(nodes=1), *jobs)
-    assert not played.actions(Action.PREEMPT)
-    assert played.result("second").start_time == 2040.0
-
-
-def test_attained_service_survives_a_preemption() -> None:
-    """Once in the lower queue a job stays there, behind every newcomer."""
-    jobs = [a_job("old", gpus=8, for_=9000.0)]
-    jobs += [a_job(f"n{i}", gpus=8, for_=600.0, at=2400.0 + 600.0 * i) for i in range(3)]
-    played = play(Tiresias(), cluster_of(nodes=1), *jobs)
-    assert [d.job_id for d in played.actions(Action.START)] == ["old", "n0", "n1", "n2", "old"]
-
-
 @pytest.mark.shared_data
 def test_published_average(shared_data: Path) -> None:
     scenario = open_scenario(shared_data / "venus", track="published")

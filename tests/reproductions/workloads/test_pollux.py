@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 import pytest
 
 from pipeline.errors import UserError
-from reproductions.allocation.allocation import Allocation, Batch
+from reproductions.allocation.allocation import Batch
 from reproductions.allocation.workload import AllocationWorkload
 from reproductions.pollux.policy import first_batch
 from reproductions.registry import build
 from reproductions.workloads.pollux import applications, open_workload, recorded
 from reproductions.workloads.pollux.applications import Application
-from reproductions.workloads.pollux.nature import TrainingGroundTruth
 from scheduler.core.decisions import Action, Decision
 from scheduler.simulation.loop import Outcome
 
@@ -114,27 +112,6 @@ def test_bad_workloads_are_named(tmp_path: Path, rows: str, says: str) -> None:
 
 
 # --- how jobs get on ------------------------------------------------------------------------------
-
-
-def test_a_job_alone_takes_its_duration(apps: dict[str, Application]) -> None:
-    """Without restarts, rounds and rounding, JCT is the sum over epochs."""
-    ground_truth = TrainingGroundTruth(
-        apps, {"a": ("cifar10", 2048)}, restart_s=0.0, round_s=0.0, whole_seconds=False
-    )
-    job = replace(_job("a"), gpus=4)
-    assert ground_truth.refusal(job) is None
-    ground_truth.assigned({"a": Allocation((0,), (4,))}, ["a"], 100.0)
-    ended = False
-    while not ended:
-        now = ground_truth.next_change("a")
-        ended = ground_truth.passed("a", now)
-    assert now - 100 == pytest.approx(ground_truth.duration_s(job))
-
-
-def _job(job_id: str):  # type: ignore[no-untyped-def]
-    from features.job import Job
-
-    return Job(job_id, 0.0, 2)
 
 
 # --- the recorded runs ----------------------------------------------------------------------------
