@@ -64,7 +64,10 @@ def test_a_right_history_is_passed() -> None:
     assert check(right()) == []
 
 
-def restored(seq: int) -> Records:
+@pytest.mark.parametrize(
+    ("seq", "wrong"), [(4, []), (5, ["a began 2 times: [(1, 'run'), (1, 'run')]"])]
+)
+def test_only_what_no_backup_says_began_begins_again(seq: int, wrong: list[str]) -> None:
     """The job begins; its machine is replaced, with a log up to `seq`; the job begins again."""
     records = right()
     end = records.index(a(records, "ended"))
@@ -73,15 +76,7 @@ def restored(seq: int) -> Records:
     records[end + 2 : end + 2] = ran("a", 2.8, 3.0)
     for kind in ("started", "ended"):
         a(records, "log", kind=kind)["body"]["attempt"] = 1
-    return records
-
-
-def test_what_no_backup_says_began_begins_again() -> None:
-    assert check(restored(4)) == []
-
-
-def test_what_a_backup_says_began_does_not() -> None:
-    assert check(restored(5)) == ["a began 2 times: [(1, 'run'), (1, 'run')]"]
+    assert check(records) == wrong
 
 
 def a(records: Records, what: str, **said: Any) -> dict[str, Any]:

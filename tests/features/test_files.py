@@ -159,16 +159,9 @@ def test_who_was_killed_leaves_the_old_file_and_no_lock(tmp_path: Path) -> None:
         write_whole(tmp_path / "file", "new")
     assert (tmp_path / "file").read_text() == "new"
     assert not (tmp_path / LOCK).exists()
-
-
-def test_a_lock_is_let_go_with_its_block(tmp_path: Path) -> None:
-    folder = tmp_path / "new"
-    for _ in range(2):
-        with pytest.raises(FolderBusy), only_writer(folder), only_writer(folder):
-            pytest.fail("two writers")
-        assert names(folder) == []
-    with only_writer(folder):
-        assert names(folder) == [LOCK]
+    with pytest.raises(FolderBusy), only_writer(tmp_path / "new"), only_writer(tmp_path / "new"):
+        pytest.fail("two writers")
+    assert names(tmp_path / "new") == []
 
 
 # --- what is not replaced -------------------------------------------------------------------------

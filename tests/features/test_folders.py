@@ -161,15 +161,20 @@ def test_what_a_killed_run_left_goes_with_the_next_and_what_is_in_use_stays(tmp_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_another_host_or_nobody_known_left_stays(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_what_another_host_another_user_or_nobody_known_left_stays(tmp_path: Path) -> None:
     left = left_by_one_that_was_killed(tmp_path)
     (left / LOCK).write_text("another-host")
-    other = tmp_path / "of-a-run-other"
-    other.mkdir()
-    (tmp_path / "of-a-run-link").symlink_to(other)
+    unknown, theirs = tmp_path / "of-a-run-unknown", tmp_path / "of-a-run-theirs"
+    unknown.mkdir()
+    theirs.mkdir()
+    (theirs / LOCK).touch()
+    os.chown(theirs / LOCK, 65534, 65534)
+    (tmp_path / "of-a-run-link").symlink_to(unknown)
     with temporary_folder("of-a-run-", tmp_path):
         pass
-    assert len(list(tmp_path.iterdir())) == 3
+    assert len(list(tmp_path.iterdir())) == 4
+    assert (left / "key.pem").exists()
 
 
 def test_what_another_user_puts_in_its_place_meanwhile_is_not_removed(
@@ -192,12 +197,3 @@ def test_what_another_user_puts_in_its_place_meanwhile_is_not_removed(
         pass
     assert (left / "model").exists()
     assert list((tmp_path / "gone").iterdir()) == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_lock_that_another_user_made_lets_nothing_be_removed(tmp_path: Path) -> None:
-    left = left_by_one_that_was_killed(tmp_path)
-    os.chown(left / LOCK, 65534, 65534)
-    with temporary_folder("of-a-run-", tmp_path):
-        pass
-    assert (left / "key.pem").exists()

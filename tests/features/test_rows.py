@@ -34,7 +34,7 @@ def a_trace(*jobs: dict[str, Any]) -> pa.Table:
 
 THREE = (
     {"submit_time": 0, "duration_s": 100.0, "gpu_util_pct": 80.0, "amp": True},
-    {"submit_time": 50, "duration_s": 500.0, "gpu_util_pct": 10.0, "gpus": 4},
+    {"submit_time": 50, "duration_s": 500.0, "gpu_util_pct": 10.0, "amp": False, "gpus": 4},
     {"submit_time": 400, "duration_s": 30.0, "gpu_type": "A100"},
 )
 
@@ -87,6 +87,7 @@ def test_rows_at_profiling_are_of_the_jobs_that_lasted() -> None:
     ]
     assert rows.time[2] - T0 == 250
     assert rows.X["gpu_util_pct"].tolist()[2] == 10
+    assert rows.X["amp"].tolist() == [None, None, "no", None]
     assert rows.X["gpu_util_pct"].isna().sum() == 3
     unprofiled = training_rows(a_trace(*THREE))
     assert unprofiled.X["gpu_util_pct"].isna().all()

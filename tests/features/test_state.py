@@ -79,16 +79,6 @@ def test_the_digest_knows_names_and_order() -> None:
     assert schema_digest((replace(FEATURES[0], unit="x"), *FEATURES[1:])) != schema_digest()
 
 
-def test_a_profile_shows_once_it_is_known() -> None:
-    state = FeatureState(["profile"])
-    state.submit(a_job(0), T0)
-    before = state.row(a_job(0), T0)
-    assert [v is None or v != v for v in before] == [True] * 4
-    state.profiled("j0", Profile(81.0, 40.0, 9000.0, True), T0 + 200)
-    assert state.row(a_job(0), T0 + 200) == [81.0, 40.0, 9000.0, "yes"]
-    assert named(state, a_job(1), T0 + 200)["amp"] is None
-
-
 def test_the_calendar_is_that_of_the_place() -> None:
     day = ["calendar"]
     midnight_utc = 1_599_955_200.0  # Sunday 13 September 2020

@@ -102,12 +102,6 @@ def test_jobs_that_can_never_run_are_refused_and_the_rest_goes_on() -> None:
     assert played.result("a").end_time == 60
 
 
-def test_a_policy_that_never_gives_anything_comes_to_an_end() -> None:
-    played = play(Scripted({}), nodes_of(2), [a_job("a")], GangGroundTruth({"a": 1.0}))
-    assert played.result("a").end_time is None
-    assert [d.reason for d in played.of("a", Action.WAIT)] == [Reason.NO_GAIN]
-
-
 def test_gpus_are_kept_where_they_can_be() -> None:
     inventory = Inventory([Node(0, 4), Node(1, 4)])
     inventory.assign({"a": Allocation((0,), (1,)), "b": Allocation((0,), (2,))})

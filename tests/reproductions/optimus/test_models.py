@@ -62,13 +62,6 @@ def test_half_of_a_noisy_curve_tells_the_epoch_to_a_fifth() -> None:
     assert fmean(epoch_errors(60)) < 0.20
 
 
-def test_a_clean_curve_is_found_again() -> None:
-    k = np.arange(1.0, 41.0)
-    curve = fit(k, 3.0 / (0.2 * k + 1.0) + 0.3)
-    assert float(curve.loss(200.0)) == pytest.approx(3.0 / 41.0 + 0.3, rel=0.02)
-    assert curve.residual < 1e-3
-
-
 def test_too_little_is_said() -> None:
     with pytest.raises(TooFewPoints, match="has 2"):
         fit(np.array([1.0, 2.0]), np.array([1.0, 0.5]))

@@ -13,7 +13,6 @@ from reproductions.registry import build
 from reproductions.workloads.gavel import (
     REFERENCE_CLUSTER,
     TABLE,
-    cluster,
     read_table,
     read_trace,
     read_workload,
@@ -107,13 +106,6 @@ def test_a_type_without_rates_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no throughputs of GPU type k80, p100"):
         read_workload(trace)
     assert read_workload(trace, gpus={"v100": (2, 2)}).gpus == 2
-
-
-def test_a_cluster_is_made_of_nodes() -> None:
-    nodes = cluster({"v100": (9, 4), "k80": (8, 8)})
-    assert [(n.index, n.gpus, n.gpu_type) for n in nodes] == [
-        (0, 4, "v100"), (1, 4, "v100"), (2, 1, "v100"), (3, 8, "k80"),
-    ]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
