@@ -208,50 +208,43 @@ def test_a_broken_rule_is_found(said: str, broken: Any) -> None:
     assert any(said in line for line in check(history)), check(history)
 
 
-def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
+def silence(*records: dict[str, Any], standing_by: str = "b/decider.2", **begins: Any) -> Records:
+    """Nobody decides from 4 to 30 s, though another decider stands by."""
     history = right()
-    history += [
-        {"what": "started", "at": 0.2, "role": "decider", "process": "two"},
-        {"what": "frozen", "at": 4.0, "role": "decider", "process": "one", "seconds": 20.0},
-        LATER,
-        a_call("list", "", at=31.0),
-    ]
-    assert check(history) == []
-    a(history, "frozen")["seconds"] = 5.0
-    assert any("nobody decided" in line for line in check(history))
+    history[0] |= begins
+    by = {"what": "started", "at": 0.2, "role": "decider", "process": standing_by}
+    return [*history, by, *records, LATER, a_call("list", "", at=31.0)]
+
+
+def frozen(at: float, process: str, seconds: float, role: str = "decider") -> dict[str, Any]:
+    return {"what": "frozen", "at": at, "role": role, "process": process, "seconds": seconds}
+
+
+def is_found(history: Records) -> bool:
+    return any("nobody decided" in line for line in check(history))
+
+
+def test_who_was_frozen_or_killed_may_be_silent_for_the_lease() -> None:
+    assert check(silence(frozen(4.0, "one", 20.0), standing_by="two")) == []
+    assert is_found(silence(frozen(4.0, "one", 5.0), standing_by="two"))
 
 
 @pytest.mark.parametrize(("seconds", "wrong"), [(5.0, True), (11.0, False)])
 def test_who_was_killed_for_its_silence_may_be_silent_for_twice_as_long(
     seconds: float, wrong: bool
 ) -> None:
-    history = right()
-    history[0] |= {"hangs_s": 10.0, "watchdog_s": 99.0}
-    history += [
-        {"what": "started", "at": 0.2, "role": "decider", "process": "b/decider.2"},
-        {"what": "frozen", "at": 1.0, "role": "decider", "process": "a/d.1", "seconds": seconds},
-        {"what": "frozen", "at": 4.0, "role": "decider", "process": "a/d.2", "seconds": 90.0},
-        LATER,
-        a_call("list", "", at=31.0),
-    ]
-    assert any("nobody decided" in line for line in check(history)) is wrong
+    twice = frozen(1.0, "a/d.1", seconds), frozen(4.0, "a/d.2", 90.0)
+    assert is_found(silence(*twice, hangs_s=10.0, watchdog_s=99.0)) is wrong
 
 
 @pytest.mark.parametrize("role", ["decider", "analyst"])
 def test_who_hangs_with_its_supervisor_is_waited_for_until_the_watchdog(role: str) -> None:
     """It may hang in a transaction, and nobody is there to kill it."""
-    history = right()
-    history[0] |= {"hangs_s": 16.0, "watchdog_s": 24.0}
-    history += [
-        {"what": "started", "at": 0.2, "role": "decider", "process": "b/decider.2"},
-        {"what": "frozen", "at": 3.5, "role": role, "process": f"a/{role}.1", "seconds": 90.0},
-        {"what": "frozen", "at": 4.0, "role": "supervisor", "process": "a", "seconds": 90.0},
-        LATER,
-        a_call("list", "", at=31.0),
-    ]
+    hangs = frozen(3.5, f"a/{role}.1", 90.0, role), frozen(4.0, "a", 90.0, "supervisor")
+    history = silence(*hangs, hangs_s=16.0, watchdog_s=24.0)
     assert check(history) == []
     a(history, "frozen", role="supervisor")["process"] = "b"
-    assert any("nobody decided" in line for line in check(history))
+    assert is_found(history)
     history.remove(a(history, "started", process="b/decider.2"))
     assert check(history) == [], "it may be in a transaction as it begins"
 

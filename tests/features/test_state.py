@@ -134,9 +134,9 @@ def test_memory_is_bounded_by_keys_not_by_jobs() -> None:
             state.end(job.job_id, now + 1, State.COMPLETED, float(number % 977))
         return len(pickle.dumps(state))
 
-    warm = feed(range(6000))
-    assert warm < feed(range(6000, 12_000)) * 1.02
-    assert feed(range(12_000, 18_000)) < warm * 1.02
+    warm = feed(range(3000))
+    assert warm < feed(range(3000, 6000)) * 1.02
+    assert feed(range(6000, 9000)) < warm * 1.02
 
 
 def test_a_burst_is_counted_up_to_its_cap() -> None:

@@ -152,7 +152,7 @@ def leaves_of(document, path=()):
         yield from leaves_of(value, (*path, key))
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     where=st.integers(0, 10**6),
     what=st.sampled_from(
@@ -194,7 +194,7 @@ HEADERS = [
 ]
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(HEADERS) | st.text(max_size=80), st.booleans())
 def test_an_array_file_that_lies_with_a_right_digest_is_refused(bundle, tmp_path, header, whole):
     """NumPy's reader may raise anything for a header it does not like."""

@@ -63,7 +63,6 @@ def test_the_digest_is_that_of_the_rows(training, specs):
         lambda X: X.assign(gpus=1.0),  # constant
         lambda X: X.assign(user_ewma_s=np.nan),  # never known
         lambda X: X.assign(gpu_type=None),
-        lambda X: X.assign(gpu_type="one"),
         lambda X: X.assign(submit_hour=np.inf),
         lambda X: X.assign(gpu_type=[f"type {i % 700}" for i in range(len(X))]),
     ],
