@@ -330,7 +330,9 @@ class Decider:
         reports = self.backend.reports(timeout_s)
         if not reports:
             return
-        events = [_event_of(report) for report in reports]
+        # who died before it could tell the backend left them in the log, covered by no pass
+        over = {key for key, kind in self.state.reported().items() if kind in OVER}
+        events = [_event_of(r) for r in reports if (r.job_id, r.attempt) not in over]
         news = [event for event in events if self.state.ledger.matters(event)]
         # even of no news the backend hears only under the lease: whoever lost it may know less
         for event in self.store.append(news, lease=self.lease):
