@@ -47,8 +47,9 @@ lint: install
 	mypy
 	lint-imports
 
+# three workers on two cores: tests of services wait more than they compute
 unit: install
-	python -m pytest -n 2
+	python -m pytest -n 3
 
 walks: install ## Do what the documentation says, as written; for minutes
 	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs tests/test_units.py
