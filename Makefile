@@ -51,8 +51,9 @@ lint: install
 unit: install
 	python -m pytest -n 3
 
-walks: install ## Do what the documentation says, as written; for minutes
-	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs tests/test_units.py
+walks: install ## Do what the documentation says, as written, and kill and move a service; for minutes
+	PELLUCID_WALKS=1 python -m pytest -n 2 tests/docs tests/test_units.py tests/benchmarks/test_moves.py \
+	  tests/benchmarks/test_chaos.py
 
 mlflow: install ## Serve the MLflow UI on http://127.0.0.1:5000
 	@echo "Open http://127.0.0.1:5000/#/experiments/1/runs?viewStateShareKey=errors&workflowType=machine_learning"

@@ -17,6 +17,11 @@ from benchmarks.chaos.run import Plan, Simulation
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
 
+long = pytest.mark.skipif(
+    not os.environ.keys() & {"PELLUCID_WALKS", "PELLUCID_TEST_DATABASE"},
+    reason="half a minute: make walks",
+)
+
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
@@ -152,6 +157,7 @@ def test_the_harness_notices_who_holds_up_the_service(
     assert any("nobody decided" in line for line in run.wrong)
 
 
+@long
 def test_the_harness_notices_who_acts_before_writing(
     bench: Bench, calm: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,12 +168,14 @@ def test_the_harness_notices_who_acts_before_writing(
     assert bench.play(Plan(3, crash_at=(at,), calm=True)).wrong
 
 
+@long
 def test_a_backlog_of_a_hundred_thousand_is_decided(bench: Bench) -> None:
     run = bench.play(Plan(1, calm=True, backlog=100_000))
     assert run.wrong == []
     assert not run.crashes
 
 
+@long
 def test_a_decider_that_is_killed_over_a_backlog_for_ever_is_found(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ def test_the_demo_is_decided_as_before(
 
 
 @pytest.mark.shared_data
-@pytest.mark.parametrize("name", ["published-lucid", "published-fifo"])
+@pytest.mark.parametrize("name", ["published-lucid"])
 def test_the_published_track_is_decided_as_before(
     expected: dict[str, Found], shared_data: Path, name: str
 ) -> None:

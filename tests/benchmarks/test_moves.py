@@ -11,6 +11,10 @@ import pytest
 
 from benchmarks import moves
 
+pytestmark = pytest.mark.skipif(
+    not os.environ.keys() & {"PELLUCID_WALKS", "PELLUCID_TEST_DATABASE"},
+    reason="a real service is killed and moved, for a minute: make walks",
+)
 # PostgreSQL: `make test-service`
 NAMES = [n for n in moves.ALL if "postgres" not in n or "PELLUCID_TEST_DATABASE" in os.environ]
 
