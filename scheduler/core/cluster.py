@@ -207,6 +207,7 @@ class Pool:
     gpus: int = 0  # GPUs now in the pool
     changes: int = 0  # counts whenever GPUs become free or busy, or nodes come, go or are drained
     free: int = 0  # free GPUs, those of drained nodes apart
+    shared: int = 0  # GPUs that two jobs run on
     _by_free: list[int] = field(default_factory=list)
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
@@ -382,6 +383,34 @@ class Pool:
         """False for a drained node."""
         return node not in self._shut
 
+    @property
+    def closed_nodes(self) -> Iterable[int]:
+        """Drained nodes."""
+        return self._shut
+
+    def kept(self) -> Iterable[tuple[int, int]]:
+        """Reserved GPUs, busy or free, as (node, bit mask) pairs."""
+        return self._held.items()
+
+    def holds(self, gpus: int, *, among: int = -1, closed_too: bool = False) -> bool:
+        """Whether `place` would place so many GPUs if nothing ran here and nothing were reserved.
+
+        Args:
+            among: nodes that will do, as a bit mask; all by default.
+            closed_too: drained nodes will do as well.
+        """
+        if not closed_too:
+            among &= ~sum(1 << node for node in self._shut)
+        if gpus <= self.per_node:
+            return any(size >= gpus and nodes & among for size, nodes in self._of_size.items())
+        left, spare = gpus, 0  # spare: GPUs of the largest node that is left over
+        for size in sorted(filter(None, self._of_size), reverse=True):
+            there = (self._of_size[size] & among).bit_count()
+            taken = min(there, left // size)
+            left -= taken * size
+            spare = max(spare, size if there > taken else 0)
+        return left <= spare
+
     def set_open(self, node: int, is_open: bool) -> None:
         """Drain a node, so that none of its GPUs is given, or open it again."""
         if is_open is self.is_open(node):
@@ -523,6 +552,7 @@ class Cluster:
         partner.partner = run
         self.runs[job.job_id] = run
         self._close(partner)
+        self._count_shared(run, 1)
         return run
 
     def release(self, job_id: str, *, survivor_open: bool = True) -> Run:
@@ -534,11 +564,21 @@ class Cluster:
                 self.pool_of(node).give((node,), (gpus,))
             self._close(run)
         else:
+            self._count_shared(run, -1)
             partner.partner = None
             run.partner = None
             if survivor_open:
                 self._open(partner)
         return run
+
+    def _count_shared(self, run: Run, sign: int) -> None:
+        for node, gpus in zip(run.nodes, run.gpus, strict=True):
+            self.pool_of(node).shared += sign * gpus.bit_count()
+
+    def lent_by(self, vc: str) -> int:
+        """GPUs of a virtual cluster on nodes that are in the profiling partition now."""
+        own = (node for node in self.profiling.nodes() if self.node_vc[node] == vc)
+        return sum(map(self.profiling.gpus_of, own))
 
     def lend(self, node: int) -> None:
         """Move an idle node from its virtual cluster to the profiling partition."""
@@ -649,7 +689,17 @@ class Cluster:
                 for gpu in range(pool.gpus_of(node)):
                     assert bool(free >> gpu & 1) != ((node, gpu) in held), "free or held"
                 assert pool._by_free[pool.open_on(node).bit_count()] >> node & 1
+            sharers_here = [n for (n, _), runs in held.items() if len(runs) == 2 and n in pool]
+            assert pool.shared == len(sharers_here)
             opened = (pool.free_on(n) for n in pool.nodes() if pool.is_open(n))
             assert pool.free == sum(mask.bit_count() for mask in opened)
         everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
         assert sorted(everywhere) == sorted(self.nodes), "no node lost or doubled"
+
+
+def suiting(cluster: Cluster, pool: Pool, job: Job) -> int:
+    """The nodes of a pool that are of the type a job asks for, as a bit mask; -1: all are."""
+    if not job.gpu_type:
+        return -1
+    found = [n for n in pool.nodes() if suits(cluster.nodes[n].gpu_type, job.gpu_type)]
+    return -1 if len(found) == pool.size > 0 else sum(1 << node for node in found)

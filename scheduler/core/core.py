@@ -23,6 +23,7 @@ from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
 from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.rules import PolicyViolation, profiling_fault
 from scheduler.core.turn import Oracle, Turn
 from scheduler.core.waiting import Waiting
 
@@ -46,6 +47,7 @@ class Core:
         waiting: holds, changes, priorities, and jobs that can never start.
         nodes: which nodes there are; and jobs taken over from another core.
         profile_s: how long profiling a job takes, seconds; 0 where none is profiled.
+        profiled_gpus: GPUs of the largest job that is profiled.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class Core:
         if cluster.spec.mixes_types and not policy.capabilities.mixes_types:
             raise ValueError(f"{policy.name} needs GPUs of one type; this cluster has several")
         self.profile_s = profiling.limit_s if profiling is not None else 0.0
+        self.profiled_gpus = profiling.max_gpus if profiling is not None else 0
         self.jobs: dict[str, QueuedJob] = {}
         self.queues: dict[str, Queue] = {}
         self.runs_by_vc: dict[str, dict[str, Run]] = {}
@@ -337,8 +340,14 @@ class Core:
         return self._holding.put(vc, gpus, now, found)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
-        """Look at a job in the profiling partition (called by a stage)."""
+        """Look at a job in the profiling partition (called by turns and stages).
+
+        Raises PolicyViolation, and nothing is started, where `rules.profiling_fault` finds one.
+        """
         job, pool = queued.job, self.cluster.profiling
+        fault = profiling_fault(self.cluster, job, placement, self.profiled_gpus)
+        if fault:
+            raise PolicyViolation(f"job {job.job_id} may not be profiled: {fault}")
         run = self.cluster.start(job, job.vc, placement, now, profiling=True)
         self.record(
             now,

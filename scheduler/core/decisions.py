@@ -122,6 +122,7 @@ class Reason(StrEnum):
             are=are(d.need),
             were=were(d.need),
             free_are=are(d.free),
+            closed=_closed(d),
             blocker=blocker or f"job {d.blocker}",
             partner=partner or f"job {d.partner}",
             **numbers,
@@ -154,7 +155,9 @@ _SUMMARY: dict[Reason, str] = {
     ),
     Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
-    Reason.NODE_DRAINED: "needs {gpus}; the nodes they are on take nothing new",
+    Reason.NODE_DRAINED: (
+        "needs {gpus}; {closed} of {limit} are on closed nodes, which take nothing new"
+    ),
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
     Reason.PRIORITY_RATIO: (
@@ -251,6 +254,7 @@ _NEXT: dict[Reason, str] = {
         "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
         "to add nodes"
     ),
+    Reason.NODE_DRAINED: "it can start when nodes are opened again",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
     Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
     Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
@@ -391,6 +395,12 @@ def in_line(position: int) -> str:
     return f"number {position} in line" + ahead.get(
         position, f", behind {position - 1} higher-priority jobs"
     )
+
+
+def _closed(d: Decision) -> str:
+    """How many of the GPUs counted in `limit` were on closed nodes."""
+    closed = dict(d.evidence).get("closed_gpus")
+    return "(not recorded)" if closed is None else f"{float(closed):.0f}"
 
 
 def _in_one_array(d: Decision) -> bool:

@@ -24,6 +24,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.holders import soonest
 from scheduler.core.queue import QueuedJob
+from scheduler.core.rules import profiling_has_type, profiling_place
 from scheduler.core.turn import Host
 
 
@@ -233,7 +234,11 @@ class ProfilingStage:
                 core.enqueue(queued, now, Reason.PROFILING_SKIPPED)
         while self._queue:
             gpus, _, queued = self._queue[0]
-            placement = pool.place(gpus)
+            if gpus > self.max_gpus or not profiling_has_type(core.cluster, queued.job):
+                self.remove(queued)
+                core.enqueue(queued, now, Reason.PROFILING_SKIPPED)
+                continue
+            placement = profiling_place(core.cluster, queued.job, self.max_gpus)
             if placement is None:
                 break
             del self._queue[0]
@@ -330,7 +335,7 @@ class WaitingStage(ProfilingStage):
                 break
             if queued.profiled or not _waits(core, queued):
                 continue
-            placement = pool.place(queued.job.gpus)
+            placement = profiling_place(core.cluster, queued.job, self.max_gpus)
             if placement is None:
                 left.append(entry)
                 continue

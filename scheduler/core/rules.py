@@ -7,7 +7,7 @@ policy that breaks one.
 from __future__ import annotations
 
 from features.job import Job
-from scheduler.core.cluster import Cluster, Placement, Pool, Run, same_type, suits
+from scheduler.core.cluster import Cluster, Placement, Pool, Run, same_type, suiting, suits
 from scheduler.core.decisions import Reason
 from scheduler.core.queue import QueuedJob
 
@@ -105,6 +105,48 @@ def start_fault(
             return f"its GPUs would be of the types {gpu_type} and {has}"
         gpu_type, seen, given = has, seen | 1 << node, given + gpus.bit_count()
     return "" if given == job.gpus else f"they are {given} GPUs, and it asked for {job.gpus}"
+
+
+def profiling_fault(cluster: Cluster, job: Job, placement: Placement, max_gpus: int) -> str:
+    """What is wrong with the GPUs that a job is to be profiled on; "" when nothing is.
+
+    They have to be as many as it asks for, free, of the type that it asks for, and on open nodes of
+    the profiling partition. Its owner has to allow it.
+
+    Args:
+        max_gpus: the largest job that is profiled.
+    """
+    if not job.profile:
+        return "its owner does not want it profiled"
+    if job.gpus > max_gpus:
+        return f"it asks for {job.gpus} GPUs, and jobs of up to {max_gpus} are profiled"
+    pool = cluster.profiling
+    for node, gpus in placement:
+        if node not in pool:
+            return f"node {node} is not in the profiling partition"
+        if gpus <= 0 or gpus & ~pool.open_on(node):
+            return f"GPUs of node {node} are held by others, or it is drained"
+        has = cluster.nodes[node].gpu_type
+        if not suits(has, job.gpu_type):
+            return f"node {node} has GPUs of type {has}, and it asked for {job.gpu_type}"
+    given = sum(gpus.bit_count() for _, gpus in placement)
+    return "" if given == job.gpus else f"they are {given} GPUs, and it asked for {job.gpus}"
+
+
+def profiling_place(cluster: Cluster, job: Job, max_gpus: int) -> Placement | None:
+    """GPUs to profile a job on now; None: there is no room, or it may not be (`profiling_fault`).
+
+    Args:
+        max_gpus: the largest job that is profiled.
+    """
+    if not job.profile or job.gpus > max_gpus:
+        return None
+    return cluster.profiling.place(job.gpus, among=suiting(cluster, cluster.profiling, job))
+
+
+def profiling_has_type(cluster: Cluster, job: Job) -> bool:
+    """Whether the profiling partition has nodes of the type that a job asks for."""
+    return not job.gpu_type or bool(suiting(cluster, cluster.profiling, job))
 
 
 def _node_fault(

@@ -8,12 +8,14 @@ from typing import Any, NoReturn, Protocol
 
 from features import pulse
 from scheduler.core.capabilities import Capabilities
+from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.holders import NOBODY, Holding
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import Queue, QueuedJob
-from scheduler.core.rules import SHARING, PolicyViolation, may_share, start_fault
+from scheduler.core.rules import SHARING, PolicyViolation, may_share, profiling_place, start_fault
 
 
 class Oracle(Protocol):
@@ -52,6 +54,8 @@ class Host(Protocol):
     def oracle(self) -> Oracle | None: ...
     @property
     def profile_s(self) -> float: ...
+    @property
+    def profiled_gpus(self) -> int: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
@@ -80,6 +84,7 @@ class Turn:
         self.queue = core.queues[vc]
         self.cluster = core.cluster
         self.pool: Pool = core.cluster.pools[vc]
+        self._obstacles: dict[tuple[int, str], tuple[int, Obstacle]] = {}
 
     @property
     def oracle(self) -> Oracle:
@@ -162,8 +167,8 @@ class Turn:
         return run
 
     def try_profile(self, queued: QueuedJob) -> bool:
-        """Start profiling a job now. False when there is no room for it."""
-        placement = self.cluster.profiling.place(queued.job.gpus)
+        """Start profiling a job now. False when there is no room for it, or it may not be."""
+        placement = profiling_place(self.cluster, queued.job, self._core.profiled_gpus)
         if placement is None:
             return False
         self.queue.remove(queued)
@@ -294,6 +299,9 @@ class Turn:
         queued.reason = reason
         position = self.queue.position(queued)
         holding = self._held_by(queued, reason, blocker, position)
+        capacity = self.capacity(queued)
+        if capacity.closed:
+            evidence = (*evidence, ("closed_gpus", capacity.closed))
         if holding.gone_in_s and isfinite(holding.gone_in_s):
             evidence = (*evidence, ("gone_in_s", round(holding.gone_in_s, 1)))
         self._decide(
@@ -304,6 +312,8 @@ class Turn:
             held_by=holding.jobs,
             position=position,
             evidence=(*evidence, *self._core.policy.late(queued, self.now)),
+            free=capacity.free,
+            limit=capacity.limit,
         )
 
     def _held_by(
@@ -321,8 +331,20 @@ class Turn:
 
     def capacity_reason(self, queued: QueuedJob) -> Reason:
         """Why a job that could not be placed was not."""
-        enough = queued.job.gpus <= self.pool.free
-        return Reason.GPUS_FRAGMENTED if enough else Reason.GPUS_BUSY
+        return self.obstacle(queued).reason
+
+    def capacity(self, queued: QueuedJob) -> Capacity:
+        """The GPUs that a waiting job may count on here, now."""
+        return capacity_of(self._core, queued)
+
+    def obstacle(self, queued: QueuedJob) -> Obstacle:
+        """Why a job that could not be placed was not; see `Capacity.obstacle`."""
+        like = queued.job.gpus, queued.job.gpu_type or ""
+        changes, found = self._obstacles.get(like, (-1, Obstacle.BUSY))
+        if changes != self.pool.changes:
+            found = self.capacity(queued).obstacle
+            self._obstacles[like] = self.pool.changes, found
+        return found
 
     def sole_blocker(self, queued: QueuedJob) -> str | None:
         """The one waiting job without which a job behind it would start now, if it is one."""
@@ -351,6 +373,7 @@ class Turn:
         **more: Any,
     ) -> None:
         """Record a decision about a job; `more` are further fields of `Decision`."""
+        counts = {"free": self.pool.free, "limit": self.pool.gpus}
         self._core.record(
             self.now,
             action,
@@ -361,10 +384,8 @@ class Turn:
             estimate_s=queued.estimate_s,
             score=queued.score,
             need=queued.job.gpus,
-            free=self.pool.free,
-            limit=self.pool.gpus,
             evidence=(*queued.evidence, *evidence),
-            **more,
+            **(counts | more),
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:

@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Findings, Partner
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.plural import are, count, were
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
@@ -50,7 +52,8 @@ class Answer:
     Attributes:
         at: now, seconds since the epoch.
         reason: what the policy recorded last, and `text` in words with the numbers of now.
-        need, free, limit: GPUs asked for, free and there now, where it may be placed.
+        need, limit: GPUs asked for, and there where it may be placed.
+        capacity: what there is for it now.
         nodes: 1: its GPUs have to be on one node; 2: it takes whole nodes; 0: anywhere.
         position, waiting: place in line, from 1, and how many stand in it; None: in no line.
         order: terms of its place, seconds; the smaller sum goes first.
@@ -64,7 +67,7 @@ class Answer:
     reason: Reason
     text: str
     need: int
-    free: int
+    capacity: Capacity
     limit: int
     blockers: Blockers
     position: int | None
@@ -89,11 +92,12 @@ def answer(futures: Futures, job_id: str) -> Answer:
     position = queue.position(queued) if waits else None
     reason = queued.reason or Reason.NOT_YET_EVALUATED
     profiling = reason is Reason.AWAITING_PROFILE
-    pool = core.cluster.profiling if profiling else core.cluster.pools[vc]
-    limit = core.nodes.capacity[vc] if reason is Reason.VC_TOO_SMALL else pool.gpus
+    capacity = capacity_of(core, queued, profiling=profiling)
+    limit = core.nodes.capacity[vc] if reason is Reason.VC_TOO_SMALL else capacity.limit
     stands = Decision(
         0, now, Action.WAIT, reason, job_id, vc,
-        need=queued.job.gpus, free=pool.free, limit=limit, position=position,
+        need=queued.job.gpus, free=capacity.free, limit=limit, position=position,
+        evidence=(("closed_gpus", capacity.closed),),
     )  # fmt: skip
     return Answer(
         job_id,
@@ -102,17 +106,23 @@ def answer(futures: Futures, job_id: str) -> Answer:
         reason,
         sentence_of(stands),
         queued.job.gpus,
-        pool.free,
+        capacity,
         limit,
         find_blockers(futures, job_id),
         position,
         len(queue),
         core.policy.order_terms(queued, now) if waits else (),
         queued.priority,
-        core.policy.promise(queued, now) if waits else None,
+        _promise(core, queued, capacity, now) if waits else None,
         _kept(futures, queued),
         _found(core, queued) if waits else Findings(),
     )
+
+
+def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Promise | None:
+    """From when on GPUs are kept for it; None: nothing is promised, as while the nodes that would
+    hold it are closed: no policy keeps GPUs of those."""
+    return None if there.obstacle is Obstacle.CLOSED else core.policy.promise(queued, now)
 
 
 def _found(core: Core, queued: QueuedJob) -> Findings:
@@ -192,7 +202,7 @@ def analysis(
         reason=found.reason.value,
         dominant=found.text,
         need=found.need,
-        free=found.free,
+        free=found.capacity.free,
         limit=found.limit,
         holders=holders[:most],
         in_all=len(holders),
@@ -217,8 +227,7 @@ def blocker_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool 
     """What is in the way, in a few sentences."""
     if found.reason is Reason.VC_TOO_SMALL:
         return f"It {found.text}."
-    free = f"{were(found.free)} free then" if recorded else f"{are(found.free)} free now"
-    numbers = f"It needs {count(found.need, 'GPU')}; {found.free} of {found.limit} {free}."
+    numbers = f"It needs {count(found.need, 'GPU')}; {counts(found, recorded=recorded)}."
     if not holders:
         if found.blockers.still is None:
             return f"{numbers} What holds it up was not found."
@@ -228,6 +237,22 @@ def blocker_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool 
     ended = all(one.kind == Kind.RUN for one in holders)
     when = f"if {without} ended" if ended else f"if not for {without}"
     return f"{numbers} It would start {when} (tried)."
+
+
+def counts(found: Answer, *, recorded: bool = False) -> str:
+    """What there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are on closed
+    nodes"."""
+    there = found.capacity
+    verb, when = (were, "then") if recorded else (are, "now")
+    text = f"{there.free} of {found.limit} {verb(there.free)} free {when}"
+    if there.kept:
+        which = "all" if there.kept == there.free else str(there.kept)
+        text += f", {which} of them kept for another job" if there.free > 1 else ", but kept"
+    if there.lent:
+        text += f", {there.lent} more {verb(there.lent)} lent for profiling"
+    if there.closed:
+        text += f", {there.closed} {verb(there.closed)} on closed nodes"
+    return text
 
 
 def otherwise_words(found: Answer) -> str:
@@ -327,6 +352,8 @@ def promise_words(found: Answer) -> str:
             "no other job starts there that is likely to keep it waiting."
         )
     promise = found.promise
+    if promise is None and found.capacity.obstacle is Obstacle.CLOSED:
+        return "No GPUs are kept for it while the nodes that would hold it are closed."
     if promise is None:
         return ""
     text = f"{duration(promise.bound_s)} after its submission"

@@ -126,8 +126,10 @@ def _gain(seconds: float) -> str:
     return f"summed up the two end {duration(abs(seconds))} {sooner} by it"
 
 
-_IN_WORDS = ("gone_in_s", "free_in_s", "p10_s", "p50_s", "p90_s", "mean_s", "predicted_before_s",
-             "bound_s", "bound_left_s", "bound_times", "bound_costs_s")  # fmt: skip
+_IN_WORDS = (
+    *("closed_gpus", "gone_in_s", "free_in_s", "p10_s", "p50_s", "p90_s", "mean_s"),
+    *("predicted_before_s", "bound_s", "bound_left_s", "bound_times", "bound_costs_s"),
+)
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _FORMATS: dict[str, Callable[[float], str]] = {

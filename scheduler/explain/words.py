@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -122,6 +122,27 @@ def sentence_of(d: Decision) -> str:
     """A decision in words, and whom it was for; jobs whose ids are withheld are not named."""
     named = {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
     return d.sentence(named) + held_words(d)
+
+
+def has_gpus(began: str, given: Sequence[Decision], partner: str | None, shared_s: float) -> str:
+    """Why a running job has its GPUs, and with whom, now.
+
+    Args:
+        began: the words of its start.
+        given: the decisions that gave it GPUs, in order.
+        partner: whom it shares them with now; None: nobody.
+        shared_s: for how many seconds.
+    """
+    named = ANOTHER if partner in (ANOTHER, None) else f"job {partner}"
+    if not given:
+        return began
+    if given[-1].action is not Action.PACK:
+        since = f"{began} when it started; {named} has shared them for {duration(shared_s)}"
+        return began if partner is None else since
+    if partner is None:
+        return "joined another job on its GPUs, and has had them alone since that left"
+    same = partner == given[-1].partner or given[-1].partner is None
+    return began if same else f"shares its GPUs with {named}"
 
 
 NAMED = 3  # jobs in a sentence

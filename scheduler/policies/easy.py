@@ -19,6 +19,7 @@ from features.job import Job
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, setting
@@ -151,5 +152,5 @@ class Easy(Policy):
         return spared
 
     def _reason(self, turn: Turn, queued: QueuedJob) -> Reason:
-        fits = turn.capacity_reason(queued) is Reason.GPUS_FRAGMENTED
-        return Reason.WOULD_DELAY_FIRST if fits else Reason.GPUS_BUSY
+        obstacle = turn.obstacle(queued)
+        return Reason.WOULD_DELAY_FIRST if obstacle is Obstacle.SCATTERED else obstacle.reason

@@ -18,6 +18,7 @@ from scheduler.backends.slurm.site import read_site
 from scheduler.backends.slurm.snapshot import without_start
 from scheduler.backends.slurm.table import Table, on_gpus
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
+from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
@@ -31,7 +32,7 @@ from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
 from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import GpusNow, JobRow, Line, job_row
+from scheduler.service.log.store.rows import JobRow, Line, job_row
 
 SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins
@@ -255,11 +256,8 @@ class Direct:
     def alike(self, job: JobRow) -> list[float]:
         return []
 
-    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow:
-        cluster = self._snapshot.core.cluster
-        nodes = [n for n, node in enumerate(self._planner.shape.spec.nodes()) if node.vc == vc]
-        free = sum(cluster.pool_of(n).free_on(n).bit_count() for n in nodes)
-        return GpusNow(free, self._planner.shape.gpus_in(vc), 0)
+    def nodes_now(self) -> list[NodeNow]:
+        return nodes_of(self._snapshot.core.cluster)
 
 
 def _check_known(release: Release | None) -> None:

@@ -12,6 +12,7 @@ from math import ceil, inf, isfinite, log
 from statistics import median
 from types import MappingProxyType
 
+from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
 from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
@@ -40,6 +41,7 @@ class WhyNot(StrEnum):
     REFUSED = "it cannot start as it is: its partition does not take what it asks for"
     LIMITED = "it cannot start as it is: it asks for more than its limits let anybody have"
     LATE = "its deadline may come first: it is cancelled if it has not started in time to end by it"
+    CLOSED = "not enough of its GPUs are on open nodes"
     MISPLACED = "it cannot start as it is: its reservation has no nodes that would do"
 
 
@@ -327,8 +329,7 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
         elif job_id not in placed and _waits(core, job_id):
             queued_in[core.jobs[job_id].job.vc].append(core.jobs[job_id])
     for vc, line in queued_in.items():
-        pool = core.cluster.pools[vc]
-        gpus = sum(pool.gpus_of(node) for node in pool.nodes() if pool.is_open(node))
+        there: dict[tuple[int, str], Capacity] = {}  # alike for all who ask for the same
         work = sum(
             run.job.gpus * _left_s(core, memory, run, now)
             for run in core.runs_of(vc)
@@ -339,12 +340,15 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
             job = queued.job
             if job.job_id in found:
                 continue
-            if gpus < max(1, job.gpus):
-                why = "not enough of its GPUs are on open nodes"
-                found[job.job_id] = StartForecast(now, why_not=why)
+            like = job.gpus, job.gpu_type or ""
+            if like not in there:
+                there[like] = capacity_of(core, queued)
+            capacity = there[like]
+            if not (capacity.holds and capacity.open):
+                found[job.job_id] = StartForecast(now, why_not=WhyNot.CLOSED)
                 continue
-            ends = must_end.ends(gpus - job.gpus)
-            at = max([now + work / gpus, *ends[1:2]])
+            ends = must_end.ends(capacity.open - job.gpus)
+            at = max([now + work / capacity.open, *ends[1:2]])
             lasts = _past(core, memory, job.job_id).predicted_s
             lasts = TYPICAL_S if lasts is None else lasts
             found[job.job_id] = replace(crudely(now, at, lasts), after=ends)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import STARTS, Action, Reason
 from scheduler.explain.belief import Belief, belief
 from scheduler.explain.explanation import (
     Contribution,
@@ -22,7 +22,7 @@ from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story
 from scheduler.explain.terms import command_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, still_waiting
-from scheduler.explain.words import overtaken_words
+from scheduler.explain.words import has_gpus, overtaken_words
 from scheduler.service.api.stories import JobView, story_of, where_it_stands
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
@@ -129,6 +129,10 @@ def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Fin
         why = f"not evaluated yet: the decider {busy}" if busy else "not evaluated yet"
         return [Finding(reason.value, job.detail or why, job.submitted_at)]
     *earlier, latest = map(_finding, found.values()) if found else [None]
+    if latest is not None and job.phase == Phase.RUNNING:
+        shared_s = now - story.sharing[-1].start if story.sharing else 0.0
+        given = [e.decision for e in story.events if e.decision.action in STARTS]
+        latest = replace(latest, text=has_gpus(latest.text, given, job.partner, shared_s))
     if over:
         waited = story.events and story.events[-1].decision.action is Action.WAIT
         return [_end(job, story, now, latest), *([latest] if latest and not waited else [])]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
 from models.bundle import Bundle, BundleError
+from scheduler.core.capacity import NodeNow, counted
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
+from scheduler.core.obstacles import Obstacle
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held, JobFacts, life, waits_for_gpus
 from scheduler.explain.story import Story, build_story
@@ -17,13 +19,9 @@ from scheduler.explain.terms import describe
 from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, hold_words
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import GpusNow, JobRow, Line
+from scheduler.service.log.store.rows import JobRow, Line
 
-
-class GpusOf(Protocol):
-    """GPUs of a virtual cluster, or of the profiling partition, now."""
-
-    def __call__(self, vc: str, *, profiling: bool = False) -> GpusNow: ...
+NodesNow = Callable[[], Sequence[NodeNow]]  # every node, as it stands
 
 
 class JobView(Protocol):
@@ -41,7 +39,7 @@ class JobView(Protocol):
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None: ...
     def keeps_decider(self) -> str: ...
     def alike(self, job: JobRow) -> list[float]: ...
-    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow: ...
+    def nodes_now(self) -> Sequence[NodeNow]: ...
 
 
 def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
@@ -59,7 +57,7 @@ def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
         # recorded when its reason changed: the line moves on, and so do others' jobs
         standing = view.standing(job_id)
         position = standing.position if standing else None
-        own[-1], step = _with_counts(view.gpus_now, job, own[-1], position)
+        own[-1], step = _with_counts(view.nodes_now, job, own[-1], position)
     facts, until = _facts(job), max(now, job.submitted_at)
     spells = waits_for_gpus(life(facts, own, until))
     story = build_story(
@@ -149,27 +147,32 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
     return Decision.from_body(body)
 
 
-def sentence_now(gpus_now: GpusOf, job: JobRow, line: Line, position: int | None) -> str:
+def sentence_now(nodes_now: NodesNow, job: JobRow, line: Line, position: int | None) -> str:
     """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
     last = _decision(line)
-    now, _ = _with_counts(gpus_now, job, last, position)
+    now, _ = _with_counts(nodes_now, job, last, position)
     return line.text if now is last else now.sentence()
 
 
 def _with_counts(
-    gpus_now: GpusOf, job: JobRow, last: Decision, position: int | None
+    nodes_now: NodesNow, job: JobRow, last: Decision, position: int | None
 ) -> tuple[Decision, str]:
+    """The last decision about a waiting job with the numbers of now, and what would help where its
+    reason does not say so."""
     if last.reason is Reason.BEHIND_HIGHER_PRIORITY:
         if position in (None, last.position):
             return last, ""
         return replace(last, position=position, blocker=None, held_by=()), ""
     if last.action is not Action.WAIT or last.free is None:
         return last, ""
-    gpus = gpus_now(job.vc, profiling=last.reason is Reason.AWAITING_PROFILE)
-    step = ""
-    if job.gpus > gpus.limit - gpus.closed:
-        step = f"it can start when nodes are opened again: {gpus.closed} of these GPUs are closed"
-    return replace(last, free=gpus.free, limit=gpus.limit, held_by=()), step
+    profiling = last.reason is Reason.AWAITING_PROFILE
+    there = counted(nodes_now(), job.vc, job.gpus, job.gpu_type, profiling=profiling)
+    evidence = tuple((k, v) for k, v in last.evidence if k != "closed_gpus")
+    if there.closed:
+        evidence += (("closed_gpus", there.closed),)
+    step = Reason.NODE_DRAINED.next_step() if there.obstacle is Obstacle.CLOSED else ""
+    now = replace(last, free=there.free, limit=there.limit, held_by=(), evidence=evidence)
+    return now, step
 
 
 def _facts(job: JobRow) -> JobFacts:

@@ -249,12 +249,12 @@ def _queues(
     ids = [job.job_id for job in found]
     latest, forecasts = view.latest_decisions(ids), view.forecasts(ids)
 
-    gpus_now = cache(view.gpus_now)
+    nodes_now = cache(view.nodes_now)
 
     def row(vc: str, position: int | None, job: JobRow) -> Waiting:
         line = latest.get(job.job_id)
         if line is not None:
-            line = replace(line, text=sentence_now(gpus_now, job, line, position))
+            line = replace(line, text=sentence_now(nodes_now, job, line, position))
         return Waiting(vc, position, job, line, forecasts.get(job.job_id))
 
     queues = []

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.cluster import Pool
+from scheduler.core.cluster import Cluster, ClusterSpec, NodeGroup, Pool
 from scheduler.testing.builders import VC, cluster_of
 
 
@@ -80,3 +80,28 @@ def test_gpus_that_are_held_are_not_given() -> None:
     pool.reserve([(0, 0b1111)])
     assert pool.place(8) is None
     assert pool.place(4) == [(0, 0b1111_0000)]
+
+
+@st.composite
+def unlike_pools(draw: st.DrawFn) -> tuple[Pool, set[int]]:
+    """A pool of nodes of several sizes, and which of them are drained."""
+    sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6))
+    groups = [NodeGroup("", 1, size) for size in sizes]
+    pool = Cluster(ClusterSpec.mixed({VC: groups})).pools[VC]
+    shut = draw(st.sets(st.integers(0, len(sizes) - 1)))
+    for node in shut:
+        pool.set_open(node, False)
+    return pool, shut
+
+
+@settings(max_examples=300)
+@given(pool_and_shut=unlike_pools(), gpus=st.integers(1, 40))
+def test_a_pool_holds_what_it_would_place_if_it_were_idle(
+    pool_and_shut: tuple[Pool, set[int]], gpus: int
+) -> None:
+    pool, shut = pool_and_shut
+    holds, holds_opened = pool.holds(gpus), pool.holds(gpus, closed_too=True)
+    assert holds is (pool.place(gpus) is not None)
+    for node in shut:
+        pool.set_open(node, True)
+    assert holds_opened is (pool.place(gpus) is not None)

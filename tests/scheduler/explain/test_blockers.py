@@ -12,9 +12,10 @@ from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
+from scheduler.explain.answer import WaitAnalysis
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers, starts_without
 from scheduler.explain.findings import LISTED, analysis, answer, compared
-from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of, pellucid
@@ -158,7 +159,7 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     desk.submit(a_job("next", gpus=8, at=10.0), now=10.0)
     futures = Futures(desk.core, memory, 600.0)
     found = answer(futures, "next")
-    assert (found.need, found.free, found.limit) == (8, 0, 8)
+    assert (found.need, found.capacity.free, found.limit) == (8, 0, 8)
     assert (found.position, found.waiting) == (2, 2)
     assert found.promise is not None
     assert found.promise.soonest_s == 10.0 + HOUR - 600.0
@@ -267,3 +268,26 @@ def test_of_a_quiet_line_behind_a_drained_node_who_will_go_first_is_named_too() 
     }
     assert starts_without(futures, "short", [0, "long"])
     assert not starts_without(futures, "short", [0])
+
+
+def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() -> None:
+    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0), cluster_of(nodes=2, gpus=4))
+    memory = desk.core.estimator = Memory(desk.core.estimator)
+    desk.submit(a_job("large", gpus=8))
+    desk.submit(a_job("next", gpus=8, at=1.0), now=1.0)
+
+    def asked() -> WaitAnalysis:
+        desk.core.decide(1.0)
+        futures = Futures(desk.core, memory, 1.0)
+        return analysis(answer(futures, "next"), "", futures)
+
+    assert asked().promise.startswith("As things stand GPUs are kept for it")
+    desk.core.nodes.set_open(1, False)
+    told = asked()
+    assert told.reason == "NodeDrained"
+    assert told.dominant.startswith("needs 8 GPUs; 4 of 8 are on closed nodes")
+    assert told.promise == "No GPUs are kept for it while the nodes that would hold it are closed."
+    assert told.in_the_way.startswith(
+        "It needs 8 GPUs; 0 of 8 are free now, 4 are on closed nodes. It would start if not for"
+    )
+    assert crude(desk.core, memory, 1.0)["next"].why_not == WhyNot.CLOSED

@@ -14,7 +14,7 @@ ENTRIES = dict(re.findall(r"^### (\w+)\n\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE |
 DONE = set(re.findall(r"^### (\w+)$", PAGE.split("## Reasons of what was done")[1], re.MULTILINE))
 # what the page calls the numbers and jobs of a sentence
 SHOWN = (
-    ("987,651 GPUs", "N GPUs"), ("987652", "F"), ("987653", "L"), ("987654", "P"),
+    ("987,651 GPUs", "N GPUs"), ("987652", "F"), ("987653", "L"), ("987654", "P"), ("987655", "C"),
     ("job BLOCKER", "another job"), ("job PARTNER", "another job"),
 )  # fmt: skip
 
@@ -23,7 +23,8 @@ SHOWN = (
 def test_every_reason_has_an_entry(reason: Reason) -> None:
     sentence = reason.summary(
         Decision(0, 0.0, Action.WAIT, reason, "", "", partner="PARTNER", blocker="BLOCKER",
-                 need=987_651, free=987_652, limit=987_653, position=987_654)
+                 need=987_651, free=987_652, limit=987_653, position=987_654,
+                     evidence=(("closed_gpus", 987_655),))
     )  # fmt: skip
     for given, shown in SHOWN:
         sentence = sentence.replace(given, shown)

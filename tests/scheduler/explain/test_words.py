@@ -10,11 +10,19 @@ from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from models.bundle.tree import Node, Tree
-from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story
-from scheduler.explain.words import clock_time, comparison, phrase, roughly, sentence_of, step_of
+from scheduler.explain.words import (
+    clock_time,
+    comparison,
+    has_gpus,
+    phrase,
+    roughly,
+    sentence_of,
+    step_of,
+)
 
 
 def plain(text: str) -> bool:
@@ -87,3 +95,25 @@ def test_a_missing_value_in_a_tree_is_read_as_such() -> None:
     (step,) = map(TreeStep.of, tree.path([math.nan]))
     assert step.compared == ("gpu_mem_mib", None, True, 5.0)
     assert comparison(step) == "GPU memory not measured, at most 5 MiB"
+
+
+@pytest.mark.parametrize(
+    ("action", "then", "now", "wanted"),
+    [
+        (Action.START, None, None, "4 GPUs of its own were free"),
+        (Action.START, None, "7", "4 GPUs of its own were free when it started; job 7 has shared"
+         " them for 30 s"),
+        (Action.START, None, ANOTHER, "4 GPUs of its own were free when it started; another job has"
+         " shared them for 30 s"),
+        (Action.PACK, "7", "7", "shares the GPUs of job 7"),
+        (Action.PACK, "7", "8", "shares its GPUs with job 8"),
+        (Action.PACK, "7", None, "joined another job on its GPUs, and has had them alone since that"
+         " left"),
+    ],
+)  # fmt: skip
+def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
+    action: Action, then: str | None, now: str | None, wanted: str
+) -> None:
+    reason = Reason.EXCLUSIVE_GPUS if action is Action.START else Reason.PARTNER_FOUND
+    start = Decision(0, 0.0, action, reason, "1", "vc", need=4, partner=then)
+    assert has_gpus(start.sentence(), [start], now, 30.0) == wanted

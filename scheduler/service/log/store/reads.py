@@ -35,6 +35,7 @@ from sqlalchemy import (
 from features.codec import Json, decode
 from features.schema import State
 from scheduler.backends.events import Kind
+from scheduler.core.capacity import NodeNow
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
@@ -49,7 +50,6 @@ from scheduler.service.log.store.rows import (
     Calibration,
     Day,
     Gpu,
-    GpusNow,
     JobRow,
     Line,
     Models,
@@ -294,19 +294,20 @@ class VisibleQueries(VisibleRows):
             )
         return loads
 
-    def gpus_now(self, vc: str, *, profiling: bool = False) -> GpusNow:
-        """GPUs of a virtual cluster (or of the profiling partition) at this moment."""
+    def nodes_now(self) -> list[NodeNow]:
+        """Every node, and how many jobs run on each of its GPUs."""
         lent = self.lent()
-        members = [
-            node
+        return [
+            NodeNow(
+                number=node.node,
+                vc=node.vc,
+                gpu_type=node.gpu_type,
+                open=node.open,
+                lent=node.node in lent,
+                jobs=tuple(len(gpu.jobs) for gpu in node.gpus),
+            )
             for node in self.cluster()
-            if (node.node in lent if profiling else node.vc == vc and node.node not in lent)
         ]
-        return GpusNow(
-            sum(not gpu.jobs for node in members if node.open for gpu in node.gpus),
-            sum(len(node.gpus) for node in members),
-            sum(len(node.gpus) for node in members if not node.open),
-        )
 
     def lent(self) -> frozenset[int]:
         """Nodes that belong to the profiling partition for good."""

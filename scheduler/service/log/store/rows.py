@@ -99,15 +99,6 @@ class Gpu:
 
 
 @dataclass(frozen=True, slots=True)
-class GpusNow:
-    """GPUs free on open nodes, GPUs there are, and how many of them are on closed nodes."""
-
-    free: int
-    limit: int
-    closed: int
-
-
-@dataclass(frozen=True, slots=True)
 class Node:
     """One node.
 

@@ -1,0 +1,209 @@
+"""GPUs of a virtual cluster as one waiting job may count on them: the one account of them.
+
+What a job is promised and forecast, why a policy says that it waits, and the sentences about it
+derive from this value, so that they cannot contradict each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+
+from features.job import Job
+from scheduler.core.cluster import Cluster, Placement, Pool, suiting, suits
+from scheduler.core.obstacles import Obstacle
+from scheduler.core.queue import QueuedJob
+
+ALL = -1  # every node, as a bit mask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """GPUs of a virtual cluster (or of the profiling partition) for one job, at one moment.
+
+    Every GPU is counted once: owned = lent + unsuited + closed + used + free.
+
+    Attributes:
+        need: that the job asks for.
+        owned: of the nodes of the virtual cluster.
+        lent: of those, on nodes that are in the profiling partition now.
+        unsuited: of another type than the job asks for.
+        closed: of the type asked for, on drained nodes, busy or not.
+        used: on open nodes, by one job or by two; `shared`: by two, on closed nodes too.
+        free: on open nodes, by nobody; those that are kept included.
+        kept: of the free ones, kept for another waiting job.
+        holds: the job would fit on the open nodes if nobody else were there.
+        holds_opened: it would if the closed nodes were open as well.
+    """
+
+    need: int
+    owned: int
+    lent: int = 0
+    unsuited: int = 0
+    closed: int = 0
+    used: int = 0
+    shared: int = 0
+    free: int = 0
+    kept: int = 0
+    holds: bool = True
+    holds_opened: bool = True
+
+    @property
+    def limit(self) -> int:
+        """GPUs here that are of the type asked for, on closed nodes too."""
+        return self.owned - self.lent - self.unsuited
+
+    @property
+    def open(self) -> int:
+        """GPUs that the job may have once they are free."""
+        return self.limit - self.closed
+
+    @property
+    def obstacle(self) -> Obstacle:
+        """Why a job is not placed here that could not be placed."""
+        if self.holds_opened and not self.holds:
+            return Obstacle.CLOSED
+        return Obstacle.SCATTERED if self.need <= self.free else Obstacle.BUSY
+
+
+def capacity(
+    cluster: Cluster, pool: Pool, job: Job, kept_for_it: Iterable[tuple[int, int]] = ()
+) -> Capacity:
+    """Return what a job may count on in a pool.
+
+    Args:
+        pool: of its virtual cluster, or the profiling partition.
+        kept_for_it: GPUs that are kept for this job.
+    """
+    nodes = suiting(cluster, pool, job)
+    fits = None if nodes == ALL else [node for node in pool.nodes() if nodes >> node & 1]
+    unsuited = 0 if fits is None else pool.gpus - sum(map(pool.gpus_of, fits))
+    closed = sum(pool.gpus_of(node) for node in pool.closed_nodes if nodes >> node & 1)
+    free = (
+        pool.free
+        if fits is None
+        else sum(pool.free_on(node).bit_count() for node in fits if pool.is_open(node))
+    )
+    own = dict(kept_for_it)
+    kept = sum(
+        (pool.free_on(node) & mask & ~own.get(node, 0)).bit_count()
+        for node, mask in pool.kept()
+        if nodes >> node & 1 and pool.is_open(node)
+    )
+    lent = 0 if pool is cluster.profiling else cluster.lent_by(pool.name)
+    holds = pool.holds(job.gpus, among=nodes)
+    return Capacity(
+        need=job.gpus,
+        owned=pool.gpus + lent,
+        lent=lent,
+        unsuited=unsuited,
+        closed=closed,
+        used=pool.gpus - unsuited - closed - free,
+        shared=pool.shared,
+        free=free,
+        kept=kept,
+        holds=holds,
+        holds_opened=holds or pool.holds(job.gpus, among=nodes, closed_too=True),
+    )
+
+
+class Keeps(Protocol):
+    """Says what GPUs are kept for, and what is promised: a policy."""
+
+    def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
+
+
+class Has(Protocol):
+    """A core, or what a turn asks of it."""
+
+    @property
+    def cluster(self) -> Cluster: ...
+    @property
+    def policy(self) -> Keeps: ...
+
+
+def capacity_of(core: Has, queued: QueuedJob, *, profiling: bool = False) -> Capacity:
+    """Return what a waiting job of a core may count on, now.
+
+    Args:
+        profiling: in the profiling partition instead of its virtual cluster.
+    """
+    vc, cluster = queued.job.vc, core.cluster
+    kept = core.policy.reservation(vc)
+    own = kept[1] if kept is not None and kept[0] == queued.job.job_id else ()
+    return capacity(cluster, cluster.profiling if profiling else cluster.pools[vc], queued.job, own)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeNow:
+    """A node as it stands, for whoever has no `Cluster`.
+
+    Attributes:
+        number: unlike any other node's.
+        lent: it is in the profiling partition.
+        jobs: how many run on each of its GPUs.
+    """
+
+    number: int
+    vc: str
+    gpu_type: str
+    open: bool
+    lent: bool
+    jobs: tuple[int, ...]
+
+
+def counted(
+    nodes: Iterable[NodeNow], vc: str, gpus: int, gpu_type: str | None, *, profiling: bool = False
+) -> Capacity:
+    """Return what a job may count on in a virtual cluster, by a list of nodes.
+
+    Nothing is known there of the GPUs that are kept for jobs.
+
+    Args:
+        vc, gpus, gpu_type: its virtual cluster, and what it asks for.
+        profiling: in the profiling partition instead.
+    """
+    own = [node for node in nodes if (node.lent if profiling else node.vc == vc)]
+    lent = 0 if profiling else sum(len(node.jobs) for node in own if node.lent)
+    there = [node for node in own if node.lent is profiling]
+    suited = [node for node in there if suits(node.gpu_type, gpu_type)]
+    pool, owned = Pool(vc, 1), sum(len(node.jobs) for node in own)
+    for node in suited:
+        pool.add_node(node.number, len(node.jobs))
+        pool.take([(node.number, sum(1 << i for i, jobs in enumerate(node.jobs) if jobs))])
+        pool.set_open(node.number, node.open)
+    limit, closed = pool.gpus, sum(map(pool.gpus_of, pool.closed_nodes))
+    holds = pool.holds(gpus)
+    return Capacity(
+        need=gpus,
+        owned=owned,
+        lent=lent,
+        unsuited=owned - lent - limit,
+        closed=closed,
+        used=limit - closed - pool.free,
+        shared=sum(jobs > 1 for node in there for jobs in node.jobs),
+        free=pool.free,
+        holds=holds,
+        holds_opened=holds or pool.holds(gpus, closed_too=True),
+    )
+
+
+def nodes_of(cluster: Cluster) -> list[NodeNow]:
+    """Every node of a cluster, as it stands."""
+    jobs = {node: [0] * has.gpus for node, has in cluster.nodes.items()}
+    for run in cluster.runs.values():
+        for node, mask in zip(run.nodes, run.gpus, strict=True):
+            for gpu in range(mask.bit_length()):
+                jobs[node][gpu] += mask >> gpu & 1
+    return [
+        NodeNow(
+            number=node,
+            vc=has.vc,
+            gpu_type=has.gpu_type,
+            open=cluster.pool_of(node).is_open(node),
+            lent=cluster.pool_of(node) is cluster.profiling,
+            jobs=tuple(jobs[node]),
+        )
+        for node, has in cluster.nodes.items()
+    ]
