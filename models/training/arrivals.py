@@ -7,7 +7,6 @@ bursts: this series has single bins of several hundred jobs.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +30,7 @@ from models.bundle.arrivals import (
     day_of,
 )
 from models.training.blocks import block_bags
+from models.training.boosting import boost
 from models.training.errors import TrainingError
 from models.training.export import additive_model
 
@@ -227,10 +227,7 @@ def _fit(history: Arrivals, series: str, lead: Lead, preset: str, seed: int) -> 
             n_jobs=1,
             random_state=seed,
         )
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Missing values detected")
-            warnings.filterwarnings("ignore", message="All-NaN slice encountered")
-            ebm.fit(frame, y, bags=bags)
+        boost(ebm, frame, y, bags)
         model = additive_model(ebm, frame, arrival_specs())
         if np.abs(model.score_batch(frame) - y).mean() <= limit:
             break  # no worse than a constant: it has not diverged

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from features.spec import FeatureSpec
 from models.training.duration import checked_frame
+from models.training.settled import on_grid
 
 Floats = NDArray[np.float64]
 
@@ -60,7 +61,7 @@ def fit_lightgbm(
         force_row_wise=True,
         verbose=-1,
     )
-    model.fit(encode(X), np.log1p(duration_s) if log else duration_s)
+    model.fit(encode(X), on_grid(np.log1p(duration_s)) if log else duration_s)
     return lambda frame: np.asarray(model.predict(encode(frame)), dtype=np.float64)
 
 

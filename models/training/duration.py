@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import time as clock
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from features.survival import SPREAD, SUM
 from models.bundle import AdditiveModel
 from models.training.blend import blended
 from models.training.blocks import block_bags
+from models.training.boosting import boost
 from models.training.errors import TrainingError
 from models.training.export import additive_model
 
@@ -149,11 +149,7 @@ def fit_duration(
         random_state=seed,
         **{**asdict(chosen), "min_samples_leaf": max(2, min(chosen.min_samples_leaf, n // 40))},
     )
-    with warnings.catch_warnings():
-        # Missing values are expected and have a bin of their own; all-missing columns too.
-        warnings.filterwarnings("ignore", message="Missing values detected")
-        warnings.filterwarnings("ignore", message="All-NaN slice encountered")
-        ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
+    boost(ebm, frame, y, block_bags(np.asarray(time, np.float64), chosen.outer_bags))
     model, weight = with_histories(additive_model(ebm, frame, specs), n, frame)
     metadata = {
         "rows": n,
@@ -258,10 +254,11 @@ def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
 
 
 def data_digest(frame: pd.DataFrame, y: Floats) -> str:
-    """sha256 of training rows and target, hex."""
+    """sha256 of training rows and target, hex, to the digits on which all processors agree."""
     digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
-    digest.update(pd.util.hash_pandas_object(frame, index=False).to_numpy().tobytes())
-    digest.update(np.ascontiguousarray(y).tobytes())
+    agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
+    digest.update(pd.util.hash_pandas_object(agreed, index=False).to_numpy().tobytes())
+    digest.update(np.ascontiguousarray(y, dtype=np.float32).tobytes())
     return digest.hexdigest()
 
 

@@ -47,6 +47,7 @@ from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
 from models.training.errors import TrainingError
 from models.training.metrics import TITLES
 from models.training.monotone import monotonise
+from models.training.settled import least_steps
 
 Floats = NDArray[np.float64]
 
@@ -403,23 +404,10 @@ def _keep_promises(model: AdditiveModel) -> None:
     for i, axis in enumerate(model.axes):
         if not axis.spec.monotone:
             continue
-        steps = _least_steps(model.terms, i, axis.spec.monotone)
+        steps = least_steps(model.terms, i, axis.spec.monotone)
         if steps.size and steps.min() < -1e-9:
             at = int(steps.argmin())
             may = "fall" if axis.spec.monotone > 0 else "rise"
             raise EditError(
                 f"refused: the score would {may} with {axis.spec.name!r} at {axis.cuts[at]:.6g}"
             )
-
-
-def _least_steps(terms: Sequence[Term], i: int, direction: int) -> Floats:
-    """Smallest change of the score across each cut of feature `i`, whatever the others are."""
-    total: Floats = np.zeros(0)
-    for term in terms:
-        if i not in term.features:
-            continue
-        tensor = np.moveaxis(term.scores, term.features.index(i), 0)[1:] * direction
-        step = np.diff(tensor, axis=0)
-        least = step if step.ndim == 1 else step.min(axis=1)
-        total = least if not total.size else total + least
-    return total

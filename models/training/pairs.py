@@ -95,9 +95,11 @@ class PairMeasurements:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 of origin and pairs, hex."""
+        """sha256 of origin and pairs, hex, to the digits on which all processors agree."""
         digest = hashlib.sha256(self.origin.encode())
-        rows = self.frame[PAIR_SCHEMA.names].astype(str)
+        frame = self.frame[PAIR_SCHEMA.names]
+        agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
+        rows = agreed.astype(str)
         digest.update(pd.util.hash_pandas_object(rows, index=False).to_numpy().tobytes())
         return digest.hexdigest()
 

@@ -9,7 +9,6 @@ axes is an additive model; nothing is approximated by the merge itself, only by 
 from __future__ import annotations
 
 import time as clock
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from features.rows import Rows
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
 from models.training.blocks import block_bags
+from models.training.boosting import boost
 from models.training.duration import (
     DurationPreset,
     checked_frame,
@@ -280,10 +280,7 @@ def _boosted(
         random_state=seed,
         **{**settings, "min_samples_leaf": leaf},
     )
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Missing values detected")
-        warnings.filterwarnings("ignore", message="All-NaN slice encountered")
-        ebm.fit(frame, y, bags=block_bags(np.asarray(time, np.float64), chosen.outer_bags))
+    boost(ebm, frame, y, block_bags(np.asarray(time, np.float64), chosen.outer_bags))
     return ebm
 
 

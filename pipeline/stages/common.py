@@ -6,12 +6,15 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from features.codec import Json
+from features.files import write_json
 from pipeline.cluster import HERE
 from pipeline.errors import UserError
 
@@ -27,12 +30,28 @@ PLOTS = DATA / "plots"
 REPORT = DATA / "report.html"
 
 DAY_S = 86_400.0
+DIGITS = 6  # of a figure that is written: the last ones of 16 differ by processor
 
 Shown = Callable[[int, int], None]  # how many of how many parts of a stage are done
 
 
 def unseen(done: int, of: int) -> None:
     """Nobody watches."""
+
+
+def write_figures(path: Path, figures: Json) -> None:
+    """Write figures as JSON, to the digits on which all processors agree."""
+    write_json(path, _agreed(figures))
+
+
+def _agreed(figures: Any) -> Any:
+    if isinstance(figures, float):
+        return float(f"{figures:.{DIGITS}g}")
+    if isinstance(figures, dict):
+        return {name: _agreed(one) for name, one in figures.items()}
+    if isinstance(figures, list | tuple):
+        return [_agreed(one) for one in figures]
+    return figures
 
 
 class _Strict(BaseModel):

@@ -10,5 +10,5 @@ from pipeline.traces import read_dataset
 
 def run(params: Params, shown: Shown = unseen) -> str:
     rows = training_rows(read_dataset(TRACE), families=params.features.families)
-    write_table(FEATURES, rows.table())
+    write_table(FEATURES, rows.agreed().table())
     return f"{len(rows):,} rows of {len(rows.features)} features"

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from features.files import write_json
 from features.rows import Rows
 from models.bundle import AdditiveModel, Bundle
 from models.bundle.gputypes import GpuTypeSpeed
@@ -26,6 +25,7 @@ from models.training.packing import (
     fit_pair_speed,
 )
 from models.training.pairs import PairMeasurements, read_pairs
+from models.training.settled import settled
 from models.training.simulated import simulated_pairs
 from pipeline.stages.common import (
     CANDIDATE,
@@ -36,6 +36,7 @@ from pipeline.stages.common import (
     Shown,
     test_from,
     unseen,
+    write_figures,
 )
 from pipeline.traces import read_dataset
 
@@ -92,14 +93,16 @@ def fit(
     if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
         found = fit_arrivals(arrivals, preset="fast", seed=seed)
         coming, metadata["arrivals"] = found.model, dict(found.metadata)
-    return Bundle(
-        duration=model,
-        packing=packing.model,
-        pair_speed=speed.model,
-        arrivals=coming,
-        gpu_types=gpu_types,
-        metadata=metadata,
-        created_by=f"pellucid {version('pellucid')}",
+    return settled(
+        Bundle(
+            duration=model,
+            packing=packing.model,
+            pair_speed=speed.model,
+            arrivals=coming,
+            gpu_types=gpu_types,
+            metadata=metadata,
+            created_by=f"pellucid {version('pellucid')}",
+        )
     )
 
 
@@ -132,7 +135,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)
     inside = duration_metrics(bundle.duration.score_batch(seen.X), seen.y, seen.gpus)
-    write_json(
+    write_figures(
         METRICS / "train.json",
         {
             "jobs": len(seen),
