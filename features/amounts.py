@@ -39,10 +39,18 @@ _PRINTED = re.compile(
 
 
 class Amount(NamedTuple):
-    """What is to be done; None where nothing says so. Both: whichever comes first ends it."""
+    """What is to be done; None where nothing says so. Epochs and steps: whichever comes first ends
+    it.
+
+    Attributes:
+        patience: after so many units without an improvement it stops early; 0: not known when.
+        runs: how many such runs there are, one after the other (folds, seeds, trials).
+    """
 
     epochs: float | None = None
     steps: float | None = None
+    patience: float | None = None
+    runs: float | None = None
 
 
 def of_command(command: Sequence[str]) -> Amount:
@@ -149,6 +157,21 @@ def _program(command: Sequence[str]) -> str:
 
 def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
+
+
+_PATIENCE = re.compile(
+    r"(?:patience['\"]?\s?[=:]\s?|(?:don't|do not|hasn't|not) improved? (?:for|in|since) "
+    r"|[Ee]arly ?[Ss]topping counter: \d{1,6} out of )(\d{1,6})(?![\d.])"
+)
+
+
+def patience(line: str) -> float | None:
+    """After how many units without an improvement it stops, as a printed line has it; None where
+    it says nothing of that."""
+    found = _PATIENCE.search(line)
+    if found is not None:
+        return float(found[1]) or None
+    return None
 
 
 def printed(line: str) -> list[tuple[str, float]]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from math import inf
 
 from profiler.progress.formats import Mark
 
 POINTS = 64  # kept of a cycle; every second goes when there are twice as many
 CYCLES = 16  # kept of those that are over
+SPANS = 8  # units of which it is known when their number came first, and last
+SOON = 0.6  # of a unit: the number of the first did not come at its end
 LATE = 8  # lower readings in a row: it was set back, and is no line of a rank that lags
 
 Point = tuple[float, float]  # seconds since the job began, number
@@ -25,6 +28,7 @@ class Counter:
         resets: how often it began again.
         zero: the number 0 was seen, so numbering begins there.
         totals: how many different totals it was given.
+        seen_s: when it was read last.
     """
 
     mark: Mark
@@ -35,6 +39,9 @@ class Counter:
     zero: bool = False
     totals: int = 1
     seen_s: float = 0.0
+    _step: float = inf  # least difference of two numbers
+    _first_s: float = 0.0  # when the present number came first
+    _spans: deque[float] = field(default_factory=lambda: deque(maxlen=SPANS))
     _every: int = 1
     _skipped: int = 0
     _lower: int = 0
@@ -45,15 +52,21 @@ class Counter:
             self.totals += 1
         if mark.of is None:
             mark = mark._replace(of=self.mark.of)
-        self.mark, self.seen_s = mark, at
+        before_s, self.seen_s = self.seen_s, at
+        self.mark = mark
         self.zero = self.zero or (mark.n == 0 and not mark.based)
         if not self.points:
             self.points.append((at, mark.n))
+            self._first_s = at
             return
         last = self.points[-1][1]
         if mark.n >= last:
             self._lower = 0
             if mark.n > last and not self._straggles(mark.n, at):
+                self._step = min(self._step, mark.n - last)
+                if at > self._first_s:
+                    self._spans.append((before_s - self._first_s) / (at - self._first_s))
+                self._first_s = at
                 self._append(at, mark.n)
         elif mark.n <= 0.5 * last:
             self._begin_again(at, mark.n)
@@ -74,19 +87,57 @@ class Counter:
         return self.done_at(self.n)
 
     def done_at(self, n: float) -> float:
-        """Units done when the number was `n`."""
-        if self.mark.unit in ("epoch", "fold") and not self.mark.ends:
-            n -= 1.0
+        """Units done when the number `n` came first."""
+        if self.mark.unit in ("epoch", "fold"):
+            n -= self.within()
         return n + 1.0 if self.zero else n
 
+    def within(self) -> float:
+        """Share of a unit that follows the first line with its number: 1 where the number is
+        printed when the unit begins, 0 where it is printed once, when the unit is done; between
+        where it is printed again and again."""
+        if not self.mark.ends:
+            return 1.0
+        if self.mark.exact or not self._spans:
+            return 0.0
+        (first_s, first), (last_s, last) = self.points[0], self.points[-1]
+        counted = 1.0 - self.zero
+        if (
+            not self.cycles
+            and first == counted
+            and first_s < SOON * (last_s - first_s) / (last - first or inf)
+        ):
+            return 1.0  # it came too soon for the end of the first
+        return sum(self._spans) / len(self._spans)
+
+    def closed(self) -> bool:
+        """Whether it is known what of a unit its number stands for."""
+        return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)
+
     def of(self) -> float | None:
-        """How many units there are. Counted from 0, the total is mostly the last number."""
-        return None if self.mark.of is None else self.mark.of + self.zero
+        """How many units there are. Counted from 0, the total is mostly the last number; where
+        none is printed, and numbers began again, they went to their highest."""
+        if self.mark.of is not None:
+            return self.mark.of + self.zero
+        if self.mark.unit == "step" and self.cycles:
+            top = max(last for _, _, (_, last) in self.cycles)
+            return top + self._step if self.zero else top
+        return None
+
+    def at(self, when: float) -> float:
+        """Its number at a moment, between two readings in proportion."""
+        (before_s, before), *_ = self.points
+        for at, n in self.points:
+            if at > when:
+                return before + (n - before) * max(0.0, when - before_s) / (at - before_s or 1.0)
+            before_s, before = at, n
+        return before
 
     def _begin_again(self, at: float, n: float) -> None:
         points = self.points
         self.cycles.append((points[0], points[len(points) // 2], points[-1]))
         self.points = [(at, n)]
+        self._first_s = at
         self._every, self._skipped, self._lower = 1, 0, 0
 
     def _straggles(self, n: float, at: float) -> bool:

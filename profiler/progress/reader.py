@@ -13,25 +13,45 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice, pairwise
 from math import inf, sqrt
+from typing import NamedTuple
 
-from features.amounts import Amount, printed
-from features.progress import Progress, Z
+from features.amounts import Amount, patience, printed
+from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
 from profiler.progress.counter import Counter, Point
-from profiler.progress.formats import LINE, Mark, explicit, read
+from profiler.progress.formats import LINE, Mark, Scope, explicit, read
 
 MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, the end
 COUNTERS = 24
 SETTINGS_BYTES = 65_536  # of the beginning are read whatever comes, and searched for settings
-Structure = tuple[Counter, Counter | None, float]  # what counts the run, what counts within one
-# of its units, and how doubtful that is: the factor by which the total may be larger
+FIRST = 10.0  # how doubtful it is that a bar alone is all there is
+ETAS = 32
+AGAIN = 10.0  # times as long as one run within the run may the whole take
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
 FIRST_UNIT = 0.2  # relative error of a pace by the first unit alone
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
+OWN = "its own words"
 _BREAKS = re.compile(rb"[\r\n]+")
+_LOSS = re.compile(r"(?<![a-z])[Ll]oss\W{1,4}\d")
+_CUT = b"0123456789.,:/"
 _HF = "Hugging Face"
+
+
+class Structure(NamedTuple):
+    """How what is counted makes up the run.
+
+    Attributes:
+        main: what counts the run.
+        inner: what counts within one of its units.
+        doubt: factor by which the total may be larger.
+    """
+
+    main: Counter
+    inner: Counter | None = None
+    doubt: float = 1.0
 
 
 class Reader:
@@ -50,7 +70,10 @@ class Reader:
         self._seen_bytes = 0
         self._fed_s = 0.0
         self._gap_s = 0.0
-        self._etas: list[Point] = []  # (when it was printed, when the run is to be over)
+        self._patience = self._asked.patience
+        self._loss_s = -inf  # when a line with a loss was read last
+        self._etas: list[Point] = []  # (when it was printed, what was left), thinned
+        self._eta_scope: Scope = ""
         self._promised_s = inf
 
     def feed(self, data: bytes, at: float) -> None:
@@ -59,12 +82,14 @@ class Reader:
         if len(data) > max(MOST_BYTES, SETTINGS_BYTES - self._seen_bytes):
             data = self._shortened(data)
         *lines, rest = _BREAKS.split(self._rest + data)
-        self._rest = rest[:LINE]
+        self._rest = rest[: LINE + 1]  # of a line that is too long, what follows is not joined on
         for line in lines:
             if line:
-                self._take(line[:LINE].decode("utf-8", "replace"), at)
+                whole = line if len(line) <= LINE else line[:LINE].rstrip(_CUT)
+                self._take(whole.decode("utf-8", "replace"), at)
         if self._rest.count(b"|") > 1 or b"[" in self._rest:  # a bar before its carriage return
-            for mark in read(self._rest.decode("utf-8", "replace")):
+            # the number at its end may be cut
+            for mark in read(self._rest[:LINE].rstrip(_CUT).decode("utf-8", "replace")):
                 self._count(mark, at)
 
     def words(self, text: str, at: float) -> None:
@@ -78,12 +103,18 @@ class Reader:
             self._count(mark, at)
 
     def _shortened(self, data: bytes) -> bytes:
-        """The end, and the last heading of an epoch before it."""
+        """The end, and the last heading of an epoch before it: whole lines, whole bars."""
         cut = len(data) - END_BYTES
         head = data.rfind(b"poch ", 0, cut)
         self._rest = b""
-        tail = data[data.find(b"\n", cut) + 1 or cut :]
-        return (data[max(0, head - 60) : head + 200] + b"\n" if head >= 0 else b"") + tail
+        heading = b""
+        if head >= 0:
+            begin = max(data.rfind(b"\n", 0, head), data.rfind(b"\r", 0, head)) + 1
+            end = _BREAKS.search(data, head, head + LINE)
+            if end is not None and head - begin < LINE:
+                heading = data[begin : end.end()]
+        first = _BREAKS.search(data, cut)
+        return heading + (data[first.end() :] if first is not None else b"")
 
     def _take(self, line: str, at: float) -> None:
         settings: list[tuple[str, float]] = []
@@ -94,6 +125,10 @@ class Reader:
                 found = self._printed[unit]
                 if len(found) < 3:
                     found.add(number)
+        if "oss" in line and _LOSS.search(line) is not None:
+            self._loss_s = at
+        if "arly" in line or "atience" in line or "mprove" in line:
+            self._patience = patience(line) if self._patience is None else self._patience
         for mark in read(line):
             if (mark.unit + "s", mark.n) not in settings:
                 self._count(mark, at)
@@ -103,7 +138,12 @@ class Reader:
             # it was to be over by now, and there is much left: the ETA was of something else
             late = self._promised_s < at and mark.n > 0.25 * at
             self._promised_s = -inf if late else min(self._promised_s, at + mark.n)
-            self._etas = [*self._etas[-31:], (at, at + mark.n)]
+            self._eta_scope = mark.scope
+            if self._etas and self._etas[-1][0] == at:
+                self._etas.pop()
+            self._etas.append((at, mark.n))
+            if len(self._etas) > 2 * ETAS:
+                self._etas = [*self._etas[:-1:2], self._etas[-1]]
             return
         key: tuple[str, ...] = (mark.format, mark.unit, mark.label)
         if mark.format == "tqdm" and mark.unit == "step" and mark.of is not None:
@@ -119,21 +159,43 @@ class Reader:
     # --- what it comes to ---------------------------------------------------------------------
 
     def progress(self, now: float) -> Progress | None:
-        """How long it will run, as far as known `now` seconds after it began; None: not known."""
-        for main, inner, doubt in self._structures():
-            of = self._of(main)
-            if of is not None and of >= main.done > -1:
-                found = self._forecast(main, of, inner, doubt, now)
-                if found is not None:
-                    return found
-        return self._by_eta(now)
+        """How long it will run, as far as known `now` seconds after it began; None: not known.
+
+        What the counters come to is weighed against the run's own estimate, and is as uncertain as
+        its doubts are.
+        """
+        found = next((f for s in self._structures() if (f := self._forecast(s, now))), None)
+        by_eta = self._by_eta(now)
+        if found is not None and by_eta is not None:
+            found = _reconciled(found, by_eta)
+        found = found or by_eta
+        return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
         """How many units it goes to."""
-        of = counter.of()
-        if of is None and counter.mark.unit in ("epoch", "step"):
-            of = self._amount(counter.mark.unit + "s")
-        return of
+        of, unit = counter.of(), counter.mark.unit
+        if unit == "fold":
+            return of if of is not None else self._asked.runs
+        if unit not in ("epoch", "step") or (of is not None and counter.mark.of is not None):
+            return of
+        if unit == "step" and counter.resets:
+            return of
+        asked = self._amount(unit + "s")
+        return asked if asked is not None or unit == "epoch" else self._by_epochs(counter)
+
+    def _by_epochs(self, steps: Counter) -> float | None:
+        """How many steps there are, where they go on from epoch to epoch, of which the number is
+        known."""
+        for epochs in self._counters.values():
+            if epochs.mark.unit != "epoch" or epochs.mark.exact or epochs.resets:
+                continue
+            of, points = self._of(epochs), epochs.points
+            if of is not None and len(points) > 1:
+                (first_s, first), (last_s, last) = points[0], points[-1]
+                made = steps.at(last_s) - steps.at(first_s)
+                if made > 0:
+                    return steps.at(first_s) + made / (last - first) * (of - epochs.done_at(first))
+        return None
 
     def _amount(self, unit: str) -> float | None:
         own = self._printed[unit]
@@ -147,6 +209,8 @@ class Reader:
         for counter in self._counters.values():
             of = counter.of()
             over = of is not None and counter.done >= of and counter.resets == 0
+            if not counter.mark.named and self._loss_s < counter.points[0][0]:
+                continue  # a bar whose label says nothing, while no loss is printed
             if counter.totals > 4 or (over and counter.seen_s < 0.9 * latest - 5.0):
                 continue
             found.append(counter)
@@ -155,25 +219,27 @@ class Reader:
     def _structures(self) -> Iterator[Structure]:
         """The likeliest first."""
         alive = self._alive()
-        yield from ((c, None, 1.0) for c in alive if c.mark.label == "explicit")
+        yield from (Structure(c) for c in alive if c.mark.label == "explicit")
         epochs = [c for c in alive if c.mark.unit == "epoch"]
-        hugging = any(c.mark.format == _HF for c in epochs)
+        hugging = [c for c in epochs if c.mark.format == _HF]
         steps = [c for c in alive if c.mark.unit in ("step", "percent")]
-        whole = [c for c in steps if self._whole(c, hugging, epochs)]
-        within = [c for c in steps if c not in whole and c.mark.of]
+        whole = [c for c in steps if self._whole(c, bool(hugging), epochs)]
+        within = [c for c in steps if c not in whole and c.of()]
         for counter in sorted(whole, key=lambda c: (-(c.mark.of or 0), -c.seen_s)):
-            yield counter, None, 1.0
+            yield Structure(counter)
         inner = max(within, key=_seen, default=None)
         for fold in (c for c in alive if c.mark.unit == "fold" and not c.resets):
-            # each fold counts its epochs again
-            yield fold, max((c for c in epochs if c.mark.of), key=_seen, default=inner), 2.0
-            return
+            if self._of(fold) is not None:  # each fold counts its epochs again
+                inmost = max((c for c in epochs if c.mark.of), key=_seen, default=inner)
+                yield Structure(fold, inmost, 2.0)
+                return
         # bars of tqdm count epochs by themselves, lines of a log when they are done
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
-        yield from ((c, inner, 1.0) for c in reversed(known))
+        yield from (Structure(c, inner) for c in reversed(known))
         if hugging or not epochs:
             yield from self._bars(within)
+        yield from (Structure(c) for c in hugging if not c.resets)
 
     def _whole(self, counter: Counter, hugging: bool, epochs: list[Counter]) -> bool:
         """Whether a counter of steps goes on over the whole run."""
@@ -183,6 +249,8 @@ class Reader:
             return False
         if hugging:
             return counter.mark.format == "tqdm"
+        if counter.mark.of is None and not epochs:
+            return True  # its end is what the command asks for
         # an epoch has passed and it went on
         begun = counter.points[0][0]
         changes = [c.points[-1][0] for c in epochs if c.mark.label != "counted" and c.points[1:]]
@@ -197,35 +265,25 @@ class Reader:
         others = [c for c in within if c.resets or c.mark.scope == "epoch"]
         others = others or [c for c in once if c is not main]
         if others:
-            yield main, max(others, key=_seen), 1.0
+            yield Structure(main, max(others, key=_seen))
         elif main.mark.format != "tqdm":
-            yield main, None, 1.5
+            yield Structure(main, None, 1.5)
         elif (self._amount("epochs") or 1.0) <= 1.0:
             # a bar alone may be the first of many; where epochs are asked for it cannot be known
-            yield main, None, 10.0
+            yield Structure(main, None, 10.0)
 
-    def _forecast(
-        self, main: Counter, of: float, inner: Counter | None, doubt: float, now: float
-    ) -> Progress | None:
-        begun = main.points[0][1]
-        starts = main.mark.unit in ("epoch", "fold") and not main.mark.ends
-        pace = _pace(main.points, self._gap_s, starts)
-        if pace is None and main.setbacks:
-            pace = _pace(list(main.cycles[-1]), self._gap_s, starts)
-        done, at = main.done, main.points[-1][0]
-        extra = 0.0
-        if inner is not None and main.n - begun < ENOUGH:
-            by_steps = _by_steps(inner, self._gap_s)
-            if by_steps is not None:
-                unit_s, error, unseen = by_steps
-                at, done = inner.points[-1][0], min(of, main.done + inner.done / (inner.of() or 1))
-                extra = UNSEEN if unseen else 0.0
-                pace = unit_s, error
-        if pace is None and main.n == begun == 1 and not starts and main.mark.unit == "epoch":
-            pace, doubt = (0.8 * at, 0.15), max(doubt, 2.1)  # it took so long, its start included
-        if pace is None:
+    def _forecast(self, structure: Structure, now: float) -> Progress | None:
+        main, inner, doubt = structure
+        of = self._of(main)
+        if of is None or not of >= main.done > -1:
             return None
-        unit_s, error = pace
+        if not main.closed():
+            return None  # whether this was the end of an epoch is not known
+        passed = self._passed(main, inner, of)
+        if passed is None:
+            return None
+        at, done, unit_s, error, extra, least = passed
+        doubt = max(doubt, least)
         left = max(0.0, of - done)
         low = at + left * unit_s * max(0.05, 1.0 - Z * error)
         high = at + left * unit_s * (1.0 + Z * error + 4 * extra) * (doubt if left else 1.0)
@@ -234,9 +292,11 @@ class Reader:
             low -= unit_s  # "0/24" may go to 23
         if not main.mark.based and main.points[0][1] > 1:
             high += unit_s  # it went on from a checkpoint, and may count from 0
-        overdue = now - at - (2.0 * unit_s if main.mark.unit == "epoch" else 0.0)
+        overdue = now - at - (2.0 * unit_s if main.mark.unit in ("epoch", "fold") else 0.0)
         if overdue > max(10.0, 0.25 * at):  # it should have moved on: what comes now is not known
             total, high = total + overdue, high + 2 * overdue
+        if doubt >= FIRST:
+            high = max(high, 0.5 * doubt * total)
         if doubt > 2 or high > 3 * max(total, 1.0):
             low = min(low, 0.5 * total)
         return Progress(
@@ -244,21 +304,102 @@ class Reader:
             main.mark.unit, unit_s, at, main.mark.format,
         )  # fmt: skip
 
+    def _passed(
+        self, main: Counter, inner: Counter | None, of: float
+    ) -> tuple[float, float, float, float, float, float] | None:
+        """When it was where, and its pace: seconds, units done, seconds a unit, the relative error
+        of these, the share of a unit that was not seen yet, and how doubtful all that is."""
+        begun, (at, n) = main.points[0][1], main.points[-1]
+        within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
+        starts = within > 0.5
+        if inner is not None and n - begun < ENOUGH and within in (0.0, 1.0):
+            by_steps = _by_steps(inner, self._gap_s)
+            if by_steps is not None:
+                share, when = inner.done / (inner.of() or 1), inner.points[-1][0]
+                if when < at or (when == at and share > 0.5):
+                    share, when = 0.0, at  # it is that of the unit before
+                done = min(of, main.done + share)
+                unit_s, error, unseen = by_steps
+                return when, done, unit_s, error, UNSEEN if unseen else 0.0, 1.0
+        pace = _pace(main.points, self._gap_s, starts)
+        if pace is None and main.setbacks:
+            pace = _pace(list(main.cycles[-1]), self._gap_s, starts)
+        if pace is not None:
+            return at, main.done, *pace, 0.0, 1.0
+        if n == begun == 1 and not starts and main.mark.unit == "epoch":
+            return at, main.done, 0.8 * at, 0.15, 0.0, 2.1  # it took so long, its start included
+        return None
+
+    def _doubted(self, found: Progress, now: float) -> Progress:
+        """With the doubts that no counter shows: it may stop early, or run again."""
+        total, low, high = found.total_s, found.low_s, found.high_s
+        patience = self._patience
+        if found.source != OWN and patience is not None and patience < found.of:
+            waits = max(0.0, patience - found.done) if found.unit == "epoch" else 0.0
+            soonest = max(now, found.at_s + waits * found.unit_s)
+            if soonest < low:
+                low, total = soonest, sqrt(soonest * high)
+                found = replace(found, doubts=found.doubted(EARLY))
+        if found.source not in (OWN, "fold") and found.unit != "fold" and self._may_repeat():
+            high = max(high, AGAIN * total)
+            found = replace(found, doubts=found.doubted(REPEATS))
+        return replace(found, total_s=total, low_s=low, high_s=high)
+
+    def _may_repeat(self) -> bool:
+        """Whether this may be one of several runs within the run."""
+        if (self._asked.runs or 1.0) > 1.0:
+            return True
+        return any(c.mark.unit == "fold" for c in self._counters.values())
+
     def _by_eta(self, now: float) -> Progress | None:
-        """By what it says is left, if it says so of the whole run and holds to it."""
-        ends = self._etas[len(self._etas) // 3 :]
-        if len(self._etas) < 3 or self._promised_s < 0:
+        """By what it says is left, if it says so of the whole run and holds to it.
+
+        Where what is left falls more slowly than time passes (an evaluation is not in it), it
+        goes on like that.
+        """
+        etas = self._etas[len(self._etas) // 3 :]
+        if len(self._etas) < 3 or self._promised_s < 0 or not self._of_run(etas[0][0]):
             return None
-        values = sorted(end for _, end in ends)
-        at, total = ends[-1]
-        middle = values[len(values) // 2]
-        spread = max(abs(values[-1] - middle), abs(values[0] - middle)) / Z
-        error = sqrt((spread / max(total, 1.0)) ** 2 + (2 * LEAST) ** 2) * Z
-        left = max(0.0, total - at)
+        (first_s, first), (at, eta) = etas[0], etas[-1]
+        slowness = 1.0
+        if at - first_s > max(2.0 * self._gap_s, 0.02 * at) and first > eta:
+            slowness = min(2.0, max(1.0, (at - first_s) / (first - eta)))
+        left = eta * slowness
+        ends = [when + slowness * eta for when, eta in etas]
+        middle = sorted(ends)[len(ends) // 2]
+        spread = max(max(ends) - middle, middle - min(ends)) / Z
+        drift = (slowness - 1.0) / 2
+        error = sqrt((spread / max(left, 1.0)) ** 2 + (2 * LEAST) ** 2 + drift**2) * Z
+        epochs = [c for c in self._alive() if c.mark.unit == "epoch" and not c.mark.exact]
+        unseen = bool(epochs) and all(len(c.points) < 2 for c in epochs)
+        total = at + left
+        high = max(total + left * (error + (4 * UNSEEN if unseen else 0.0)), (1 + LEAST) * total)
         return Progress(
             max(total, now), max(at + left * max(0.05, 1 - error), now),
-            max(at + left * (1 + error), total, now), at, total, "eta", 1.0, at, "eta",
+            max(high, total, now), at, total, "eta", 1.0, at, "eta",
         )  # fmt: skip
+
+    def _of_run(self, since_s: float) -> bool:
+        """Whether the estimates are of the whole run: known of their format, or there are no
+        epochs, or they went on over the end of one."""
+        if self._eta_scope == "run":
+            return True
+        epochs = [c for c in self._alive() if c.mark.unit == "epoch"]
+        if all((self._of(c) or 1.0) <= 1.0 for c in epochs):
+            return True
+        return any(c.points[1:] and since_s < c.points[-1][0] < self._etas[-1][0] for c in epochs)
+
+
+def _reconciled(found: Progress, by_eta: Progress) -> Progress:
+    """A forecast, and the run's own where the two differ: between them."""
+    if found.low_s <= by_eta.total_s <= found.high_s or by_eta.at_s < 0.5 * found.at_s:
+        return found
+    return replace(
+        found,
+        low_s=min(found.low_s, by_eta.total_s),
+        high_s=max(found.high_s, by_eta.total_s),
+        doubts=found.doubted(CONTRADICTED),
+    )
 
 
 def _seen(counter: Counter) -> float:

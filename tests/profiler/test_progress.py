@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from features.amounts import Amount, of_command, printed
 from features.progress import Progress
-from profiler.progress.formats import FORMATS, read
+from profiler.progress.formats import FORMATS, Format, read
 from profiler.progress.reader import COUNTERS, Reader
 from profiler.progress.tail import Tail
 from tests.profiler import trainings
@@ -78,9 +78,10 @@ def test_a_job_says_how_long_it_runs(name: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
-def test_a_line_of_each_format(row: object) -> None:
-    assert all(mark.format == row.name for line in row.samples for mark in read(line))  # type: ignore[attr-defined]
-    assert all(read(line) for line in row.samples)  # type: ignore[attr-defined]
+def test_a_line_of_each_format(row: Format) -> None:
+    for line in row.samples:
+        names = {mark.format for mark in read(line)}
+        assert row.name in names if row.general else names == {row.name}
 
 
 @pytest.mark.parametrize(

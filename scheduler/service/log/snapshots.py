@@ -36,8 +36,10 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 3
-MIGRATIONS: dict[int, Migration] = {}  # by the version they lead to
+VERSION = 4
+MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    4: Migration(new={"features.progress:Progress": {"doubts": ""}}),
+}
 FIELDS = {
     "features.amounts:Work": "amount batch rest script unit words",
     "features.history:KeyHistory": (
@@ -58,7 +60,7 @@ FIELDS = {
     "features.state:_Submission": (
         "burst calendar job keys phase profile queue since_submit survival"
     ),
-    "features.progress:Progress": "at_s done high_s low_s of source total_s unit unit_s",
+    "features.progress:Progress": ("at_s done doubts high_s low_s of source total_s unit unit_s"),
     "features.survival:Hazard": "_ended _keep _reached sayers",
     "features.survival:Lives": "_groups _bin _run _due _runs _stated",
     "features.templates:TemplateBook": "_owners",

@@ -1,0 +1,66 @@
+"""What a bar counts, by its label, its figures and its unit."""
+
+from __future__ import annotations
+
+import re
+
+# bars and lines of what is no training: evaluation, and what goes before
+_OTHER = re.compile(
+    r"\b(?:val(?:id(?:ation|ating)?)?|eval(?:uat\w+)?|test(?:ing)?|predict\w*|infer\w*|sanity|"
+    r"generat\w+|sampl(?:e|ing)|download\w*|load\w*|map|filter\w*|token\w+|resolv\w+|extract\w*|sav"
+    r"\w+|fetch\w*|pre-?process\w*|cach\w+|scan\w*|read\w*|build\w*|shards?|files?|warm-?up|"
+    r"calibrat\w+|checkpoints?|data(?:sets?)?|pack(?:ing|ed)|truncat\w+|group\w*|cast\w*|adding|"
+    r"captur\w+|compil\w+|convert\w*|copy\w*|index\w*|collat\w+|mAP50|class +images)\b",
+    re.IGNORECASE,
+)
+# units of what goes before a training, as tqdm prints them: "[00:12<00:15, 358.0 examples/s]"
+_DATA = re.compile(
+    r"(?:\d|\?) ?(?:examples?|files?|docs?|documents?|rows?|lines?|records?|shards?|chunks?|"
+    r"articles?|sentences?|objects?|entries|items?|pages?|tables?|tokens?)/s[\],]"
+    r"|s/ ?(?:examples?|files?|docs?)\b"
+)
+_BYTES = re.compile(r"\[[\d:?]{1,20}+(?:<[\d:?]{1,20}+)?, {1,4}[\d.?]{0,20}[kMG]?i?B/s")
+_TRAINS = re.compile(
+    r"(?<![a-z])(?:epochs?|(?:pre|re)?-?train\w*|fit\w*|optimi[sz]\w*|fine-?tun\w*|steps?|iter\w*|"
+    r"batch\w*|it|progress|updates?|rounds?|episodes?|ep|learn\w*|loss|lr|acc\w*)(?![a-z])"
+    r"|\d\.\d|^\d{1,9}/\d",
+    re.IGNORECASE,
+)
+_METRICS = re.compile(
+    r"(?<![a-z])(?:loss\w*|lr|acc\w*|reward\w*|ppl|nll|psnr|v_num|grad_norm|train_\w+) ?[=:]",
+    re.IGNORECASE,
+)
+OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,3}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")
+TORCHTUNE = re.compile(r"(?<!\d)(\d{1,9})\|\d{1,12}\|Loss")
+COUNTS_EPOCHS = "epoch", "epochs", "training epochs", "total epochs"
+COUNTS_STEPS = (
+    "step",
+    "steps",
+    "global step",
+    "global steps",
+    "updates",
+    "training progress",
+    "train steps",
+    "training steps",
+    "optimization steps",
+    "total steps",
+)
+
+
+def is_other(label: str, line: str, begin: int, end: int) -> bool:
+    """Whether a bar, between two places of a line, is of something else than training."""
+    if _OTHER.search(label) or _BYTES.search(line, begin):
+        return True
+    trains = OF_EPOCH.search(label) or _METRICS.search(line, end)
+    return not trains and _DATA.search(line, end) is not None
+
+
+def says_other(line: str, begin: int) -> bool:
+    """Whether what stands before a number says so: "Test: Epoch 3/90", "val step 3/90"."""
+    return _OTHER.search(line, max(0, begin - 40), begin) is not None
+
+
+def is_named(label: str, line: str, end: int) -> bool:
+    """Whether a label, or the figures after a bar that ends there, say that it is of the training;
+    without a label it may be."""
+    return not label or bool(_TRAINS.search(label) or _METRICS.search(line, end))

@@ -1,0 +1,301 @@
+"""What a forecast makes of contradictory evidence: played at true speed, looked at as a service
+does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import log
+from pathlib import Path
+
+import pytest
+
+from features.amounts import Amount
+from features.progress import EARLY, REPEATS, Progress
+from profiler.progress.news import Follower
+from profiler.progress.reader import Reader
+from profiler.progress.tail import Tail
+
+
+class Log:
+    """What is printed, and when: on a clock of its own."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.parts: list[tuple[float, str]] = []
+        self._source = random.Random(1)
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds * self._source.uniform(0.95, 1.05)
+
+    def line(self, text: str) -> None:
+        self.parts.append((self.now, text + "\n"))
+
+    def bar(self, label: str, n: int, of: int, unit: str = "it", after: str = "") -> None:
+        text = f"\r{label}: {100 * n // of:3d}%|{'#' * (10 * n // of):10s}| {n}/{of} [00:10<00:10, "
+        self.parts.append((self.now, f"{text}10.0{unit}/s{after}]"))
+
+
+def play(
+    run: Callable[[Log], None], folder: Path, amount: Amount | None = None
+) -> tuple[float, list[tuple[float, Progress]]]:
+    """How long it took, and what was reported when."""
+    run(log := Log())
+    output, follower = folder / "output", Follower(Tail(folder / "output", amount))
+    at, parts, found = 0.0, log.parts, list[tuple[float, Progress]]()
+    with output.open("ab", buffering=0) as file:
+        while at < log.now:
+            at += max(1.0, min(60.0, 0.02 * at))
+            new = [text for when, text in parts if when <= at]
+            parts = parts[len(new) :]
+            file.write("".join(new).encode())
+            news = follower.look(at)
+            if news is not None:
+                found.append((at, news))
+    return log.now, found
+
+
+def narrow_and_wrong(took_s: float, found: list[tuple[float, Progress]]) -> list[Progress]:
+    """Reports that were off by more than a quarter, while their interval excluded the truth."""
+    return [
+        one
+        for _, one in found
+        if abs(log(one.total_s / took_s)) > log(1.25) and not one.low_s <= took_s <= one.high_s
+    ]
+
+
+def bars_at_ten_a_second(log: Log) -> None:
+    log.wait(10)
+    for epoch in range(1, 5):
+        log.line("")
+        for i in range(1, 1501):
+            log.wait(0.1)
+            log.bar(f"{epoch - 1:>9}/3      2.3G   0.1012   0.0312        212        640", i, 1500)
+        for i in range(1, 151):
+            log.wait(0.1)
+            log.bar(f"{'Class     Images  Instances':>30}          P          R      mAP50", i, 150)
+
+
+def ranks_with_a_bar_each(log: Log) -> None:
+    log.wait(10)
+    for epoch in range(1, 5):
+        for i in range(1, 1501):
+            log.wait(0.1)
+            for _ in range(4):
+                log.bar(f"Epoch {epoch}/4", i, 1500, after=", loss=0.3012")
+
+
+def a_line_every_few_batches(log: Log) -> None:
+    log.wait(30)
+    for epoch in (1, 2):
+        for _ in range(150):
+            log.wait(2)
+            log.line(f"Epoch {epoch}/2 loss: 0.3012 lr: 0.0010")
+
+
+def a_line_with_a_batch(log: Log) -> None:
+    log.wait(30)
+    for epoch in range(3):
+        for i in range(0, 3000, 50):
+            log.wait(5)
+            log.line(f"Epoch {epoch}, batch {i}, loss 0.3012")
+
+
+def two_lines_at_the_end(log: Log) -> None:
+    for epoch in range(1, 11):
+        log.wait(100)
+        log.line(f"Epoch {epoch}/10 train loss 0.3012")
+        log.wait(10)
+        log.line(f"Epoch {epoch}/10 val loss 0.4012")
+
+
+def one_line_at_the_end(log: Log) -> None:
+    for epoch in range(1, 11):
+        log.wait(100)
+        log.line(f"Epoch {epoch}/10 loss 0.3012")
+
+
+def a_line_at_the_beginning(log: Log) -> None:
+    log.wait(5)
+    for epoch in range(1, 11):
+        log.line(f"Epoch {epoch}/10 lr 0.0010")
+        log.wait(100)
+
+
+def steps_that_go_on(log: Log) -> None:
+    log.wait(20)
+    for g in range(10, 3001, 10):
+        log.wait(2)
+        log.line(f"epoch {(g - 1) // 1000} global_step {g} loss 0.3012")
+
+
+READABLE: dict[str, tuple[Callable[[Log], None], Amount | None]] = {
+    "bars at ten a second": (bars_at_ten_a_second, None),
+    "ranks with a bar each": (ranks_with_a_bar_each, None),
+    "a line every few batches": (a_line_every_few_batches, None),
+    "a line with a batch": (a_line_with_a_batch, Amount(3)),
+    "two lines at the end": (two_lines_at_the_end, None),
+    "one line at the end": (one_line_at_the_end, None),
+    "a line at the beginning": (a_line_at_the_beginning, None),
+    "steps that go on": (steps_that_go_on, Amount(3)),
+}
+
+
+@pytest.mark.parametrize("name", READABLE)
+def test_no_report_contradicts_what_was_printed(name: str, tmp_path: Path) -> None:
+    run, amount = READABLE[name]
+    took_s, found = play(run, tmp_path, amount)
+    assert narrow_and_wrong(took_s, found) == []
+    assert found  # and it is read
+    assert found[0][0] < 0.75 * took_s
+    assert found[-1][1].total_s == pytest.approx(took_s, rel=0.15)
+
+
+def test_an_estimate_of_the_steps_only_is_stretched_by_what_it_leaves_out(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(60)
+        for epoch in range(1, 11):
+            for i in range(50, 401, 50):
+                log.wait(50)
+                left = (10 - epoch) * 400 + 400 - i
+                clock = f"{left // 3600}:{left // 60 % 60:02d}:{left % 60:02d}"
+                log.line(f"mmengine - INFO - Epoch(train)  [{epoch}][{i}/400]  eta: {clock}  loss")
+            log.wait(40)
+
+    took_s, found = play(run, tmp_path)
+    assert found
+    assert all(one.low_s <= took_s <= one.high_s for at, one in found if 900 < at < took_s)
+
+
+def test_an_estimate_of_the_epoch_is_not_one_of_the_run(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(10)
+        for epoch in range(1, 9):
+            for i in range(100):
+                log.wait(1)
+                log.line(
+                    f"epoch: {epoch} loss: 0.3012 eta: 0:{(100 - i) // 60:02d}:{(100 - i) % 60:02d}"
+                )
+
+    took_s, found = play(run, tmp_path, Amount(8))
+    assert narrow_and_wrong(took_s, found) == []
+
+
+@pytest.mark.parametrize("words", ["===== Fold {} =====", "Running seed {}", "[I] Trial {} begins"])
+def test_a_run_that_announces_more_of_them_is_not_the_whole(words: str, tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(30)
+        for fold in range(5):
+            log.line(words.format(fold))
+            for epoch in range(1, 11):
+                log.wait(100)
+                log.line(f"Epoch {epoch}/10 loss 0.3012")
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert REPEATS in found[0][1].doubts
+    assert "may run again" in found[0][1].text()
+
+
+def test_folds_that_the_command_counts_are_a_whole(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for fold in range(5):
+            log.line(f"FOLD: {fold}")
+            for epoch in range(1, 11):
+                log.wait(100)
+                log.line(f"Epoch {epoch}/10 loss 0.3012")
+
+    took_s, found = play(run, tmp_path, Amount(10, runs=5))
+    assert narrow_and_wrong(took_s, found) == []
+    assert found[-1][1].total_s == pytest.approx(took_s, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("head", "amount"),
+    [
+        ("engine/trainer: task=detect, epochs=100, patience=5, batch=16", None),
+        ("Training until validation scores don't improve for 5 rounds", None),
+        ("", Amount(100, patience=5)),
+    ],
+)
+def test_what_may_stop_early_has_a_wide_interval(
+    head: str, amount: Amount | None, tmp_path: Path
+) -> None:
+    def run(log: Log) -> None:
+        log.line(head)
+        for epoch in range(1, 21):
+            log.wait(400)
+            log.line(f"Epoch {epoch}/100: loss 0.3012 val 0.4")
+
+    took_s, found = play(run, tmp_path, amount)
+    assert found
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(one.high_s > 4 * took_s for _, one in found)  # it may also go to the end
+    assert EARLY in found[-1][1].doubts
+
+
+def test_patience_beyond_the_last_epoch_is_no_doubt(tmp_path: Path) -> None:
+    _, found = play(one_line_at_the_end, tmp_path, Amount(10, patience=20))
+    assert all(one.doubts == "" for _, one in found)
+
+
+@pytest.mark.parametrize(
+    ("label", "unit"),
+    [
+        ("Adding EOS to train dataset", " examples"),
+        ("Permuting", " docs"),
+        ("Warping kernels", "it"),
+        ("Truncating train dataset", " examples"),
+    ],
+)
+def test_a_bar_before_the_training_is_none_of_it(label: str, unit: str, tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for i in range(1, 301):
+            log.wait(1)
+            log.bar(label, i, 300, unit)
+
+    assert play(run, tmp_path)[1] == []
+
+
+def test_a_bar_of_any_label_is_read_while_a_loss_is_printed(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for i in range(1, 301):
+            log.wait(1)
+            log.bar("Distilling", i, 300)
+            if i % 20 == 0:
+                log.line("\nloss 0.3012")
+
+    took_s, found = play(run, tmp_path)
+    assert found
+    assert narrow_and_wrong(took_s, found) == []
+
+
+@pytest.mark.parametrize("shift", range(0, 130, 13))
+def test_what_is_left_out_of_much_output_are_whole_bars(shift: int) -> None:
+    """Bars are ended by carriage returns alone: where the cut fell into one, its epoch was lost."""
+    reader = Reader()
+    reader.feed(b"x\n" * 40_000, 1.0)
+    for k in range(2, 20):
+        label = "        3/90      2.3G   0.04512    0.0312    0.01823       212        640"
+        bars = (f"{label}:  {i % 100:2d}%|##########| {i}/5000 [00:10<00:10, 10.0it/s]\r"
+                for i in range(200 * k, 200 * k + 200))  # fmt: skip
+        reader.feed(("".join(bars) + " " * shift).encode(), 20.0 * k)
+    assert {key[0] for key in reader._counters} == {"Ultralytics"}
+
+
+def test_a_line_that_is_not_over_yet_gives_no_total() -> None:
+    """A pipe hands on what fits: the number at its end may be the half of one."""
+    reader = Reader()
+    for i in range(1, 30):
+        reader.feed(f"Epoch [{i}/9".encode(), 10.0 * i)
+        reader.feed(b"0] done\n", 10.0 * i + 1)
+    found = reader.progress(300.0)
+    assert found is not None
+    assert found.of == 90
+
+
+def test_what_follows_a_line_that_is_too_long_is_not_joined_to_it() -> None:
+    reader = Reader()
+    reader.feed(b"x" * 993 + b" step 1" + b"2" * 500, 1.0)
+    reader.feed(b"00/200\n", 2.0)
+    assert reader._counters == {}
