@@ -36,6 +36,10 @@ class DriverMissing(ProfilerError):
     exit_status = 6
 
 
+class DriverSilent(DriverMissing):
+    """The driver is there, and neither it nor any GPU answers: a GPU host, and none to use."""
+
+
 class NotSupported(ProfilerError):
     """This operating system or installation lacks something the profiler needs."""
 

@@ -70,6 +70,14 @@ def alive(pid: int) -> bool:
     return found is not None and found[1] not in "ZXx"
 
 
+def name(pid: int) -> str:
+    """What the kernel calls a process, in at most 15 characters; "" of none that can be read."""
+    try:
+        return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+
+
 def pids() -> list[int]:
     """Every process of this machine (of this pid namespace)."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]

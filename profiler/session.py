@@ -23,7 +23,7 @@ from features.amounts import of_command
 from features.files import write_table
 from features.job import Profile
 from profiler import environment, procs, runner
-from profiler.errors import BadOption, DriverMissing, GpuBusy
+from profiler.errors import BadOption, DriverMissing, DriverSilent, GpuBusy
 from profiler.period import StepTime, Stretch, estimate
 from profiler.precision import Precision, infer
 from profiler.progress.tail import VARIABLE, Tail
@@ -33,7 +33,7 @@ from profiler.runner import Limits, Outcome, Run
 from profiler.samplers import Combined, Sampler
 from profiler.samplers.dcgm import DcgmSampler, bindings
 from profiler.samplers.host import HostSampler
-from profiler.samplers.nvml import Gpu, NvmlSampler, check_free, choose, list_gpus, open_nvml
+from profiler.samplers.nvml import Gpu, NvmlSampler, Survey, check_free, choose, open_nvml, survey
 from profiler.steady import Window, find_window
 
 SAMPLES_NAME, FAST_NAME = "samples.parquet", "samples_fast.parquet"
@@ -135,12 +135,16 @@ def open_target(options: Options, nvml_module: Any = None) -> Target:
         return Target(host, (), "")
     try:
         nvml = open_nvml(nvml_module)
-        try:
-            there = list_gpus(nvml)
-        except nvml.NVMLError as error:
-            raise DriverMissing(f"the NVIDIA driver does not answer ({error})") from None
-        if not there:
-            raise DriverMissing("the NVIDIA driver is there but shows no GPU")
+        there = survey(nvml)
+        if not there.gpus:
+            why = there.words()
+            raise DriverSilent(
+                f"no GPU answers ({why}); --device cpu measures the CPU"
+                if why
+                else "the NVIDIA driver is there but shows no GPU; --device cpu measures the CPU"
+            )
+    except DriverSilent:
+        raise  # a GPU was meant: figures of the CPU would be of something else
     except DriverMissing as error:
         if options.device == "gpu" or options.gpus:
             raise
@@ -153,9 +157,13 @@ def open_target(options: Options, nvml_module: Any = None) -> Target:
     return Target(Combined([*parts, host]), tuple(gpus), ",".join(gpu.uuid for gpu in gpus))
 
 
-def _pick(nvml: Any, there: list[Gpu], options: Options) -> list[Gpu]:
+def _pick(nvml: Any, found: Survey, options: Options) -> list[Gpu]:
+    there = found.gpus
     allowed = os.environ.get("CUDA_VISIBLE_DEVICES", "").strip()
     wanted = options.gpus or tuple(part.strip() for part in allowed.split(",") if part.strip())
+    for name in wanted:
+        if name in found.silent:
+            raise DriverSilent(f"GPU {name} does not answer: {found.silent[name]}")
     if wanted:
         chosen = choose(there, wanted)
         if not options.shared:

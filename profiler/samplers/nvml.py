@@ -11,12 +11,14 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from profiler.errors import BadOption, DriverMissing, GpuBusy, NoSuchGpu
+from profiler import procs
+from profiler.errors import BadOption, DriverMissing, DriverSilent, GpuBusy, NoSuchGpu
 from profiler.samplers import NAN, Device, Rate, Reading
 from profiler.samplers.gpm import Gpm
 
@@ -30,11 +32,16 @@ FOR_GOOD = {
 }
 # these pass when the driver, or the GPU, was reset; a library initialised before it never sees that
 LOST = {1: "the driver is not initialised", 15: "the GPU is lost"}
+ABSENT = (9, 12)  # no driver is loaded; no library
+# on these the host's memory is the GPU's, too: what is in use says nothing of who computes
+UNIFIED = re.compile(r"\b(?:GH|GB)\d{2,3}\b|\b(?:Orin|Thor|Xavier|Tegra)\b", re.IGNORECASE)
+ATS = 2  # addressing mode of a GPU that shares its page tables with the host
 REOPEN_S, REOPEN_MAX_S = 1.0, 60.0  # between attempts; twice as long after each that fails
 MOST_HOLDERS = 64  # of the library in this process: it counts how often it was initialised
 POWER_INSTANT, PCIE_TX, PCIE_RX, NVLINK_TX, NVLINK_RX = 186, 197, 198, 138, 139
 ALL_LINKS = 0xFFFFFFFF
 MEMORY_V2 = 0x2000028
+MPS = "nvidia-cuda-mps"  # as the kernel cuts its server's name
 TAKEN_MIB = 1024.0  # memory in use without a visible owner: hidden processes, not driver overhead
 # every fifth reading is enough of what costs most (H100, driver 580: all performance counters
 # 1.5 ms, processes 2.0, PCIe 0.6, the rest 0.05 or less)
@@ -48,6 +55,8 @@ class Gpu:
     Attributes:
         label: how it is addressed: ``0``, or ``0:1`` for the second MIG device of GPU 0.
         uuid: what CUDA_VISIBLE_DEVICES takes.
+        memory_mib: NaN where the driver does not give it.
+        unified: its memory is the host's, too.
     """
 
     label: str
@@ -57,6 +66,7 @@ class Gpu:
     handle: Any = field(compare=False, repr=False)
     parent: Any = field(default=None, compare=False, repr=False)
     instance: int | None = None
+    unified: bool = False
 
     @property
     def channel(self) -> str:
@@ -79,7 +89,9 @@ def open_nvml(module: Any = None) -> Any:
     try:
         module.nvmlInit()
     except module.NVMLError as error:
-        raise DriverMissing(f"no NVIDIA driver to talk to ({_text(error)})") from None
+        if getattr(error, "value", 0) in ABSENT:
+            raise DriverMissing(f"no NVIDIA driver to talk to ({_text(error)})") from None
+        raise DriverSilent(f"the NVIDIA driver does not answer ({_text(error)})") from None
     return module
 
 
@@ -91,43 +103,99 @@ def _decode(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def list_gpus(nvml: Any) -> list[Gpu]:
-    """Every GPU; one in MIG mode is replaced by its MIG devices."""
-    found: list[Gpu] = []
-    for index in range(nvml.nvmlDeviceGetCount()):
-        handle = nvml.nvmlDeviceGetHandleByIndex(index)
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """The GPUs of this host.
+
+    Attributes:
+        gpus: those that answer; one in MIG mode is replaced by its MIG devices.
+        silent: why the others do not, by label.
+    """
+
+    gpus: list[Gpu]
+    silent: dict[str, str]
+
+    def words(self) -> str:
+        """Those that do not answer, in words; "" where all do."""
+        return "; ".join(
+            f"GPU {label} does not answer: {why}" for label, why in self.silent.items()
+        )
+
+
+def survey(nvml: Any) -> Survey:
+    """Ask every GPU of this host who it is. What one refuses costs none of the others.
+
+    Raises DriverSilent: not even their number is known.
+    """
+    found = Survey([], {})
+    try:
+        count = nvml.nvmlDeviceGetCount()
+    except nvml.NVMLError as error:
+        raise DriverSilent(f"the NVIDIA driver does not answer ({_text(error)})") from None
+    for index in range(count):
         try:
-            mig = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
-        except nvml.NVMLError:
-            mig = False
-        if not mig:
-            found.append(_gpu(nvml, str(index), handle))
+            found.gpus.extend(_at(nvml, index))
+        except nvml.NVMLError as error:
+            number = getattr(error, "value", 0)
+            why = LOST.get(number) or FOR_GOOD.get(number) or _text(error)
+            found.silent[str(index)] = why
+    return found
+
+
+def list_gpus(nvml: Any) -> list[Gpu]:
+    """The GPUs that answer; one in MIG mode is replaced by its MIG devices."""
+    return survey(nvml).gpus
+
+
+def _at(nvml: Any, index: int) -> list[Gpu]:
+    handle = nvml.nvmlDeviceGetHandleByIndex(index)
+    try:
+        mig = bool(nvml.nvmlDeviceGetMigMode(handle)[0])
+    except nvml.NVMLError as error:
+        if getattr(error, "value", 0) in LOST:
+            raise
+        mig = False
+    if not mig:
+        return [_gpu(nvml, str(index), handle)]
+    found = []
+    for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        try:
+            part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
+        except nvml.NVMLError:  # slots need not be contiguous
             continue
-        for slot in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-            try:
-                part = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, slot)
-            except nvml.NVMLError:  # slots need not be contiguous
-                continue
-            found.append(_gpu(nvml, f"{index}:{slot}", part, handle))
+        found.append(_gpu(nvml, f"{index}:{slot}", part, handle))
     return found
 
 
 def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
+    """What is known of one. Raises NVMLError: it is lost, or has no UUID to be used by."""
     instance = None
     if parent is not None:
         try:
             instance = int(nvml.nvmlDeviceGetGpuInstanceId(handle))
         except nvml.NVMLError:
             instance = None
-    return Gpu(
-        label,
-        _decode(nvml.nvmlDeviceGetUUID(handle)),
-        _decode(nvml.nvmlDeviceGetName(parent if parent is not None else handle)),
-        nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20,
-        handle,
-        parent,
-        instance,
-    )
+    name = ""
+    for named in (parent, handle):
+        if named is not None and not name:  # in a container the parent may be out of reach
+            with contextlib.suppress(nvml.NVMLError):
+                name = _decode(nvml.nvmlDeviceGetName(named))
+    memory = NAN
+    try:
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle).total / 2**20
+    except nvml.NVMLError as error:
+        if getattr(error, "value", 0) not in FOR_GOOD:
+            raise
+    uuid = _decode(nvml.nvmlDeviceGetUUID(handle))
+    unified = UNIFIED.search(name) is not None or _shares_pages(nvml, handle)
+    return Gpu(label, uuid, name or "unknown", memory, handle, parent, instance, unified)
+
+
+def _shares_pages(nvml: Any, handle: Any) -> bool:
+    try:  # younger than most drivers and bindings
+        return int(nvml.nvmlDeviceGetAddressingMode(handle).value) == ATS
+    except Exception:  # each has its own way not to know it
+        return False
 
 
 def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
@@ -163,8 +231,10 @@ def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
                 f"GPU {gpu.label} is taken by another process ({who}); "
                 "choose another or pass --shared"
             )
-        used = _memory(nvml, gpu.handle)
-        if used > TAKEN_MIB:
+        used = 0.0
+        with contextlib.suppress(nvml.NVMLError):  # one that does not give it
+            used = _memory(nvml, gpu.handle)
+        if used > TAKEN_MIB and not gpu.unified:
             raise GpuBusy(
                 f"GPU {gpu.label} is taken: {used:.0f} MiB in use by processes not visible from "
                 "here; choose another or pass --shared"
@@ -172,8 +242,10 @@ def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
 
 
 def _owners(nvml: Any, gpu: Gpu) -> list[int]:
+    """Who computes on it; an idle server of MPS, which stays between its clients, does not."""
     try:
-        return [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
+        found = [process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)]
+        return [pid for pid in found if procs.name(pid) != MPS]
     except nvml.NVMLError:
         return []  # the memory in use still tells
 
@@ -463,7 +535,7 @@ class NvmlSampler:
                 "device": "gpu",
                 "name": gpu.name,
                 "uuid": gpu.uuid,
-                "memory_mib": round(gpu.memory_mib),
+                "memory_mib": None if math.isnan(gpu.memory_mib) else round(gpu.memory_mib),
                 "mig": gpu.mig,
                 **versions,
             }

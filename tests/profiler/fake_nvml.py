@@ -80,6 +80,7 @@ class FakeNvml:
         return len(self.gpus)
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
+        self._ask(self.gpus[index], "nvmlDeviceGetHandleByIndex")
         return self.gpus[index]
 
     def nvmlDeviceGetHandleByUUID(self, uuid: str) -> FakeGpu:
@@ -109,9 +110,11 @@ class FakeNvml:
         return 11 + device.slot
 
     def nvmlDeviceGetUUID(self, handle: FakeGpu) -> str:
+        self._ask(handle, "nvmlDeviceGetUUID")
         return handle.uuid
 
     def nvmlDeviceGetName(self, handle: FakeGpu) -> str:
+        self._ask(handle, "nvmlDeviceGetName")
         return handle.name
 
     def nvmlDeviceGetMemoryInfo(self, handle: FakeGpu, version: int | None = None) -> Any:

@@ -27,6 +27,7 @@ from profiler.samplers.nvml import (
     field_number,
     list_gpus,
     open_nvml,
+    survey,
 )
 from tests.profiler.fake_nvml import (
     GPU_IS_LOST,
@@ -386,3 +387,52 @@ def test_dcgm_is_found_where_it_is_said_to_be(
     monkeypatch.setattr(sys, "path", list(sys.path))
     assert dcgm_module.bindings().WHO == "here"
     sys.modules.pop("DcgmReader")
+
+
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        {"nvmlDeviceGetMemoryInfo": 3},  # a GB10
+        {"nvmlDeviceGetMemoryInfo": 4, "nvmlDeviceGetMigMode": 4},  # MIG, in a container
+        {"nvmlDeviceGetName": 4},
+    ],
+)
+def test_what_one_gpu_refuses_costs_none_of_the_others(refuses: dict[str, int]) -> None:
+    nvml = FakeNvml(FakeGpu("GPU-a"), FakeGpu("GPU-b", refuses=refuses))
+    gpus = list_gpus(nvml)
+    assert [gpu.uuid for gpu in gpus] == ["GPU-a", "GPU-b"]
+    check_free(nvml, gpus)
+    described = NvmlSampler(nvml, gpus).describe()
+    assert described[1]["memory_mib"] == (None if "nvmlDeviceGetMemoryInfo" in refuses else 24000)
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["nvmlDeviceGetHandleByIndex", "nvmlDeviceGetMemoryInfo", "nvmlDeviceGetUUID"],
+)
+def test_a_lost_gpu_is_named_and_the_others_are_listed(function: str) -> None:
+    lost = FakeGpu("GPU-b", refuses={function: GPU_IS_LOST})
+    found = survey(FakeNvml(FakeGpu("GPU-a"), lost, FakeGpu("GPU-c")))
+    assert [gpu.label for gpu in found.gpus] == ["0", "2"]
+    assert found.words() == "GPU 1 does not answer: the GPU is lost"
+
+
+@pytest.mark.parametrize(
+    "name", ["NVIDIA GH200 480GB", "NVIDIA GB10", "NVIDIA GB200", "Orin (nvgpu)"]
+)
+def test_memory_in_use_says_nothing_where_it_is_the_hosts_too(name: str) -> None:
+    nvml = FakeNvml(FakeGpu("GPU-a", name=name, used_mib=6000))
+    check_free(nvml, list_gpus(nvml))
+    busy = FakeNvml(FakeGpu("GPU-a", name=name, used_mib=6000, processes={1: 5.0}))
+    with pytest.raises(GpuBusy, match="pid 1"):
+        check_free(busy, list_gpus(busy))
+
+
+def test_an_idle_server_of_mps_takes_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml(FakeGpu("GPU-a", processes={4242: 30.0}))
+    names = {4242: "nvidia-cuda-mps"}
+    monkeypatch.setattr("profiler.procs.name", lambda pid: names.get(pid, "python"))
+    check_free(nvml, list_gpus(nvml))
+    nvml.gpus[0].processes[4243] = 5.0  # a client
+    with pytest.raises(GpuBusy, match="pid 4243"):
+        check_free(nvml, list_gpus(nvml))

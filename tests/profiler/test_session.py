@@ -22,7 +22,7 @@ from rich.console import Console
 
 from features.job import Profile
 from profiler import procs, recorder, session, view
-from profiler.errors import BadOption, DriverMissing, GpuBusy
+from profiler.errors import BadOption, DriverMissing, DriverSilent, GpuBusy
 from profiler.plot import plot
 from profiler.precision import infer
 from profiler.recorder import Recorder, Series
@@ -220,6 +220,22 @@ def test_choosing_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert "measuring the CPU" in target.note
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")  # as a batch system sets it
     assert session.open_target(Options(), both).visible == "GPU-free"
+
+
+def test_a_host_whose_gpus_do_not_answer_is_not_measured_as_a_cpu() -> None:
+    lost = FakeGpu("GPU-a", refuses={"nvmlDeviceGetHandleByIndex": 15})
+    for nvml, words in (
+        (FakeNvml(lost), "GPU 0 does not answer: the GPU is lost"),
+        (FakeNvml(), "shows no GPU"),
+        (FakeNvml(broken=18), "the NVIDIA driver does not answer"),
+    ):
+        with pytest.raises(DriverSilent, match=words):
+            session.open_target(Options(), nvml)
+        assert session.open_target(Options(device="cpu"), nvml).sampler.device == "cpu"
+    beside = FakeNvml(lost, FakeGpu("GPU-b"))
+    assert session.open_target(Options(), beside).visible == "GPU-b"
+    with pytest.raises(DriverSilent, match="GPU 0 does not answer"):
+        session.open_target(Options(gpus=("0",)), beside)
 
 
 def summary(mean: float) -> Summary:

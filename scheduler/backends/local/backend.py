@@ -33,6 +33,7 @@ from scheduler.backends.local import cgroup
 from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
 from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
 from scheduler.backends.local.follow import asked_of, follower_of
+from scheduler.backends.local.health import Health
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
 from scheduler.backends.local.spool import (
@@ -120,9 +121,11 @@ class LocalBackend:
         self._groups = cgroup.base()
         self._found: list[Report] | None = None  # while the spool is taken over
         self._drains: dict[int, Event] = {}  # of nodes where something would not end
+        self.health = Health(host, self.spool.root / "silent-gpus.json", nvml_module)
         self._next_check = 0.0
         self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
+        self.health.begin(self._drains, self.now())
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -208,7 +211,8 @@ class LocalBackend:
         return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
-        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs.
+        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs,
+        or a GPU does not answer; and to open again.
 
         No report is given before they are `heard`.
         """
@@ -280,6 +284,8 @@ class LocalBackend:
         if now < self._next_check:
             return
         self._next_check = now + self.bounds.check_s
+        self.health.look(self._drains, self.now())
+        self.host = self.health.host
         there = self._zygote.pid is not None
         for attempt in list(self._attempts.values()):
             if attempt.over:

@@ -9,7 +9,7 @@ import json
 import os
 import pwd
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
@@ -18,10 +18,11 @@ from typing import Any
 from features.job import Profile
 from profiler import environment
 from profiler.errors import DriverMissing
-from profiler.samplers.nvml import list_gpus, open_nvml
+from profiler.samplers.nvml import Survey, open_nvml, survey
 from scheduler.backends.base import Launch
 
 LATER = 1024  # GPUs of a node that was declared later are numbered from a multiple of it
+PLACE = "silent:"  # stands for the GPU of a number that does not answer
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of another user's command
 
 
@@ -78,11 +79,13 @@ class Host:
         devices: for each node of the cluster, what CUDA_VISIBLE_DEVICES calls its GPUs.
         fake: they are only declared; nothing is ever measured on them.
         declared: profiles of commands, on fake GPUs.
+        silent: of `devices` those that do not answer, and why.
     """
 
     devices: tuple[tuple[str, ...], ...]
     fake: bool = False
     declared: tuple[Declared, ...] = ()
+    silent: dict[str, str] = field(default_factory=dict, hash=False)
 
     @classmethod
     def with_fake(cls, sizes: Sequence[int], declared: Sequence[Declared] = ()) -> Host:
@@ -92,24 +95,39 @@ class Host:
 
     @classmethod
     def here(cls, sizes: Sequence[int], nvml_module: Any = None) -> Host:
-        """The GPUs there are, dealt out in their order to nodes of so many each.
+        """The GPUs there are, dealt out in their order to nodes of so many each; one that does not
+        answer keeps its place, so that those after it keep theirs.
 
-        Raises HostError when there are fewer.
+        Raises HostError when there are fewer, or none answers.
         """
         try:
             nvml = open_nvml(nvml_module)
-            there = [gpu.uuid for gpu in list_gpus(nvml)]
+            found = survey(nvml)
             nvml.nvmlShutdown()
         except DriverMissing as error:
             raise HostError(
                 f"this host has no GPU to run jobs on ({error}); declare fake GPUs instead"
             ) from None
-        if len(there) < sum(sizes):
+        there = _slots(found)
+        if len(there) < sum(sizes) or not found.gpus:
+            silent = f" ({found.words()})" if found.silent else ""
             raise HostError(
                 f"the cluster has {len(sizes)} nodes with {sum(sizes)} GPUs, this host has "
-                f"{len(there)} GPUs"
+                f"{len(found.gpus)} GPUs{silent}"
             )
-        return cls(_dealt(there, sizes))
+        silent_ones = {_place(label): why for label, why in found.silent.items()}
+        return cls(_dealt(there, sizes), silent=silent_ones)
+
+    def again(self, found: Survey) -> tuple[Host, dict[str, str]]:
+        """This host with the GPUs that answer now where they did not, and those that do not."""
+        by_place = {_place(gpu.label): gpu.uuid for gpu in found.gpus}
+        devices = tuple(tuple(by_place.get(d, d) for d in node) for node in self.devices)
+        answer = {gpu.uuid for gpu in found.gpus}
+        lost = [d for node in devices for d in node if d not in answer]
+        reasons = list(found.silent.values())
+        plain = reasons[0] if len(set(reasons)) == 1 else "it is not listed any more"
+        silent = {device: found.silent.get(device.removeprefix(PLACE), plain) for device in lost}
+        return replace(self, devices=devices, silent=silent), silent
 
     def chosen(self, launch: Launch) -> tuple[str, ...]:
         """The GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
@@ -124,6 +142,8 @@ class Host:
             for gpu in gpus:
                 if not 0 <= gpu < len(self.devices[node]):
                     raise HostError(f"node {node} has no GPU {gpu}")
+                if (why := self.silent.get(self.devices[node][gpu])) is not None:
+                    raise HostError(f"GPU {gpu} of node {node} does not answer: {why}")
                 found.append(self.devices[node][gpu])
         return tuple(found)
 
@@ -178,6 +198,17 @@ def check_command(launch: Launch) -> None:
             raise HostError(f"the {what} holds a NUL byte")
     if launch.workdir and not os.path.isabs(launch.workdir):
         raise HostError(f"the workdir {launch.workdir!r} is no absolute path")
+
+
+def _place(label: str) -> str:
+    return PLACE + label
+
+
+def _slots(found: Survey) -> list[str]:
+    """What the GPUs of this host are called, in their order; its place, where one is silent."""
+    slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
+    slots += [(label, _place(label)) for label in found.silent]
+    return [name for _, name in sorted(slots, key=lambda s: [int(n) for n in s[0].split(":")])]
 
 
 def _dealt(gpus: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:

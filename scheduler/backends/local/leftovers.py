@@ -8,6 +8,7 @@ given, and on its GPUs.
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Iterable, Sequence
@@ -74,11 +75,12 @@ def on_gpus(
     except ProfilerError:
         return []
     try:
-        computing = {
-            process.pid
-            for gpu in choose(list_gpus(nvml), devices)
-            for process in nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)
-        }
+        computing = set[int]()
+        there = {gpu.uuid for gpu in list_gpus(nvml)} & {*devices}
+        for gpu in choose(list_gpus(nvml), sorted(there)):
+            with contextlib.suppress(nvml.NVMLError):  # what one refuses hides none on the others
+                processes = nvml.nvmlDeviceGetComputeRunningProcesses(gpu.handle)
+                computing.update(process.pid for process in processes)
     except (nvml.NVMLError, ProfilerError):
         return []
     finally:

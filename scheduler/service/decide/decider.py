@@ -368,7 +368,10 @@ class Decider:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
             node = self.state.ledger.nodes.records.get(event.body["node"])
-            return node is not None and node.open is not bool(event.body["open"])
+            if node is None or node.open is bool(event.body["open"]):
+                return False
+            # what ends with one reason does not open a node that is drained for another
+            return bool(event.body.get("ends", node.reason) == node.reason)
         return self.state.ledger.matters(event)
 
     def _append(self, events: Sequence[Event]) -> None:

@@ -237,3 +237,21 @@ def test_a_lost_attempt_on_gpus_that_are_in_use_is_told_so(tmp_path: Path) -> No
         finally:
             other.kill()
             crash(lab.backend)
+
+
+def test_a_gpu_that_recovers_opens_only_what_was_drained_for_it(tmp_path: Path) -> None:
+    decider = a_service(tmp_path).decider()
+    backend, nodes = decider.backend, decider.state.ledger.nodes
+    assert isinstance(backend, LocalBackend)
+
+    def says(is_open: bool, **more: str) -> bool:
+        body = {"node": 0, "open": is_open, "reason": "", **more}
+        backend._drains[0] = Event(Kind.NODE_SET, backend.now(), body=body)
+        turn_until(decider, lambda: not backend.news())
+        return decider.state.ledger.nodes.records[0].open
+
+    assert nodes.records[0].open
+    assert not says(False, reason="GPU 1 does not answer: the GPU is lost")
+    assert says(True, ends="GPU 1 does not answer: the GPU is lost")
+    assert not says(False, reason="the fan is replaced")
+    assert not says(True, ends="GPU 1 does not answer: the GPU is lost")
