@@ -107,18 +107,21 @@ class Lucid(Policy):
         return self.forecast.jobs(now) > self.quiet_jobs
 
     def serve(self, turn: Turn) -> None:
-        if self.pair_predictor is None or not self.packing_on(turn.now):
+        if not self.packing_on(turn.now):
             self._quiet.add(turn.vc)
             in_order(turn)
             return
         self._quiet.discard(turn.vc)
+        shares = self.pair_predictor is not None
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         for queued in list(turn.queue):
             gpus = queued.job.gpus
             guard: Reason | None = None
-            if gpus <= self.max_gpus and not queued.job.share:
+            if not shares or gpus > self.max_gpus:
+                pass  # on GPUs of its own; who fits passes who does not, as beside partners
+            elif not queued.job.share:
                 guard = Reason.SHARING_OPTED_OUT if turn.alone(gpus) else None
-            elif gpus <= self.max_gpus and queued.profile is not None:
+            elif queued.profile is not None:
                 partner, guard = self._partner(turn, queued)
                 if partner is not None:
                     turn.pack(queued, partner)

@@ -49,6 +49,18 @@ def shares(partner: Sample, newcomer: Sample, policy: Lucid | None = None) -> bo
     return pack is not None
 
 
+def test_who_fits_passes_who_does_not_whether_or_not_pairs_are_predicted() -> None:
+    """Lucid's head of the line blocks nobody; without a predictor it only cannot share."""
+    first = a_job("first", gpus=4, for_=100.0)
+    wide, small = a_job("wide", gpus=8, for_=1.0), a_job("small", gpus=4, for_=50.0)
+    for predictor in (None, Likes()):
+        desk = a_desk(lucid(predictor), first, wide, small)
+        desk.submit(first)
+        decisions = desk.submit(wide, small, now=1.0)
+        assert ("small", Action.START) in {(d.job_id, d.action) for d in decisions}
+        assert Reason.SHARING_OPTED_OUT not in {d.reason for d in decisions}
+
+
 # --- the rules ------------------------------------------------------------------------------------
 
 
