@@ -101,7 +101,8 @@ class SharingRules(Settings):
 class ProfilingPartition(Settings):
     """Nodes on which jobs are profiled before or while they wait.
 
-    Without any, profiles of runs that are watched alone are still carried over (`known_s`).
+    Jobs of one name often differ in what they take of a GPU, so by default no job takes over the
+    profile of another (`known_s`).
     """
 
     nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
@@ -118,7 +119,7 @@ class ProfilingPartition(Settings):
     max_gpus: int = setting(8, "the largest job that is profiled", unit="GPUs", ge=1)
     scale_from: str = setting("", "virtual cluster that lends one more node while many wait")
     known_s: float = setting(
-        7 * 86_400.0,
+        0.0,
         "a job like one profiled less than so long ago takes over its profile; 0: none does",
         unit="s",
         ge=0,
