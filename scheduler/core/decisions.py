@@ -59,6 +59,7 @@ class Reason(StrEnum):
     NODE_DRAINED = "NodeDrained"
     MEMORY_GUARD = "MemoryGuard"
     INTERFERENCE_GUARD = "InterferenceGuard"
+    KEEPS_OTHERS_OUT = "KeepsOthersOut"
     PRIORITY_RATIO = "PriorityRatio"
     SHARING_OPTED_OUT = "SharingOptedOut"
     RESOURCES_BUSY = "ResourcesBusy"
@@ -160,6 +161,10 @@ _SUMMARY: dict[Reason, str] = {
     ),
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.KEEPS_OTHERS_OUT: (
+        "sharing GPUs would hold them for longer, and cost the jobs before it more waiting than "
+        "it saves"
+    ),
     Reason.PRIORITY_RATIO: (
         "its predicted GPU-time is too large beside that of every running job of {gpus}"
     ),

@@ -13,6 +13,30 @@ from scheduler.core.decisions import Evidence, Reason
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """What it costs those who wait that GPUs are held for longer.
+
+    While `gpus` of the `of` GPUs of a virtual cluster are held, work goes on there at that much
+    less of its rate, and each job that is kept out starts later by that share of the time.
+
+    Attributes:
+        longer_s: seconds that the GPUs are held beyond what they would have been.
+        gpus, of: GPUs that are held, and those of the virtual cluster.
+        kept_out: waiting jobs that might have had them.
+    """
+
+    longer_s: float
+    gpus: int
+    of: int
+    kept_out: int
+
+    @property
+    def costs_s(self) -> float:
+        """Waiting that this is predicted to cause, seconds, summed over the jobs kept out."""
+        return self.longer_s * self.kept_out * self.gpus / max(self.of, 1)
+
+
+@dataclass(frozen=True, slots=True)
 class Partner:
     """The best of the runs that were considered as partners for a job.
 
@@ -24,6 +48,7 @@ class Partner:
             it did not come to a prediction.
         gain_s: seconds of total completion time that the pair would win; None where the policy does
             not count it.
+        hold: what the pair would cost the jobs that wait; None where the policy does not count it.
     """
 
     at: float
@@ -31,6 +56,7 @@ class Partner:
     refused: Reason | None = None
     speeds: tuple[float, float] | None = None
     gain_s: float | None = None
+    hold: Hold | None = None
 
 
 class NotExamined(StrEnum):

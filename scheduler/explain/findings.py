@@ -388,6 +388,13 @@ def sharing_words(partner: Partner | None) -> str:
     if partner is None or partner.refused is None:
         return ""
     text = "Of the running jobs whose GPUs it might share, "
+    if partner.refused is Reason.KEEPS_OTHERS_OUT and partner.hold and partner.gain_s:
+        hold = partner.hold
+        return (
+            text + f"the best would save {duration(partner.gain_s)}. It would also hold "
+            f"{count(hold.gpus, 'GPU')} for {duration(hold.longer_s)} longer, and cost the "
+            f"{count(hold.kept_out, 'job')} before it {duration(hold.costs_s)} of waiting in sum."
+        )
     if partner.refused is not Reason.INTERFERENCE_GUARD:
         return text + f"the closest is out of the question: {_REFUSED[partner.refused]}."
     if partner.speeds is None:

@@ -9,19 +9,22 @@ distribution, given how long the partner has run: one underestimate does not dec
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from math import inf
 
 from features.job import Job, Profile
 from scheduler.core.cluster import Run
 from scheduler.core.decisions import Evidence, PairPrediction, Reason
 from scheduler.core.durations import DurationDistribution
-from scheduler.core.findings import Partner
+from scheduler.core.findings import Hold, Partner
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.speeds import Experienced
 
+# what stands in the way of a pair once a prediction was made of it
+_PREDICTED = (Reason.INTERFERENCE_GUARD, Reason.KEEPS_OTHERS_OUT)
 ASSUMED = "not watched yet: taken to be as its user's jobs usually are"
 UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
@@ -36,6 +39,20 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
     own, other = min(speeds[0], 1.0), min(speeds[1], 1.0)
     shared = min(newcomer_s / max(own, 0.01), partner_s / max(other, 0.01))
     return partner_s - shared * (2.0 - own - other)
+
+
+def held_longer_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
+    """Seconds that a pair holds its GPUs beyond the end of the partner alone.
+
+    Args:
+        newcomer_s, partner_s: expected seconds of work left.
+        speeds: relative speed of newcomer and partner while they share (above 1 is noise).
+    """
+    own, other = min(speeds[0], 1.0), min(speeds[1], 1.0)
+    shared = min(newcomer_s / max(own, 0.01), partner_s / max(other, 0.01))
+    newcomer_ends = newcomer_s + shared * (1.0 - own)
+    partner_ends = partner_s + shared * (1.0 - other)
+    return max(newcomer_ends, partner_ends) - partner_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,22 +92,31 @@ class Pairing:
         self._looked_up: dict[int, list[Run]] = {}  # the candidates those of this turn are of
         self._hold: object = None
         self._remembers = True
-        self._found: tuple[float, float, Run, PairPrediction] | None = None
+        self._found: tuple[float, _Candidate] | None = None  # expected seconds of the newcomer
 
     @property
     def evidence(self) -> Evidence:
         """The pair that the last search was about: the one it found, or the best it refused."""
         if self._found is None:
             return ()
-        newcomer_s, gain, run, prediction = self._found
-        own, other = prediction.speeds or UNKNOWN
+        newcomer_s, found = self._found
+        own, other = found.prediction.speeds or UNKNOWN
+        partner_id = found.run.job.job_id
+        price: Evidence = ()
+        if found.hold.kept_out:
+            price = (
+                ("held_longer_s", found.hold.longer_s),
+                ("kept_out_jobs", found.hold.kept_out),
+                ("hold_costs_s", found.hold.costs_s),
+            )
         return (
-            ("best_partner", run.job.job_id),
+            ("best_partner", partner_id),
             ("pair_speed", own),
             ("pair_partner_speed", other),
             ("left_s", newcomer_s),
-            ("partner_left_s", self._left[run.job.job_id]),
-            ("gain_s", gain),
+            ("partner_left_s", self._left[partner_id]),
+            ("gain_s", found.gain_s),
+            *price,
         )
 
     def time_passed(self) -> None:
@@ -146,19 +172,19 @@ class Pairing:
         search = _Search(self, turn, queued, pair_predictor, least)
         for run in turn.alone(queued.job.gpus):
             search.consider(run)
-        found = search.best or search.refused
-        self._found = (search.newcomer_s, *found) if found is not None else None
+        closest = search.best or search.refused
+        self._found = (search.newcomer_s, closest) if closest is not None else None
         queued.considered = search.considered()
         if not search.pays and self.types is None:
             self._refuse(turn, queued, pair_predictor, search.until, search.guard)
         if search.best is None:
             return search.guard
-        found = search.best
-        queued.pair_prediction = found[2]
-        assumed = [*_assumed(queued), *(f"partner: {x}" for x in _assumed(turn.known(found[1])))]
+        run, prediction = search.best.run, search.best.prediction
+        assumed = [*_assumed(queued), *(f"partner: {x}" for x in _assumed(turn.known(run)))]
         if assumed:
-            queued.pair_prediction = replace(found[2], path=(*assumed, *found[2].path))
-        return found[1]
+            prediction = replace(prediction, path=(*assumed, *prediction.path))
+        queued.pair_prediction = prediction
+        return run
 
     def nobody(self, turn: Turn, queued: QueuedJob) -> Reason:
         """What `best` says where no run could be a partner."""
@@ -198,7 +224,7 @@ class Pairing:
         guard: Reason,
     ) -> None:
         """Remember that nobody was found, and for how long."""
-        if guard not in (Reason.INTERFERENCE_GUARD, Reason.MEMORY_GUARD):
+        if guard not in (*_PREDICTED, Reason.MEMORY_GUARD):
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
         self._refusals[turn.vc][queued.job.job_id] = _Refusal(
@@ -246,14 +272,26 @@ def _assumed(queued: QueuedJob) -> tuple[str, ...]:
     return (ASSUMED if queued.job.user else ASSUMED.replace("its user's jobs", "jobs here"),)
 
 
-_Candidate = tuple[float, Run, PairPrediction]  # gain, seconds
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A run to share with: what the pair would win, and what it would cost those who wait."""
+
+    gain_s: float
+    hold: Hold
+    run: Run
+    prediction: PairPrediction
+
+    @property
+    def net_s(self) -> float:
+        return self.gain_s - self.hold.costs_s
 
 
 class _Search:
     """One search for a partner.
 
     Attributes:
-        best, refused: the candidates with the greatest gain, among those that pay and the others.
+        best, refused: the candidates with the greatest gain less its price, among those that pay
+            and the others.
         barred: one that a hard rule forbids, and the rule.
         guard: what stood in the way of every candidate.
         pays: sharing with somebody would win time, were speed enough left to both.
@@ -281,6 +319,7 @@ class _Search:
         self.pays = False
         self.until = inf
         self.newcomer_s = 0.0  # worked out once there is somebody to share with
+        self._kept_out: int | None = None
 
     def consider(self, run: Run) -> None:
         """Look at one candidate."""
@@ -294,33 +333,52 @@ class _Search:
         prediction = self._pair_predictor.predict_pair(self._queued, self._turn.known(run))
         if prediction is None:
             return
-        self.guard = Reason.INTERFERENCE_GUARD
         speeds = prediction.speeds or UNKNOWN
-        gain = gain_s(self._own_s(run), self._pairing.left(self._turn, run), speeds)
+        own_s, left_s = self._own_s(run), self._pairing.left(self._turn, run)
+        gain = gain_s(own_s, left_s, speeds)
         self.pays = self.pays or gain > 0
         self.until = min(self.until, self._pairing.falls_until(self._turn, run))
-        if min(speeds[0], 1.0) + min(speeds[1], 1.0) < self._least:
+        enough = min(speeds[0], 1.0) + min(speeds[1], 1.0) >= self._least
+        if not enough:
+            self.guard = Reason.INTERFERENCE_GUARD if self.refused is None else self.guard
             return
-        if gain > 0:
-            if self.best is None or gain > self.best[0]:
-                self.best = gain, run, prediction
-        elif self.refused is None or gain > self.refused[0]:
-            self.refused = gain, run, prediction
+        found = _Candidate(gain, self._hold(own_s, left_s, speeds), run, prediction)
+        if found.net_s > 0:
+            if self.best is None or found.net_s > self.best.net_s:
+                self.best = found
+        elif self.refused is None or found.net_s > self.refused.net_s:
+            self.refused = found
+            priced = found.gain_s > 0
+            self.guard = Reason.KEEPS_OTHERS_OUT if priced else Reason.INTERFERENCE_GUARD
+
+    def _hold(self, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
+        """What a pair would cost the jobs in front that ask for no more GPUs than it has."""
+        turn, gpus = self._turn, self._queued.job.gpus
+        if self._kept_out is None:
+            before = takewhile(lambda other: other is not self._queued, turn.queue)
+            self._kept_out = sum(other.job.gpus <= gpus for other in before)
+        longer_s = held_longer_s(own_s, left_s, speeds)
+        return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=self._kept_out)
 
     def considered(self) -> Partner | None:
         """The candidate that came closest."""
         found, now = self.best or self.refused, self._turn.now
         if found is not None:
-            gain, run, prediction = found
-            refused = None if found is self.best else Reason.INTERFERENCE_GUARD
-            return Partner(now, run.job.job_id, refused, prediction.speeds, gain)
+            return Partner(
+                now,
+                found.run.job.job_id,
+                refused=None if found is self.best else self.guard,
+                speeds=found.prediction.speeds,
+                gain_s=found.gain_s,
+                hold=found.hold,
+            )
         if self.barred is None:
             return None
         run, rule = self.barred
         return Partner(now, run.job.job_id, rule)
 
     def _bar(self, run: Run, rule: Reason) -> None:
-        if rule is Reason.MEMORY_GUARD and self.guard is not Reason.INTERFERENCE_GUARD:
+        if rule is Reason.MEMORY_GUARD and self.guard not in _PREDICTED:
             self.guard = rule
         if self.barred is None or self.barred[1] is Reason.AWAITING_PROFILE:
             self.barred = run, rule

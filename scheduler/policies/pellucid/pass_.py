@@ -15,6 +15,7 @@ from typing import Protocol
 from scheduler.core.cluster import Placement, Run
 from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import DurationDistribution
+from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.turn import Turn
@@ -179,9 +180,12 @@ class Pass:
     def _costs_s(self, queued: QueuedJob) -> float:
         """Waiting that a job which goes first is predicted to cause the others, in sum."""
         assert queued.estimate_s is not None
-        expected_s = self.policy.distribution.expected_s(queued.estimate_s)
-        share = queued.job.gpus / max(self.turn.pool.gpus, 1)
-        return expected_s * share * (len(self.turn.queue) - 1)
+        return Hold(
+            longer_s=self.policy.distribution.expected_s(queued.estimate_s),
+            gpus=queued.job.gpus,
+            of=self.turn.pool.gpus,
+            kept_out=len(self.turn.queue) - 1,
+        ).costs_s
 
     def reserve(self) -> None:
         """Serve the holder of the reservation; reserve for the oldest job past its bound."""
@@ -304,7 +308,7 @@ class Pass:
         elif kept:
             self._wait_for_reserved(queued)
         else:
-            refused = self._refusal is Reason.INTERFERENCE_GUARD
+            refused = self._refusal in (Reason.INTERFERENCE_GUARD, Reason.KEEPS_OTHERS_OUT)
             evidence = self.policy.pairing.evidence if refused else ()
             if self._refusal is None and self._opts_out(queued.job.gpus, queued.job.share):
                 reason = Reason.SHARING_OPTED_OUT

@@ -8,14 +8,16 @@ from typing import Any
 import pytest
 
 from features.job import Profile
-from scheduler.core.decisions import Action, PairPrediction
+from scheduler.core.decisions import Action, PairPrediction, Reason
+from scheduler.core.estimates import TableEstimator
 from scheduler.core.policy import Predictors
 from scheduler.core.profiling import WaitingStage
 from scheduler.core.queue import QueuedJob
+from scheduler.policies.pellucid.pairing import held_longer_s
 from scheduler.policies.pellucid.policy import PACE_S, Pellucid
 from scheduler.policies.pellucid.settings import PellucidSettings
 from scheduler.policies.pellucid.speeds import Experienced, kind_of
-from scheduler.testing.builders import Likes, a_job, cluster_of, pair_speeds, pellucid, play
+from scheduler.testing.builders import Likes, Played, a_job, cluster_of, pair_speeds, pellucid, play
 
 HOUR = 3600.0
 LIGHT, HEAVY, OTHER = (Profile(u, u / 2, 1000.0 + u, False) for u in (20.0, 60.0, 90.0))
@@ -143,3 +145,53 @@ def test_a_counter_that_could_not_be_read_is_a_kind_of_its_own() -> None:
     unread = Profile(float("nan"), 30.0, 1_000.0)
     assert kind_of(unread) == (None, 6, 1, None)
     assert kind_of(unread) != kind_of(Profile(0.0, 30.0, 1_000.0))
+
+
+@pytest.mark.parametrize(
+    ("newcomer_s", "partner_s", "speeds", "longer_s"),
+    [
+        (50.0, 100.0, (1.0, 1.0), 0.0),  # it is gone before its partner would have been
+        (300.0, 100.0, (1.0, 1.0), 200.0),
+        (50.0, 100.0, (0.5, 0.5), 50.0),  # the partner is slowed for as long as they share
+        (300.0, 100.0, (0.5, 1.0), 250.0),
+        (300.0, 100.0, (0.5, 1.2), 250.0),  # faster than alone is noise
+    ],
+)
+def test_how_much_longer_a_pair_holds_its_gpus(
+    newcomer_s: float, partner_s: float, speeds: tuple[float, float], longer_s: float
+) -> None:
+    assert held_longer_s(newcomer_s, partner_s, speeds) == pytest.approx(longer_s)
+
+
+def wide_beside_wide(narrow: int) -> Played:
+    """Play one node of eight GPUs: `a` holds all of it, `narrow` jobs of one GPU wait, then `b`."""
+    others = [a_job(f"n{i}", gpus=1, for_=1800.0, at=300.0) for i in range(narrow)]
+    a = a_job("a", gpus=8, for_=2 * HOUR)
+    b = a_job("b", gpus=8, for_=9 * HOUR, at=900.0)
+    durations = {"a": 2 * HOUR, "b": 9 * HOUR} | {one.id: 1800.0 for one in others}
+    return play(
+        pellucid(Likes(speeds={("b", "a"): (0.95, 0.95)}), ageing=0.0),
+        cluster_of(nodes=2, profiling=1),
+        a,
+        *others,
+        b,
+        stage=WaitingStage(),
+        estimator=TableEstimator("given", durations),
+    )
+
+
+@pytest.mark.parametrize(("narrow", "packs"), [(0, True), (12, False)])
+def test_a_pair_that_keeps_jobs_before_it_waiting_for_longer_than_it_saves_is_not_made(
+    narrow: int, packs: bool
+) -> None:
+    played = wide_beside_wide(narrow)
+    assert bool(played.of("b", Action.PACK)) == packs
+    refused = [d for d in played.of("b", Action.WAIT) if d.reason is Reason.KEEPS_OTHERS_OUT]
+    assert bool(refused) != packs
+    if refused:
+        evidence: dict[str, Any] = dict(refused[0].evidence)
+        assert evidence["kept_out_jobs"] == narrow
+        assert evidence["hold_costs_s"] == pytest.approx(evidence["held_longer_s"] * narrow)
+        assert 0 < evidence["gain_s"] < evidence["hold_costs_s"]
+        ends = max(played.result(f"n{i}").end_time or 0.0 for i in range(narrow))
+        assert ends < 4 * HOUR, "they get the GPUs when the first job ends"
