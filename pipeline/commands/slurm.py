@@ -25,6 +25,26 @@ def _group() -> None:
     """
 
 
+@app.command("modelled")
+def modelled(as_json: PRINT_JSON = False) -> None:
+    """Print what the policy slurm knows of Slurm: settings, flags, limits, options, GRES, reasons.
+
+    Made from Slurm's manual pages. What is not modelled is named by `serve` at its start, too, with
+    the jobs that it touches.
+
+    Example:
+
+      pellucid slurm modelled | grep 'not modelled'
+    """
+    from scheduler.policies.slurm.known import lines
+
+    if as_json:
+        print_json(list(lines()))
+        return
+    for line in lines():
+        typer.echo(line)
+
+
 @app.command("release-all")
 def release_all(
     dry_run: Annotated[

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pipeline.options import CODES, JOB, spread
-from pipeline.printed.why import after_lines, lines_of, sooner_lines, waits_in_slurm
+from pipeline.printed.why import after_lines, lines_of, node_lines, sooner_lines, waits_in_slurm
 from pipeline.remote import Service, print_json
 
+if TYPE_CHECKING:
+    from features.codec import Json
+    from scheduler.service.client import Client
+
+NODES = Annotated[
+    bool, typer.Option("--nodes", help="In front of Slurm: what it lacks, node by node.")
+]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
 
 
@@ -23,6 +31,7 @@ def why(
     ] = None,
     codes: CODES = False,
     full: FULL = False,
+    nodes: NODES = False,
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
@@ -38,7 +47,20 @@ def why(
 
       pellucid why 4711_3 --after 4715
     """
-    print_why(service, job, after=after, codes=codes, full=full)
+    if nodes:
+        _print_nodes(service, job)
+    else:
+        print_why(service, job, after=after, codes=codes, full=full)
+
+
+def _print_nodes(service: Service, job: str) -> None:
+    from features.codec import decode
+    from scheduler.explain.effect import ByNode
+
+    with service.client() as client:
+        answer = client.by_node(job)
+        now = client.now()
+    print_json(answer) if service.as_json else _print(node_lines(decode(ByNode, answer), now))
 
 
 def print_why(
@@ -59,14 +81,33 @@ def print_why(
         explained = decode(Explanation, answer)
         now, task = client.now(), explained.job_id
         sooner = client.sooner(task) if waits_in_slurm(explained) else None
+        parts = _others(client, job, task)
     if service.as_json:
-        print_json(answer | ({"sooner": sooner} if sooner is not None else {}))
+        more = {"sooner": sooner} if sooner is not None else {}
+        print_json(answer | more | ({"parts": parts} if parts else {}))
         return
-    if task != job:
+    if parts:
+        typer.echo(f"{job} is a heterogeneous job of {len(parts) + 1} components.")
+    elif task != job:
         does = "runs" if explained.phase == "running" else "waits"
         typer.echo(f"{job} is an array; {task} is its first task that {does}.")
     _print(lines_of(explained, now, codes=codes, full=full))
     _print(sooner_lines(decode(Sooner, sooner)) if sooner is not None else [])
+    for part in parts:
+        _print(lines_of(decode(Explanation, part), now, codes=codes, full=full))
+
+
+def _others(client: Client, job: str, task: str) -> list[Json]:
+    """Of a heterogeneous job, named as a whole, what the service says of its other components."""
+    from scheduler.service.client import ServiceError
+
+    if task != f"{job}+0":
+        return []
+    found: list[Json] = []
+    with suppress(ServiceError):  # there is no further one
+        while True:
+            found.append(client.explain(f"{job}+{len(found) + 1}"))
+    return found
 
 
 def _print(lines: list[str]) -> None:

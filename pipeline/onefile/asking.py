@@ -14,7 +14,7 @@ from features.codec import encode
 from pipeline.errors import UserError
 from pipeline.printed import eta as printed_eta
 from pipeline.printed import jobs as printed_jobs
-from pipeline.printed.why import lines_of, sooner_lines, waits_in_slurm
+from pipeline.printed.why import lines_of, node_lines, sooner_lines, waits_in_slurm
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.service.direct import Direct, NotThere
@@ -43,6 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    if asked.nodes:
+        by_node = look.by_node(asked.job)
+        return encode(by_node), node_lines(by_node, look.now)
+    if parts := look.parts(asked.job):
+        return _of_parts(look, asked, parts)
     explained = look.why(asked.job)
     sooner = look.sooner(explained.job_id) if waits_in_slurm(explained) else None
     lines = lines_of(explained, look.now)
@@ -54,6 +59,14 @@ def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
     if sooner is not None:
         answer, lines = answer | {"sooner": encode(sooner)}, [*lines, *sooner_lines(sooner)]
     return answer, lines
+
+
+def _of_parts(look: Direct, asked: argparse.Namespace, parts: list[str]) -> tuple[Any, list[str]]:
+    """Each component of a heterogeneous job: they start together."""
+    found = [look.why(part) for part in parts]
+    starts = f"{asked.job} is a heterogeneous job: {', '.join(parts)} start together."
+    lines = [line for one in found for line in lines_of(one, look.now)]
+    return {"job_id": asked.job, "parts": [encode(one) for one in found]}, [starts, *lines]
 
 
 def _eta(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
@@ -80,6 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
     why = of.add_parser("why", parents=[common], help="why a job waits, and when it starts")
     why.add_argument("job", metavar="JOB", help="as squeue shows it: 4711, 4711_3")
+    why.add_argument("--nodes", action="store_true", help="what it lacks, node by node")
     eta = of.add_parser(
         "eta", parents=[common], help="when a job would start; nothing is submitted"
     )

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pipeline.printed import between
+from pipeline.printed import aligned, between
 from pipeline.printed.jobs import OVER
 
 if TYPE_CHECKING:
-    from scheduler.explain.effect import Sooner, WhatIfAnswer
+    from scheduler.explain.effect import ByNode, Sooner, WhatIfAnswer
     from scheduler.explain.explanation import (
         Analysis,
         Compared,
@@ -43,6 +43,25 @@ def sooner_lines(sooner: Sooner) -> list[str]:
         when = at if one.reason else "starts at once"
         found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
     return found
+
+
+NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "BY LIMITS", "WHAT KEEPS IT"
+
+
+def node_lines(answer: ByNode, now: float) -> list[str]:
+    """What keeps a job from each node, a line each."""
+    from scheduler.explain.words import clock_time
+
+    if answer.unavailable:
+        return [f"{answer.job_id}: {answer.unavailable}"]
+    rows = [NODE_HEAD]
+    for one in answer.nodes:
+        gpus = f"{one.gpus_free} of {one.gpus}" if one.gpus else "-"
+        until = clock_time(one.until, now) if one.until is not None else "-"
+        keeps = "; ".join(filter(None, [one.shut, *one.lacks])) or "nothing"
+        rows.append((one.partition, one.node, gpus, until, keeps))
+    more = [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
+    return [*aligned(rows), *more]
 
 
 def lines_of(

@@ -130,6 +130,7 @@ class Tried:
     partition: str = ""
     words: str = ""
     command: str = ""
+    amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +151,29 @@ class Eta:
     asked: list[str] = _about("Partitions it names, or the default.", list)
     not_tried: list[str] = _about("Partitions that there was no time for.", list)
     own: str = _about("What Pellucid's own policy would do with it.", "")
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OnNode:
+    """A node of a partition that could do a waiting job, or its part of one."""
+
+    partition: str
+    node: str
+    lacks: list[str] = _about("What is short there, in words.", list)
+    shut: str = _about("What keeps it from the job whatever is free.", "")
+    gpus_free: int = 0
+    gpus: int = _about("That suit it, in all.", 0)
+    until: float | None = _about("By when it could, by time limits.")
+
+
+@dataclass(frozen=True, slots=True)
+class ByNode:
+    """What keeps a waiting job from each node of its partitions."""
+
+    job_id: str = ""
+    nodes: list[OnNode] = field(default_factory=list)
+    unsuited: int = _about("Nodes that could never do it.", 0)
     unavailable: str = ""
 
 

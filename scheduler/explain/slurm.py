@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from scheduler.core.plural import count
+from scheduler.explain.shortage import Shortage, clauses
 from scheduler.explain.words import clock_time, duration
 
 SHOWN = 6  # nodes that are named
@@ -22,7 +23,8 @@ class LimitReached:
         name: sacctmgr's: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
         tres: what is limited: ``gres/gpu``; "": jobs, or time.
         whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
-        limit, used, asked: what may be had, what running jobs have, what this job would add.
+        limit, used, asked: what may be had, what running jobs have (infinite: Slurm does not show
+            it), what this job would add; in minutes where `name` is of such.
         ever: it is within the limit once others end.
     """
 
@@ -89,6 +91,17 @@ class GoesFirst:
     jobs: int
     partitions: tuple[str, ...] = ()
     backfills: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """`setting` holds all behind a job that waits for a limit (its reason: `code`) in `partition`;
+    limit: that one, where it is known."""
+
+    setting: str
+    code: str
+    partition: str
+    limit: LimitReached | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +175,10 @@ class SlurmReason:
         dependency, reservation, begins: what it waits for: jobs, as Slurm has them; a reservation;
             a moment (epoch seconds).
         nodes, time_limit_s: that it asks for, where these are the reason.
-        limit: the limit it would go beyond. lapsed: there is room in that limit now.
+        limit: the limit it would go beyond. lapsed: there is room in that limit now, after
+            `ahead` jobs that wait for the same.
+        stopped: what holds it because another waits. shortage: what it lacks, node by node.
+        meaning: what the word means by Slurm's manual, where nothing of the job explains it.
         places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
         own: what Pellucid's own policy would do: "start", "wait"; "": it was not asked.
         left_out: why Pellucid could not place it at all.
@@ -187,6 +203,10 @@ class SlurmReason:
     plan: PlannedStart | None = None
     own: str = ""
     left_out: str = ""
+    ahead: int = 0
+    stopped: Stopped | None = None
+    shortage: Shortage | None = None
+    meaning: str = ""
 
     def as_of(self, now: float) -> SlurmReason:
         """Without moments that have passed since it was found."""
@@ -260,10 +280,24 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     if reason.licences:
         first, *more = map(_licence, reason.licences)
         return [f"it asks for {first}", *more]
+    if found := _by_limit(reason):
+        return found
+    if reason.shortage is not None and (found := clauses(reason.shortage, now)):
+        return found
+    return _by_place(reason, now) or [reason.meaning] * bool(reason.meaning)
+
+
+def _by_limit(reason: SlurmReason) -> list[str]:
+    """A limit that keeps it, or others before it."""
     if reason.limit is not None:
         return [_limit(reason.limit)]
     if reason.lapsed:
-        return [*_LAPSED]
+        return _lapsed(reason.ahead)
+    return _stopped(reason.stopped) if reason.stopped is not None else []
+
+
+def _by_place(reason: SlurmReason, now: float) -> list[str]:
+    """Who goes first, what it needs, or a reservation in its way."""
     if reason.goes_first is not None:
         return _goes_first(reason.goes_first)
     if reason.needed is not None:
@@ -291,10 +325,26 @@ PLAIN: Mapping[str, tuple[str, ...]] = {
     "InvalidAccount": ("its account or user is not known to Slurm's accounting",),
     "InvalidQOS": ("its QOS is not one that it may use",),
 }
-_LAPSED = (
-    "that was so when the job last had its turn. There is room in that limit now",
-    "Slurm keeps the word until the job has its turn again",
-)
+
+
+def _lapsed(ahead: int) -> list[str]:
+    keeps = "Slurm keeps the word until the job has its turn again"
+    if ahead:
+        return [
+            f"there is room in that limit for one such job now, and {count(ahead, 'job')} that "
+            f"{'waits' if ahead == 1 else 'wait'} for the same may come before it", keeps,
+        ]  # fmt: skip
+    so = "that was so when the job last had its turn. There is room in that limit now"
+    return [so, keeps]
+
+
+def _stopped(one: Stopped) -> list[str]:
+    limit = f" ({_limit(one.limit)})" if one.limit is not None else ""
+    return [
+        f"a job of higher priority in partition {one.partition} waits for a limit, "
+        f"{one.code}{limit}",
+        f"SchedulerParameters={one.setting} holds all behind it in that partition until it starts",
+    ]
 
 
 def own_policy(own: str) -> str:
@@ -333,10 +383,46 @@ def _limit(one: LimitReached) -> str:
     if not one.tres:
         most, used = count(int(one.limit), "running job"), int(one.used)
         return f"{one.whose} may have {most} at once ({one.name}), and has {used}"
-    has = f"{one.whose} may have {one.limit:g} {one.tres} at once ({one.name})"
+    what, never = _of_one_job(one), "it cannot start so"
+    if what:
+        return f"{one.whose} {what} ({one.name}), and it asks for {_much(one, one.asked)}: {never}"
+    if one.name in _MINUTES:
+        return _of_minutes(one)
+    has = f"{one.whose} may have {_much(one, one.limit)} {one.tres} at once ({one.name})"
     if not one.ever:
-        return f"{has}, and it asks for {one.asked:g} by itself: it cannot start so"
-    return f"{has}, has {one.used:g}, and it asks for {one.asked:g} more"
+        return f"{has}, and it asks for {_much(one, one.asked)} by itself: {never}"
+    return f"{has}, has {_much(one, one.used)}, and it asks for {_much(one, one.asked)} more"
+
+
+_MINUTES = ("GrpTRESRunMins", "GrpTRESMins", "GrpWall")
+
+
+def _of_one_job(one: LimitReached) -> str:
+    """What a limit on a single job allows; "": it is one of several jobs together."""
+    most = f"{_much(one, one.limit)} {one.tres}"
+    return {
+        "MinTRES": f"takes no job of fewer than {most}",
+        "MaxTRESPerNode": f"gives a job {most} on a node at most",
+        "MaxTRESMins": f"gives a job {most} minutes at most, by its time limit",
+    }.get(one.name, "")
+
+
+def _of_minutes(one: LimitReached) -> str:
+    what = "minutes" if one.name == "GrpWall" else f"{one.tres} minutes"
+    most, asked = f"{_much(one, one.limit)} {what}", f"{_much(one, one.asked)} by its time limit"
+    if one.name != "GrpTRESRunMins":
+        used = "how many are used up Slurm does not show here"
+        return f"{one.whose} may use up {most} ({one.name}), and it asks for {asked}; {used}"
+    may = f"{one.whose} may have running jobs with {most} left ({one.name})"
+    if not one.ever:
+        return f"{may}, and it asks for {asked} alone: it cannot start so"
+    return f"{may}, has {_much(one, one.used)}, and it asks for {asked} more"
+
+
+def _much(one: LimitReached, amount: float) -> str:
+    if one.tres == "mem" and one.name not in (*_MINUTES, "MaxTRESMins"):
+        return f"{amount / 1024:.4g} GiB"
+    return f"{amount:.0f}" if one.name in (*_MINUTES, "MaxTRESMins") else f"{amount:g}"
 
 
 def _goes_first(one: GoesFirst) -> list[str]:

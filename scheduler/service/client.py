@@ -248,6 +248,10 @@ class JobClient(Connection):
         """What would have a waiting job of a followed Slurm start sooner, each thing tried."""
         return self._json("GET", _path(job_id, "sooner"))
 
+    def by_node(self, job_id: str) -> Json:
+        """What a waiting job of a followed Slurm lacks on each node."""
+        return self._json("GET", _path(job_id, "nodes"))
+
 
 class Client(JobClient):
     """Talks to one service: its jobs, and the cluster with its nodes, settings and queues."""

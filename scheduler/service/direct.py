@@ -20,16 +20,19 @@ from scheduler.backends.slurm.table import Table, on_gpus
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
-from scheduler.explain.effect import Eta, Sooner
+from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.policies.slurm.site import Site
+from scheduler.policies.slurm.twin import twin_in
 from scheduler.service.api.explanation import explain
+from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.histories import Histories
 from scheduler.service.follow.planner import LINE, Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
+from scheduler.service.follow.shortages import Accounts
 from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow, Line, job_row
@@ -116,11 +119,16 @@ class Direct:
     # --- answers ------------------------------------------------------------------------------
 
     def why(self, job_id: str) -> Explanation:
-        """Why a job is where it is; of an array, of its first task that waits, or else runs.
-        Raises NotThere."""
+        """Why a job is where it is; of an array, of its first task that waits, or else runs; of a
+        heterogeneous job, of its first component. Raises NotThere."""
         job_id = self._task(job_id)
         self._foresee([job_id])
         return explain(self, job_id, self.now)
+
+    def parts(self, job_id: str) -> list[str]:
+        """The components of a heterogeneous job by its number; [] of any other."""
+        found = (j for j in self._rows if j.partition("+")[0] == job_id and j != job_id)
+        return sorted(found, key=lambda j: int(j.partition("+")[2]))
 
     def sooner(self, job_id: str) -> Sooner:
         """What would have a waiting job start sooner, each thing tried."""
@@ -129,6 +137,15 @@ class Direct:
         if self._rows[job_id]["owner"] != self.user and self.user != "root":
             return Sooner(unavailable="it is another user's, and not yours to change")
         return self._trials().what_if(job_id)
+
+    def by_node(self, job_id: str) -> ByNode:
+        """What keeps a waiting job from each node. Raises NotThere."""
+        job_id = self._task(job_id)
+        if self._alone:
+            return ByNode(job_id, unavailable=UNSEEN)
+        twin = twin_in(self._snapshot.core.policy)
+        waits = twin is not None and job_id not in self._snapshot.running
+        return Accounts(twin, self.now).by_node(job_id) if twin and waits else ByNode(job_id)
 
     def eta(self, options: Sequence[str]) -> Eta:
         """When a job with these options of sbatch would start. Raises SlurmError: it is refused."""
@@ -149,8 +166,9 @@ class Direct:
     def _trials(self) -> Trials:
         planner = self._planner
         means = Means(
-            planner.trial, planner.own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S
-        )
+            planner.trial, planner.own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S,
+            against_slurm(self._snapshot, self._first),
+        )  # fmt: skip
         jobs = nearby(self._snapshot, self._first)
         return Trials(self.site, jobs, planner.memory, self.now, self._clock, means)
 
@@ -167,12 +185,15 @@ class Direct:
         memory, soon = self._planner.memory, self.now + SOON_S
         self._made |= roughly(self._snapshot.core, memory, self.now, late, soon) if late else {}
         withheld = too_late(self._snapshot.core, {j: self._made[j] for j in waiting})
+        withheld |= against_slurm(self._snapshot, waiting)
         withheld |= without_start(self._snapshot, waiting)
         self._made |= {j: StartForecast(self.now, why_not=why) for j, why in withheld.items()}
 
     def _task(self, job_id: str) -> str:
         if job_id in self._rows:
             return job_id
+        if parts := self.parts(job_id):
+            return parts[0]
         array = job_id.partition("_[")[0]
         tasks = [j for j in self._rows if array.isdecimal() and j.startswith(f"{array}_")]
         order = [

@@ -15,7 +15,7 @@ from typing import Any, TypedDict
 from features.clock import LAST_S
 from scheduler.backends.slurm.job_states import OVER
 from scheduler.backends.slurm.tres import ParseError as ParseError
-from scheduler.backends.slurm.tres import counts, gpu_types
+from scheduler.backends.slurm.tres import counts, gpu_types, other_gres
 from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_of
 from scheduler.core.limits import MOST_GPUS
 
@@ -76,6 +76,7 @@ class SlurmJob:
         tres: what it is counted as, memory in MiB.
         cpus_per_gpu: 0: it asks for CPUs by themselves.
         exc_nodes: on which it must not run. deadline: by when it must have ended.
+        gres: asked for on each node beside GPUs, by name (and type).
         odd: options that the policy `slurm` does not know.
         fault: fields and values that cannot be read, and are as if Slurm had not named them.
     """
@@ -125,6 +126,7 @@ class SlurmJob:
     deadline: float | None = None
     odd: tuple[str, ...] = ()
     fault: str = ""
+    gres: tuple[tuple[str, int], ...] = ()
 
     @property
     def held(self) -> bool:
@@ -284,6 +286,7 @@ class Asks(TypedDict, total=False):
     cpus_per_gpu: int
     least_mib: float
     per: str
+    gres: tuple[tuple[str, int], ...]
 
 
 def times(state: str, start: float | None, end: float | None, nodes: Sequence[str]) -> Times:
@@ -313,13 +316,15 @@ def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[fl
         found["gpu_types"] = tuple((kind, n * tasks) for kind, n in types.items())
     if (per_gpu := gpu_types(text["memory_per_tres"])) is not None:
         least, per = float(sum(per_gpu.values())), "gpu"
-        # of several partitions, one's default in the place of what was asked for and is counted
+        # of several partitions, one's default in the place of what was asked for and is counted;
+        # where nothing stands beside it (0), whole nodes are counted until the job runs
         asked, counted_gpus, nodes = (dict(found["tres"]).get(one, 0.0) for one in _IN_ALL)
-        if nodes and asked > least * counted_gpus:
+        if memory[0] and nodes and asked > least * counted_gpus:
             least, per = asked / nodes, "node"
     if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:
         found["cpus_per_gpu"] = sum(per_gpu.values())
     found["least_mib"], found["per"] = least, per
+    found["gres"] = tuple(other_gres(text["tres_per_node"]).items())
     return found
 
 
@@ -418,6 +423,7 @@ class Node:
         reason: why it is as it is, in an administrator's words.
         fault: field and value that cannot be read, of a node that is closed for it.
         used: indices of the GPUs that jobs have; of the moment, so no two nodes differ by it.
+        gres: what else it has so many of, by name (and type).
     """
 
     name: str
@@ -434,6 +440,7 @@ class Node:
     reason: str = ""
     fault: str = ""
     used: tuple[int, ...] = field(default=(), compare=False)
+    gres: tuple[tuple[str, int], ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -487,9 +494,13 @@ def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
         float(memory),
         tuple(name for name in row.get("ActiveFeatures", "").split(",") if name != "(null)"),
         _size(row, "Weight", 1),
-        row.get("Reason", ""),
+        _BY_WHOM.sub("", row.get("Reason", "")),
         used=indices(row.get("GresUsed", "")),
+        gres=tuple(other_gres(row.get("Gres", "")).items()),
     )
+
+
+_BY_WHOM = re.compile(r" \[[^\[\] ]{1,64}@[^\[\] ]{1,64}\]$")  # who set a node's reason, and when
 
 
 def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:

@@ -20,7 +20,7 @@ from features.clock import LAST_S
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.site import defaults_of
-from scheduler.backends.slurm.tres import gpu_types, mib
+from scheduler.backends.slurm.tres import gpu_types, mib, other_gres
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import Site
 
@@ -244,6 +244,7 @@ def _job(
         deadline=_moment(args.deadline, now) if args.deadline else None,
         odd=parse.odd(bool(args.contiguous), bool(args.switches), args.constraint)
         + tuple(f"--{name}" for name in _ODD if getattr(args, name.replace("-", "_"))),
+        gres=tuple(other_gres(args.gres).items()),
     )
 
 

@@ -10,6 +10,7 @@ import os
 import pwd
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from math import isfinite
 from typing import TypeVar
@@ -20,6 +21,7 @@ from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.tres import counts
 from scheduler.backends.slurm.versions import partition_as_first
 from scheduler.policies.slurm.capacity import counted_by_kind
+from scheduler.policies.slurm.known import LIMITS, QOS_FLAGS, Known
 from scheduler.policies.slurm.passes import blaming
 from scheduler.policies.slurm.priority import duration_s
 from scheduler.policies.slurm.site import (
@@ -50,12 +52,8 @@ QOS = (
 )  # fmt: skip
 _SENTENCES = {"Nodes required for job are DOWN": "Resources"}  # up to the comma; of 22.05
 # set, these change what starts, and the twin does not know them
-_NOT_MODELLED = (
-    "GrpTRESMins", "GrpTRESRunMins", "GrpWall", "MaxTRESMins", "MaxTRESPerNode", "MinTRES",
-    "Flags",
-)  # fmt: skip
-# of a QOS: what is known, or refuses jobs before they are in the queue
-_FLAGS = frozenset(("DenyOnLimit", "NoDecay", "OverPartQOS", "RequiresReservation"))
+_NOT_MODELLED = (*(name for name, what in LIMITS.items() if what is Known.WITHHELD), "Flags")
+_FLAGS = frozenset(name for name, what in QOS_FLAGS.items() if what is not Known.WITHHELD)
 _DEFAULTS = (
     "DefMemPerCPU", "DefMemPerNode", "DefMemPerGPU", "DefCpuPerGPU", "MaxMemPerCPU", "MaxMemPerNode"
 )  # fmt: skip
@@ -147,6 +145,7 @@ def site_node(node: Node) -> SiteNode:
         node.sound,  # reservations are known by themselves
         node.state,
         node.reason,
+        node.gres,
     )
 
 
@@ -292,19 +291,32 @@ def _qos(row: Mapping[str, str]) -> Qos:
         grp_accrue=_limit(row["GrpJobsAccrue"]),
         max_accrue_pa=_limit(row["MaxJobsAccruePA"]),
         max_accrue_pu=_limit(row["MaxJobsAccruePU"]),
+        min_tres=counts(row["MinTRES"]),
     )
     flags = _names(row["Flags"])
     odd = {**row, "Flags": ",".join(sorted(flags - _FLAGS))}
     return Qos(
         row["Name"],
         int(row["Priority"] or 0),
-        limits,
+        _with_minutes(limits, row),
         _unknown(odd),
         float(row["UsageFactor"] or 1),
         _names(row["Preempt"]),
         "OverPartQOS" in flags,
         duration_s(row["PreemptExemptTime"]) if row["PreemptExemptTime"] else None,
         "" if row["PreemptMode"] in ("", "cluster") else row["PreemptMode"].upper(),
+    )
+
+
+def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
+    """And those of one job per node and in minutes, and of all jobs together in minutes."""
+    return replace(
+        limits,
+        max_tres_pn=counts(row["MaxTRESPerNode"]),
+        max_tres_mins=counts(row["MaxTRESMins"]),
+        grp_run_mins=counts(row["GrpTRESRunMins"]),
+        grp_mins=counts(row["GrpTRESMins"]),
+        grp_wall_s=duration_s(row["GrpWall"]),
     )
 
 
@@ -347,7 +359,7 @@ def _assoc(row: Mapping[str, str], used: Mapping[AssocKey, tuple[float, float | 
         int(row["Share"]) if row["Share"].isdecimal() else None,
         usage,
         int(row["Priority"] or 0),
-        limits,
+        _with_minutes(limits, row),
         _unknown(row),
         fairshare,
         _names(row["QOS"]),
@@ -450,6 +462,7 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
         begin=job.eligible if job.state == "PENDING" else None,
         deadline=None if vague else job.deadline,
         odd=(*job.odd, "--deadline") if vague else job.odd,
+        gres=job.gres,
     )
 
 
@@ -512,7 +525,7 @@ def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
         gpus = node.gpus if whole else gpus
         mine = node.cpus if whole else -int(-cpus // count)
         part = memory * node.cpus / cpus if whole and cpus else memory / count
-        shares.append(Share(node.name, mine, part, gpus))
+        shares.append(Share(node.name, mine, part, gpus, job.gres))
     return tuple(shares)
 
 

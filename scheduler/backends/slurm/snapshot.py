@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from zlib import crc32
 
 from features.job import Job
 from features.progress import Progress
+from scheduler.backends.slurm.job_states import OVER
 from scheduler.backends.slurm.parse import Node, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.site import Asks, dependencies
@@ -82,6 +84,7 @@ class ClusterSnapshot:
     Attributes:
         core: after its decisions. order: waiting jobs, those it would start first.
         left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
+        changed: when a job ended last.
     """
 
     core: Core
@@ -93,6 +96,7 @@ class ClusterSnapshot:
     aside: dict[str, SlurmJob] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
+    changed: float = -inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +142,8 @@ def build_snapshot(
     jobs = list(jobs)
     snapshot.aside = {job.id: job for job in jobs if job.id in faults}
     snapshot.left_out |= {job_id: faults[job_id] for job_id in snapshot.aside}
+    ends = (job.end for job in jobs if job.state in OVER and job.end is not None)
+    snapshot.changed = max(ends, default=-inf)
     jobs = [job for job in jobs if job.id not in faults]
     if site is not None and twin is not None:
         twin.see(site, shape.names, before.asks.of(jobs, site), now)
@@ -182,11 +188,11 @@ def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
     twin = twin_in(snapshot.core.policy)
     if twin is None:
         return {}
-    waiting, running = (
+    waiting, running, others = (
         [ask for job_id in some if (ask := twin.asked(job_id)) is not None]
-        for some in (job_ids, snapshot.running)
+        for some in (job_ids, snapshot.running, snapshot.waiting)
     )
-    return unforeseen(twin.site, waiting, running)
+    return unforeseen(twin.site, waiting, running, others)
 
 
 def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:

@@ -42,6 +42,30 @@ def _kind_and_count(what: str) -> tuple[str, int]:
     return (kind, int(count)) if kind and count.isdecimal() else (what, 1)
 
 
+_COUNT = re.compile(r"([0-9]{1,15})([KMGTP]?)", re.IGNORECASE)
+_UNITS = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4, "P": 1024**5}
+
+
+def other_gres(tres: str) -> dict[str, int]:
+    """GRES but GPUs in such a list, by name and type: ``gres:nvme:40``, ``lustre:no_consume:4G``.
+    Of what is not used up (``no_consume``) as many as are ever wanted."""
+    found: dict[str, int] = {}
+    for part in re.sub(r"\([^)]*\)", "", tres).split(","):
+        name, *words = re.split("[:=]", part.strip().removeprefix("gres:").removeprefix("gres/"))
+        if not name or name in ("gpu", "N/A", "null", "cpu", "mem", "node", "billing"):
+            continue
+        kept = "no_consume" not in words
+        words = [word for word in words if word != "no_consume"]
+        count = _COUNT.fullmatch(words[-1]) if words else None
+        if count is not None:
+            words.pop()
+        many = int(count[1]) * _UNITS[count[2].upper()] if count is not None else 1
+        name = ":".join([name, *words])
+        found[name] = found.get(name, 0) + (many if kept else ENDLESS)
+    return found
+
+
+ENDLESS = 1 << 60
 _UNIT_MIB = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 

@@ -21,7 +21,7 @@ from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, ForecastKind
-from scheduler.policies.slurm.twin import limited, misplaced, refused, twin_in
+from scheduler.policies.slurm.twin import limited, misplaced, refused, shut_out, twin_in
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -39,9 +39,9 @@ class WhyNot(StrEnum):
     UNMET = "it cannot start: a job it depends on did not succeed"
     TOO_SMALL = NEVER
     REFUSED = "it cannot start as it is: its partition does not take what it asks for"
-    LIMITED = "it cannot start as it is: it asks for more than its limits let anybody have"
+    LIMITED = "it cannot start as it is: its limits let nobody ask for that"
     LATE = "its deadline may come first: it is cancelled if it has not started in time to end by it"
-    CLOSED = "not enough of its GPUs are on open nodes"
+    CLOSED = "it cannot start until a node is opened that is closed now"
     MISPLACED = "it cannot start as it is: its reservation has no nodes that would do"
 
 
@@ -284,6 +284,7 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
 
 _NEVER = (
     (WhyNot.REFUSED, refused), (WhyNot.LIMITED, limited), (WhyNot.MISPLACED, misplaced),
+    (WhyNot.CLOSED, shut_out),
 )  # fmt: skip
 
 
@@ -304,7 +305,8 @@ def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:
     """The forecast of a job that `why_stuck` keeps: a held one may be released."""
-    estimate = None if why_not is WhyNot.HELD else ForecastKind.IMPOSSIBLE
+    may_change = why_not is WhyNot.HELD or why_not is WhyNot.CLOSED
+    estimate = None if may_change else ForecastKind.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from scheduler.policies.slurm.site import Ask, Share, Site, SiteNode
+from scheduler.policies.slurm.site import Ask, Running, Share, Site, SiteNode
 
 
 @dataclass(slots=True)
@@ -17,10 +17,11 @@ class Free:
     memory_mib: float
     gpus: dict[str, int]
     jobs: int = 0
+    gres: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, node: SiteNode) -> Free:
-        return cls(node.cpus, node.memory_mib, dict(node.gpus))
+        return cls(node.cpus, node.memory_mib, dict(node.gpus), gres=dict(node.gres))
 
     def take(self, share: Share, sign: int = 1) -> None:
         """A job has a share; `sign` -1: no longer."""
@@ -29,9 +30,20 @@ class Free:
         self.jobs += sign
         for kind, count in share.gpus:
             self.gpus[kind] = self.gpus.get(kind, 0) - sign * count
+        for name, count in share.gres:
+            for has in self.gres_of(name)[:1]:
+                self.gres[has] -= sign * count
+
+    def gres_of(self, name: str) -> list[str]:
+        """Of which names there is what is asked for: ``nvme`` is had of ``nvme:fast``, too."""
+        return [has for has in self.gres if has == name or has.startswith(f"{name}:")]
+
+    def left_of(self, name: str) -> int:
+        """How many of a GRES are free, of all its types that would do."""
+        return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:
-        return Free(self.cpus, self.memory_mib, dict(self.gpus), self.jobs)
+        return Free(self.cpus, self.memory_mib, dict(self.gpus), self.jobs, dict(self.gres))
 
 
 class Capacity:
@@ -53,6 +65,23 @@ class Capacity:
     def later(self, names: Iterable[str]) -> Capacity:
         """A copy of some nodes, to take runs off."""
         return Capacity({name: self.free[name].copy() for name in names})
+
+
+@dataclass(frozen=True, slots=True)
+class Books:
+    """What a look at a site found: free capacity, runs, and by job when and where it is planned."""
+
+    capacity: Capacity
+    running: Mapping[str, Running]
+    planned: Mapping[str, tuple[float, frozenset[str]]]
+
+    def licences(self) -> dict[str, int]:
+        """Licences that running jobs have."""
+        found: dict[str, int] = {}
+        for run in self.running.values():
+            for name, many in run.ask.licences:
+                found[name] = found.get(name, 0) + many
+        return found
 
 
 def suits(ask: Ask, node: SiteNode) -> bool:
@@ -158,6 +187,8 @@ class Room:
 
 def _room(ask: Ask, free: Free, node: SiteNode) -> Room | None:
     """None: it may have nothing there."""
+    if any(free.left_of(name) < count for name, count in ask.gres):
+        return None
     if ask.exclusive:
         if free.jobs:
             return None
@@ -269,7 +300,7 @@ class _Wanted:
             memory *= cpus
         elif ask.per_gpu:
             memory *= sum(count for _, count in gpus)
-        self.shares.append(Share(name, cpus, memory, gpus))
+        self.shares.append(Share(name, cpus, memory, gpus, ask.gres))
 
     def _some(self, there: dict[str, int]) -> tuple[tuple[str, int], ...]:
         got: dict[str, int] = {}

@@ -7,14 +7,24 @@ modelled is in `unmodelled`.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Any
 
+from scheduler.policies.slurm.known import Family, family
 from scheduler.policies.slurm.priority import accounts_of
-from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Qos, Site, Tres
+from scheduler.policies.slurm.site import (
+    Ask,
+    Assoc,
+    Limits,
+    Partition,
+    Qos,
+    Running,
+    Site,
+    Tres,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +76,16 @@ class Usage:
         return self._tres.get(key, Counter())[name]
 
 
+class _Endless(Usage):
+    """As if everything were in use."""
+
+    def jobs(self, *key: str) -> int:
+        return 1 << 60
+
+    def tres(self, name: str, *key: str) -> float:
+        return inf
+
+
 def _keys(ask: Ask, site: Site) -> Iterator[tuple[str, ...]]:
     for qos in (ask.qos, *_partition_qos(ask, site)):
         yield "qos", qos
@@ -91,34 +111,98 @@ def first_hit(
     Args:
         tres: of those on TRES only, which Slurm tests last; False: of the others; None: of all.
     """
-    if not {"limits", "safe"} & site.enforced:
-        return None
     if tres is None:
         early = first_hit(ask, partition, site, usage, tres=False)
         return early or first_hit(ask, partition, site, usage, tres=True)
+    return next(_hits(ask, partition, site, usage, tres=tres), None)
+
+
+def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
+    """Whether a limit is known that a reason of Slurm's names, on what a job's fellows have at
+    once, reached or not."""
+    full = _Endless()
+    every = (_hits(ask, partition, site, full, tres=tres) for tres in (False, True))
+    return family(reason) is Family.TOGETHER and any(
+        hit.reason == reason for hits in every for hit in hits
+    )
+
+
+def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: bool) -> Iterator[Hit]:
+    """The limits that keep a job waiting, in Slurm's order."""
+    if not {"limits", "safe"} & site.enforced:
+        return
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
+    found: Iterator[Hit | None]
+    for one in _levels(ask, partition, site):
+        if isinstance(one, Qos):
+            found = of_qos(ask, partition, one, usage)
+        else:
+            found = of_assoc(ask, partition, one, usage)
+        yield from filter(None, found)
+
+
+def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]:
+    """QOS and associations that a job is held to, with what of each no earlier one sets."""
     above: list[Limits] = []
     own = site.qos.get(ask.qos)
     both = (ask.qos, partition.qos) if own is not None and own.first else (partition.qos, ask.qos)
     for name in dict.fromkeys(both):
         qos = site.qos.get(name)
         if qos is not None:
-            left = replace(qos, limits=_unset(qos.limits, above))
-            if hit := _first(of_qos(ask, partition, left, usage)):
-                return hit
+            yield replace(qos, limits=_unset(qos.limits, above))
             above += [qos.limits] if qos.limits != _NONE else []
     mine = site.key(ask.account, ask.user, partition.name)
     keys = [mine, *((name, "") for name in accounts_of(site, ask.account))]
     for key in keys:
         assoc = site.assocs.get(key)
         if assoc is not None and assoc.limits != _NONE:
-            left_of = replace(assoc, limits=_unset(assoc.limits, above))
-            if hit := _first(of_assoc(ask, partition, left_of, usage)):
-                return hit
+            yield replace(assoc, limits=_unset(assoc.limits, above))
+
+
+def minutes_hit(
+    reason: str, ask: Ask, partition: Partition, site: Site, running: Iterable[Running], now: float
+) -> Hit | None:
+    """The limit on minutes that a reason of Slurm's names, with what running jobs have left by
+    their time limits; what was used up Slurm tells nobody here. None: none is known."""
+    runs = list(running)
+    for one in _levels(ask, partition, site):
+        whose, of = (
+            (f"QOS {one.name}", "QOS") if isinstance(one, Qos) else (_whose(one)[0], "Assoc")
+        )
+        limits, minutes = one.limits, _minutes(ask, partition)
+        for tres, limit in limits.grp_run_mins.items():
+            if _named(of, "Grp", tres, "RunMinutes") == reason:
+                mine = [run for run in runs if _held_to(one, run.ask, site)]
+                has = (run.ask.tres.get(tres, 0.0) * max(0.0, run.until - now) for run in mine)
+                used, asked = sum(has) / 60, minutes.get(tres, 0.0)
+                ever = asked <= limit
+                return Hit(reason, whose, f"GrpTRESRunMins {tres}", limit, used, asked, ever=ever)
+        for tres, limit in limits.grp_mins.items():
+            if _named(of, "Grp", tres, "Minutes") == reason:
+                asked = minutes.get(tres, 0.0)
+                return Hit(reason, whose, f"GrpTRESMins {tres}", limit, inf, asked)
+        if limits.grp_wall_s is not None and reason == f"{of}GrpWallLimit":
+            asked = ask.limit_s(partition) / 60
+            return Hit(reason, whose, "GrpWall wall", limits.grp_wall_s / 60, inf, asked)
     return None
 
 
+def _held_to(one: Qos | Assoc, ask: Ask, site: Site) -> bool:
+    """Whether a job counts for a QOS or an association."""
+    if isinstance(one, Qos):
+        return one.name in (ask.qos, *_partition_qos(ask, site))
+    if one.user:
+        return site.key(ask.account, ask.user, next(iter(ask.partitions), "")) == (
+            one.account, one.user
+        )  # fmt: skip
+    return one.account in accounts_of(site, ask.account)
+
+
 _NONE = Limits()
+_TRES_LIMITS = (
+    "grp_tres", "max_tres", "max_tres_pu", "max_tres_pa", "max_tres_pn", "max_tres_mins",
+    "grp_run_mins", "grp_mins",
+)  # fmt: skip
 
 
 def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
@@ -127,7 +211,7 @@ def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
     for one in above:
         taken: dict[str, Any] = {
             name: {tres: n for tres, n in getattr(limits, name).items() if tres not in set_there}
-            for name in ("grp_tres", "max_tres", "max_tres_pu", "max_tres_pa")
+            for name in _TRES_LIMITS
             if (set_there := getattr(one, name))
         }
         jobs = one.max_jobs_pu is not None or one.max_jobs_pa is not None
@@ -143,10 +227,6 @@ def _unset(limits: Limits, above: Iterable[Limits]) -> Limits:
     return limits
 
 
-def _first(hits: Iterable[Hit | None]) -> Hit | None:
-    return next(filter(None, hits), None)
-
-
 def _qos_jobs(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit | None]:
     limits, whose = qos.limits, f"QOS {qos.name}"
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
@@ -159,20 +239,37 @@ def _qos_jobs(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterato
     yield _wall(ask, partition, limits, "QOSMaxWallDurationPerJobLimit", whose)
 
 
-def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit | None]:
+def _qos_tres(ask: Ask, partition: Partition, qos: Qos, usage: Usage) -> Iterator[Hit]:
     limits, whose = qos.limits, f"QOS {qos.name}"
     user, account = f"user {ask.user} in {whose}", f"account {ask.account} in {whose}"
-    keys = (
-        ("qos", qos.name),
-        ("qos-account", qos.name, ask.account),
-        ("qos-user", qos.name, ask.user),
-    )
-    yield _tres(ask, limits.grp_tres, "QOSGrp", "", "GrpTRES", whose, usage, keys[0])
-    yield _tres(ask, limits.max_tres, "QOSMax", "PerJob", "MaxTRESPerJob", whose, usage)
-    yield _tres(
-        ask, limits.max_tres_pa, "QOSMax", "PerAccount", "MaxTRESPA", account, usage, keys[1]
-    )
-    yield _tres(ask, limits.max_tres_pu, "QOSMax", "PerUser", "MaxTRESPU", user, usage, keys[2])
+    of, of_user = ("qos", qos.name), ("qos-user", qos.name, ask.user)
+    of_account = "qos-account", qos.name, ask.account
+    yield from _over(limits.grp_tres, ask.tres, _Name("QOS", "Grp", "GrpTRES"), whose, usage, of)
+    yield from _of_one_job(ask, partition, "QOS", limits, whose)
+    name = _Name("", "Max", "MaxTRESPA", "PerAccount")
+    yield from _over(limits.max_tres_pa, ask.tres, name, account, usage, of_account)
+    name = _Name("QOS", "Max", "MaxTRESPU", "PerUser")
+    yield from _over(limits.max_tres_pu, ask.tres, name, user, usage, of_user)
+
+
+def _of_one_job(
+    ask: Ask, partition: Partition, of: str, limits: Limits, whose: str
+) -> Iterator[Hit]:
+    """What a job asks for by itself, whatever others have."""
+    per_job = "MaxTRESPerJob" if of == "QOS" else "MaxTRES"
+    yield from _over(limits.max_tres, ask.tres, _Name(of, "Max", per_job, "PerJob"), whose)
+    if limits.max_tres_mins:
+        name = _Name(of, "Max", "MaxTRESMins", "MinutesPerJob")
+        yield from _over(limits.max_tres_mins, _minutes(ask, partition), name, whose)
+    if limits.max_tres_pn:
+        each = {tres: n / max(1, ask.nodes) for tres, n in ask.tres.items()}
+        yield from _over(
+            limits.max_tres_pn, each, _Name(of, "Max", "MaxTRESPerNode", "PerNode"), whose
+        )
+    for tres, limit in limits.min_tres.items():
+        asked, reason = ask.tres.get(tres, 0.0), _named(of, "Min", tres)
+        if asked < limit:
+            yield Hit(reason, whose, f"MinTRES {tres}", limit, 0.0, asked, ever=False)
 
 
 def _whose(assoc: Assoc) -> tuple[str, tuple[str, ...]]:
@@ -192,10 +289,16 @@ def _assoc_jobs(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> I
     yield _wall(ask, partition, limits, "AssocMaxWallDurationPerJobLimit", whose)
 
 
-def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit | None]:
+def _assoc_tres(ask: Ask, partition: Partition, assoc: Assoc, usage: Usage) -> Iterator[Hit]:
     limits, (whose, key) = assoc.limits, _whose(assoc)
-    yield _tres(ask, limits.grp_tres, "AssocGrp", "", "GrpTRES", whose, usage, key)
-    yield _tres(ask, limits.max_tres, "AssocMax", "PerJob", "MaxTRES", whose, usage)
+    name = _Name("Assoc", "Grp", "GrpTRES")
+    yield from _over(limits.grp_tres, ask.tres, name, whose, usage, key)
+    yield from _of_one_job(ask, partition, "Assoc", limits, whose)
+
+
+def _minutes(ask: Ask, partition: Partition) -> Tres:
+    """TRES minutes that a job asks for by its time limit."""
+    return {name: n * ask.limit_s(partition) / 60 for name, n in ask.tres.items()}
 
 
 def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
@@ -234,12 +337,9 @@ def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
     yield from ((key, most) for key, most in found if most is not None)
 
 
-_LIMITS = re.compile("QOS(Grp|Max|Min)|Assoc(Grp|Max)|MaxJobsPer")  # how Slurm names them
-
-
 def is_limit(reason: str) -> bool:
     """Whether a reason of Slurm's is a limit of a QOS or an association."""
-    return _LIMITS.match(reason) is not None
+    return family(reason) is not None
 
 
 def is_kept(reason: str) -> bool:
@@ -261,37 +361,53 @@ def _wall(ask: Ask, part: Partition, limits: Limits, reason: str, whose: str) ->
     return Hit(reason, whose, "MaxWall", limits.max_wall_s, 0.0, asked, ever=False)
 
 
-def _tres(
-    ask: Ask,
+@dataclass(frozen=True, slots=True)
+class _Name:
+    """How Slurm names a limit: the beginning and the end of its reason, and sacctmgr's word."""
+
+    of: str
+    what: str
+    word: str
+    per: str = ""
+
+
+def _over(
     limits: Tres,
-    begin: str,
-    per: str,
-    name: str,
+    asked_for: Tres,
+    name: _Name,
     whose: str,
-    usage: Usage,
-    key: tuple[str, ...] | None = None,
-) -> Hit | None:
+    usage: Usage | None = None,
+    key: tuple[str, ...] = (),
+) -> Iterator[Hit]:
+    """Limits on TRES that are gone beyond with what is in use, or, without that, by the job."""
     for tres, limit in limits.items():
-        asked = ask.tres.get(tres, 0.0)
-        used = usage.tres(tres, *key) if key is not None else 0.0
+        asked = asked_for.get(tres, 0.0)
+        used = usage.tres(tres, *key) if usage is not None else 0.0
         if asked and used + asked > limit:
-            reason = _reason(begin, tres, per)
-            return Hit(reason, whose, f"{name} {tres}", limit, used, asked, ever=asked <= limit)
-    return None
+            reason = _named(name.of, name.what, tres, name.per)
+            ever = asked <= limit
+            yield Hit(reason, whose, f"{name.word} {tres}", limit, used, asked, ever=ever)
 
 
-_WORDS = {"cpu": "Cpu", "mem": "Mem", "node": "Node", "billing": "Billing"}
+_WORDS = {"cpu": "Cpu", "mem": "Memory", "node": "Node", "billing": "Billing", "energy": "Energy"}
 
 
-def _reason(begin: str, tres: str, per: str) -> str:
+def _named(of: str, what: str, tres: str, per: str = "") -> str:
     """Slurm's name of a limit on TRES; it is not regular."""
-    if tres.startswith("gres/"):
-        return f"{begin}GRES{per}"
-    if tres.startswith("license/"):
-        return f"{begin}License{per}"
-    word = _WORDS.get(tres, "Unknown")
-    if word == "Billing":
-        return f"{begin}Billing{per}"
-    if not per:
-        return f"{begin}{word}Limit"
-    return f"{begin}Memory{per}" if word == "Mem" else f"{begin}{word}{per}Limit"
+    kind = tres.partition("/")[0]
+    kinds = {"gres": "GRES", "license": "License", "bb": "BB"}
+    word = kinds.get(kind) or _WORDS.get(tres, "Unknown")
+    plain = per in ("", "PerJob", "PerUser", "MinutesPerJob")
+    end = "Limit" if plain and word in ("Cpu", "Node") else ""
+    if what == "Min":
+        end = "NotSatisfied" if word == "Cpu" else ""
+    if what == "Grp":
+        if word == "Cpu" and per:
+            word = "CPU"
+        end = "Limit" if word == "CPU" or (word in ("Cpu", "Memory", "Node") and not per) else ""
+        word = "Mem" if word == "Memory" and (of == "Assoc" or not per) else word
+    elif of == "Assoc" and word == "Memory":
+        word = "Mem"
+    if word == "Node" and per == "MinutesPerJob":
+        end = ""
+    return f"{of}{what}{word}{per}{end}"

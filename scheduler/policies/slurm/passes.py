@@ -55,7 +55,7 @@ class PendingReason:
     """Why a job waits, in Slurm's word.
 
     Attributes:
-        hit: the limit, where it is one.
+        hit: the limit, where it is one. set: a limit that the reason names is known.
         reservation: that keeps it from its nodes.
         planned_at, planned_on: when backfill would start it, by time limits, and where.
     """
@@ -65,6 +65,7 @@ class PendingReason:
     reservation: str = ""
     planned_at: float | None = None
     planned_on: frozenset[str] = frozenset()
+    set: bool = False
 
 
 class Space:

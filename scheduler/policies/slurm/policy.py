@@ -20,9 +20,16 @@ from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy,
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
-from scheduler.policies.slurm.capacity import Capacity
+from scheduler.policies.slurm.capacity import Books, Capacity
 from scheduler.policies.slurm.clock import Clock, Rhythm
-from scheduler.policies.slurm.limits import Usage, begin_to_age, first_hit, is_limit
+from scheduler.policies.slurm.limits import (
+    Usage,
+    begin_to_age,
+    first_hit,
+    is_limit,
+    is_set,
+    minutes_hit,
+)
 from scheduler.policies.slurm.passes import (
     ARRAY_FULL,
     NOT_AVAILABLE,
@@ -253,13 +260,9 @@ class Slurm(Policy):
         names = shut if closed else look.nodes_of(ask, part, now)
         return look.would_do(ask, names)
 
-    def licences_used(self) -> dict[str, int]:
-        """Licences that running jobs have."""
-        found: dict[str, int] = {}
-        for run in self._running.values():
-            for name, count in run.ask.licences:
-                found[name] = found.get(name, 0) + count
-        return found
+    def books(self) -> Books:
+        """What is free on every node, who runs, and where others are planned."""
+        return Books(self._capacity, self._running, self._planned)
 
     # --- deciding -------------------------------------------------------------------------------
 
@@ -341,6 +344,10 @@ class Slurm(Policy):
             for tres in (False, True):
                 hit = first_hit(ask, part, self.site, self._usage, tres=tres)
                 found.hit = hit if hit is not None and hit.reason == found.reason else found.hit
+            if found.hit is None:
+                running = self._running.values()
+                found.hit = minutes_hit(found.reason, ask, part, self.site, running, now)
+            found.set = is_set(found.reason, ask, part, self.site)
         elif found.reason == NOT_AVAILABLE:
             found.reservation = look.shut_by(ask, part)
         elif found.reason == "Reservation":

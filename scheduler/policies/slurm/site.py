@@ -21,7 +21,8 @@ UNPLACED_S = 365 * 86_400.0  # Slurm's own for a job without a limit: a year
 
 @dataclass(frozen=True, slots=True)
 class SiteNode:
-    """A node. `gpus`: number by type, in the order of their indices."""
+    """A node. `gpus`: number by type, in the order of their indices; `gres`: what else it has so
+    many of, by name."""
 
     name: str
     cpus: int
@@ -32,6 +33,7 @@ class SiteNode:
     open: bool = True
     state: str = "IDLE"
     reason: str = ""
+    gres: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,12 @@ class Limits:
     max_jobs_pu: int | None = None
     max_tres_pa: Tres = field(default_factory=dict)
     max_jobs_pa: int | None = None
+    min_tres: Tres = field(default_factory=dict)  # per job, of a QOS
+    max_tres_pn: Tres = field(default_factory=dict)  # per node
+    max_tres_mins: Tres = field(default_factory=dict)  # per job, by its time limit
+    grp_run_mins: Tres = field(default_factory=dict)  # of running jobs, that they have left
+    grp_mins: Tres = field(default_factory=dict)  # used up
+    grp_wall_s: float | None = None  # used up
     # waiting jobs whose age counts
     grp_accrue: int | None = None
     max_accrue: int | None = None  # of an association
@@ -273,12 +281,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a job has, or would have, of a node; `gpus` by type."""
+    """What a job has, or would have, of a node; `gpus` by type, `gres` by name."""
 
     node: str
     cpus: int
     memory_mib: float
     gpus: tuple[tuple[str, int], ...] = ()
+    gres: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +311,7 @@ class Ask:
         after: jobs that must have ended first; an array's id stands for its tasks.
         begin: not before; None: at once.
         deadline: by when it must have ended; None: no matter when.
+        gres: on each node beside GPUs, by name.
         odd: what else it asks for that the twin does not know.
     """
 
@@ -341,6 +351,7 @@ class Ask:
     begin: float | None = None
     deadline: float | None = None
     odd: tuple[str, ...] = ()
+    gres: tuple[tuple[str, int], ...] = ()
 
     @property
     def partition(self) -> str:

@@ -7,7 +7,7 @@ from typing import Protocol, cast
 
 from features.job import Job
 from scheduler.core.policy import Policy
-from scheduler.policies.slurm.capacity import Capacity, Free, choose, suits
+from scheduler.policies.slurm.capacity import Books, Capacity, Free, choose, suits
 from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
 from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to, het_job
 from scheduler.policies.slurm.priority import Multifactor
@@ -40,7 +40,7 @@ class SlurmTwin(Protocol):
         self, ask: Ask, part: Partition, now: float, *, closed: bool = False
     ) -> list[str]: ...
 
-    def licences_used(self) -> dict[str, int]: ...
+    def books(self) -> Books: ...
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None: ...
 
@@ -75,6 +75,21 @@ def _outside(ask: Ask, part: Partition, site: Site) -> bool:
     names = [one.name for one in there if suits(ask, one)]
     empty = Capacity({one.name: Free.of(one) for one in there})
     return choose(ask, empty, names, site) is None
+
+
+def shut_out(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether the open nodes could not do it if they were empty, and with closed ones could."""
+    return _never(twin, job_id, lambda ask, part: _needs_closed(ask, part, twin.site))
+
+
+def _needs_closed(ask: Ask, part: Partition, site: Site) -> bool:
+    there = [site.nodes[name] for name in part.nodes if name in site.nodes]
+    if all(node.open for node in there):
+        return False
+    empty = Capacity({node.name: Free.of(node) for node in there})
+    able = sorted((n.name for n in there if suits(ask, n)), key=site.order.__getitem__)
+    now = [name for name in able if site.nodes[name].open]
+    return choose(ask, empty, now, site) is None and choose(ask, empty, able, site) is not None
 
 
 def _hit(ask: Ask, part: Partition, site: Site, usage: Usage) -> bool:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.core.plural import count
+from scheduler.policies.slurm.known import Known, gres, parameter
+from scheduler.policies.slurm.limits import is_limit
 from scheduler.policies.slurm.preemption import CANCEL, REQUEUE, Preemption
 from scheduler.policies.slurm.priority import accounts_of
 from scheduler.policies.slurm.site import Ask, Site
@@ -29,6 +31,8 @@ class Charged(Protocol):
     def partition(self) -> str: ...
     @property
     def odd(self) -> tuple[str, ...]: ...
+    @property
+    def gres(self) -> tuple[tuple[str, int], ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,8 @@ class _Kind:
     @classmethod
     def of(cls, job: Charged) -> _Kind:
         parts = tuple(job.partition.split(","))
-        return cls(job.qos, job.account, job.user, parts, job.odd)
+        more = (f"gres/{name}" for name, _ in job.gres if gres(name) is Known.WITHHELD)
+        return cls(job.qos, job.account, job.user, parts, (*job.odd, *more))
 
     def touching(self, site: Site) -> Iterator[str]:
         """What of it is not modelled."""
@@ -62,9 +67,13 @@ def unmodelled_words(what: str, jobs: int) -> str:
 
 
 def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
-    """What of these jobs' partitions, QOS, associations and options is not modelled, and how many
-    have it."""
+    """What of the site's settings and these jobs' partitions, QOS, associations and options is not
+    modelled, and how many have it."""
     found: Counter[str] = Counter()
+    jobs = list(jobs)
+    unknown = (Known.NAMED, Known.WITHHELD)
+    names = [name for name in site.parameters if parameter(name) in unknown]
+    found.update(dict.fromkeys((f"SchedulerParameters={name}" for name in names), len(jobs)))
     alike, preemption = Counter(_Kind.of(job) for job in jobs), Preemption(site)
     for kind, touched in alike.items():
         modes = ((name, preemption.mode(kind.qos, name)) for name in kind.partitions)
@@ -77,9 +86,18 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> dict[str, str]:
-    """Of which of the jobs that wait no start is foreseen, and why."""
+def unforeseen(
+    site: Site, waiting: Iterable[Ask], running: Iterable[Ask], others: Iterable[Ask] = ()
+) -> dict[str, str]:
+    """Of which of the jobs that wait no start is foreseen, and why.
+
+    Args:
+        others: that wait, too.
+    """
     found: dict[str, str] = {}
+    others = list(others) if STOPS in site.parameters else []
+    running = list(running)
+    shards = sum(any(gres(name) is Known.WITHHELD for name, _ in ran.gres) for ran in running)
     known: dict[_Kind, str] = {}
     preemption = Preemption(site)
     odd = [
@@ -98,4 +116,28 @@ def unforeseen(site: Site, waiting: Iterable[Ask], running: Iterable[Ask]) -> di
             )
         if known[kind]:
             found[ask.job_id] = known[kind]
+        elif shards and ask.gpus:
+            found[ask.job_id] = f"not modelled: {count(shards, 'running job')} with parts of GPUs"
+        elif stopped_by(ask, others):
+            found[ask.job_id] = f"not modelled: SchedulerParameters={STOPS}"
     return found
+
+
+STOPS = "assoc_limit_stop"  # who waits for a limit holds all behind it in its partition
+
+
+def stopped_by(ask: Ask, waiting: Iterable[Ask]) -> Ask | None:
+    """The first job that waits for a limit in a partition of this one, and not behind it; None:
+    there is none."""
+    return next(
+        (
+            one
+            for one in waiting
+            if one.job_id != ask.job_id
+            and is_limit(one.reason)
+            and not one.shares
+            and one.priority >= ask.priority
+            and set(one.partitions) & set(ask.partitions)
+        ),
+        None,
+    )

@@ -10,12 +10,12 @@ from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
 from features.codec import Json, decode
-from scheduler.explain.effect import Eta, Sooner
+from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import Request as Body
-from scheduler.service.follow.answers import ETA, LEASE, PATIENCE_S, TRIED
+from scheduler.service.follow.answers import ETA, LEASE, NODES, PATIENCE_S, TRIED
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.settings import Settings
 
@@ -54,6 +54,16 @@ async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
     """Each tried on a copy of the Slurm that is followed. Nothing is changed."""
     await run_in_threadpool(view.job, job_id)
     return decode(Sooner, await _ask(request, view, TRIED, {"job_id": job_id}))
+
+
+@router.get(
+    "/jobs/{job_id}/nodes", summary="What it lacks, node by node", responses=responses(404, 409)
+)
+async def by_node(job_id: str, request: Request, view: Seen) -> ByNode:
+    """Of a job that waits in the Slurm that is followed, as of the last look."""
+    job_id = await run_in_threadpool(view.task_of, job_id)
+    await run_in_threadpool(view.job, job_id)
+    return decode(ByNode, await _ask(request, view, NODES, {"job_id": job_id}))
 
 
 async def _ask(request: Request, view: VisibleQueries, kind: str, body: Json) -> Json:

@@ -45,13 +45,15 @@ from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import write as write_forecasts
-from scheduler.service.follow.answers import ETA, LEASE, answer_questions
+from scheduler.service.follow.answers import ETA, LEASE, NODES, answer_questions
+from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.outputs import Outputs
 from scheduler.service.follow.planner import Planner, nearby
 from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
+from scheduler.service.follow.shortages import Accounts
 from scheduler.service.follow.tables import (
     accounted,
     ended_jobs,
@@ -293,7 +295,8 @@ class Follower:
         first; those again of jobs of which that is over."""
         known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
-        before, self._withheld = self._withheld, late | without_start(snapshot, first)
+        against = against_slurm(snapshot, first)
+        before, self._withheld = self._withheld, late | against | without_start(snapshot, first)
         again = {j: self._forecasts[j] for j in before if j in self._forecasts}
         return {j: one for j, one in again.items() if j not in self._withheld} | {
             j: StartForecast(snapshot.now, why_not=why)
@@ -307,7 +310,13 @@ class Follower:
         if self._last is None or planner.site is None:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
         snapshot, first = self._last
-        means = Means(planner.trial, planner.own, self._renew, self._promises.put_off)
+        twin = twin_in(snapshot.core.policy)
+        if kind == NODES and twin is not None:
+            return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
+        means = Means(
+            planner.trial, planner.own, self._renew, self._promises.put_off,
+            against=against_slurm(snapshot, first),
+        )  # fmt: skip
         jobs = nearby(snapshot, first)
         trials = Trials(planner.site, jobs, self.memory, snapshot.now, self.clock, means)
         try:

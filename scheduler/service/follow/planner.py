@@ -81,7 +81,9 @@ class Planner:
 
     def reshape(self, jobs: Iterable[SlurmJob]) -> None:
         """Take nodes that came, went or changed; partitions that jobs name together are one."""
+        jobs = list(jobs)
         self._together |= {job.partition for job in jobs if "," in job.partition}
+        self._together |= _of_parts(jobs)
         seen = self.nodes, len(self._together)
         if seen != self._seen:
             self.shape = Shape.followed(
@@ -190,6 +192,16 @@ class Planner:
         ours = self.own(nearby(snapshot, first), snapshot.now) if own else None
         aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
         return reasons(snapshot, waiting | aside, policy, ours)
+
+
+def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
+    """Partitions of the components of each heterogeneous job: they start together."""
+    of: dict[str, set[str]] = {}
+    for job in jobs:
+        head, plus, _ = job.id.partition("+")
+        if plus:
+            of.setdefault(head, set()).update(job.partition.split(","))
+    return {",".join(sorted(names)) for names in of.values() if len(names) > 1}
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:

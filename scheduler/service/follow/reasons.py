@@ -28,8 +28,10 @@ from scheduler.explain.slurm import (
     PriorityTerm,
     ReservationHeld,
     SlurmReason,
+    Stopped,
     TimeLimitTooLong,
 )
+from scheduler.policies.slurm.known import CODES, family
 from scheduler.policies.slurm.limits import Hit, is_kept
 from scheduler.policies.slurm.passes import (
     CAPACITY,
@@ -42,6 +44,9 @@ from scheduler.policies.slurm.passes import (
 )
 from scheduler.policies.slurm.site import Ask, Partition, Site
 from scheduler.policies.slurm.twin import SlurmTwin
+from scheduler.policies.slurm.unmodelled import STOPS, stopped_by
+from scheduler.service.follow.partitions import closed_to_user
+from scheduler.service.follow.shortages import Accounts
 
 COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
 Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how many come before it
@@ -59,13 +64,15 @@ def reasons(
         own: what Pellucid's own policy decides of the same queue.
     """
     now, places = snapshot.now, _places(policy, jobs)
-    found = {}
+    accounts, found = Accounts(policy, now), {}
     for job_id, job in jobs.items():
         pending = policy.evidence(job_id, now)
         if pending is not None and pending.reason != slurm_word(job.reason):
             pending = None
-        reason = _reason(slurm_word(job.reason), job, policy, pending, places.get(job_id, ()), now)
-        found[job_id] = _with_place(reason, job, policy, places.get(job_id, ()), now, own)
+        at = places.get(job_id, ())
+        reason = _reason(slurm_word(job.reason), job, policy, pending, at, accounts)
+        found[job_id] = _with_place(reason, job, policy, at, now, own)
+    found |= _in_turn(found, policy.line())
     return found | _within_limits(found, policy.line())
 
 
@@ -89,13 +96,27 @@ def _within_limits(
     return placed
 
 
+def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[str, SlurmReason]:
+    """Jobs in whose limit there is room now, with how many before them wait for the same."""
+    ahead: dict[tuple[str, ...], set[str]] = {}
+    counted: dict[str, SlurmReason] = {}
+    for ranked in line:
+        ask, reason = ranked.ask, found.get(ranked.ask.job_id)
+        if reason is not None and reason.lapsed:
+            by_account = ask.account if reason.code.startswith("Assoc") else ask.qos
+            before = ahead.setdefault((reason.code, by_account), set())
+            counted[ask.job_id] = replace(reason, ahead=len(before - {ask.job_id}))
+            before.add(ask.job_id)
+    return counted
+
+
 def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
     """Why a job would wait that Slurm has not seen so; None: it would not."""
     pending = policy.evidence(job.id, snapshot.now)
     if pending is None:
         return None
     places = _places(policy, (job.id,)).get(job.id, ())
-    return _reason(pending.reason, job, policy, pending, places, snapshot.now)
+    return _reason(pending.reason, job, policy, pending, places, Accounts(policy, snapshot.now))
 
 
 def briefly(job: SlurmJob) -> SlurmReason:
@@ -163,7 +184,7 @@ def _reason(
     policy: SlurmTwin,
     pending: PendingReason | None,
     places: Places,
-    now: float,
+    accounts: Accounts,
 ) -> SlurmReason:
     """Slurm's reason with what explains it, where that is sure."""
     site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
@@ -176,23 +197,69 @@ def _reason(
         return replace(plain, licences=_licences(ask, policy))
     if hit is not None:
         return replace(plain, limit=_limit(hit))
-    if pending is not None and is_kept(word):
+    if pending is not None and is_kept(word) and pending.set:
         return replace(plain, lapsed=True)
-    if word == PRIORITY and places:
-        before = min(before for before, _ in places)
-        others = (one for one in policy.line() if not before and one.ask.job_id != job.id)
-        wait = {one.partition.name for one in others}
-        return replace(plain, goes_first=_goes_first(before, places[0][1].partition, site, wait))
-    if word == RESOURCES and ask is not None and places:
-        return replace(plain, needed=_needed(ask, places[0][1].partition, policy, now))
-    if word == NOT_AVAILABLE and pending is not None and pending.reservation:
-        one = next(r for r in site.reservations if r.name == pending.reservation)
+    if ask is None or not places:
+        return replace(plain, meaning=meaning(word))
+    if word == PRIORITY:
+        return _by_priority(plain, ask, policy, places, accounts.now)
+    if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
+        return _by_nodes(plain, ask, pending, places[0][1].partition, accounts)
+    return replace(plain, meaning=meaning(word))
+
+
+def _by_nodes(
+    plain: SlurmReason,
+    ask: Ask,
+    pending: PendingReason | None,
+    part: Partition,
+    accounts: Accounts,
+) -> SlurmReason:
+    """What a job lacks on its nodes, or who has them."""
+    policy = accounts.twin
+    if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
+        one = next(r for r in policy.site.reservations if r.name == pending.reservation)
         held = ReservationHeld(one.name, NodeNames.of(one.nodes), one.start, one.end)
-        return replace(plain, reservation=held, time_limit_s=ask.limit_s(None) if ask else None)
-    if word == NOT_AVAILABLE and ask is not None and places:  # UnavailableNodes, which are down
-        needed = _needed(ask, places[0][1].partition, policy, now)
-        return replace(plain, needed=needed) if needed.closed else plain
-    return plain
+        return replace(plain, reservation=held, time_limit_s=ask.limit_s(None))
+    shortage = accounts.shortage(ask, part)
+    if plain.code == RESOURCES:
+        needed = _needed(ask, part, policy, accounts.now)
+        return replace(plain, needed=needed, shortage=shortage)
+    return replace(plain, shortage=shortage) if shortage.shuts else plain
+
+
+def _by_priority(
+    plain: SlurmReason, ask: Ask, policy: SlurmTwin, places: Places, now: float
+) -> SlurmReason:
+    """Who goes before a job."""
+    if stops := _stopped(ask, policy, now):
+        return replace(plain, stopped=stops)
+    before = min(before for before, _ in places)
+    others = (one for one in policy.line() if not before and one.ask.job_id != ask.job_id)
+    wait = {one.partition.name for one in others}
+    first = _goes_first(before, places[0][1].partition, policy.site, wait)
+    return replace(plain, goes_first=first)
+
+
+def meaning(word: str) -> str:
+    """What a reason of Slurm's means by its manual; "" where what was found should say it."""
+    kind = family(word)
+    return f"a limit on {kind}" if kind is not None else CODES.get(word, "")
+
+
+def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
+    """What holds a job since another waits for a limit."""
+    if STOPS not in policy.site.parameters:
+        return None
+    other = stopped_by(ask, (ranked.ask for ranked in policy.line()))
+    if other is None:
+        return None
+    pending = policy.evidence(other.job_id, now)
+    hit = pending.hit if pending is not None else None
+    # of a user only they may know
+    shown = _limit(hit) if hit is not None and not hit.whose.startswith("user ") else None
+    part = next(name for name in ask.partitions if name in other.partitions)
+    return Stopped(STOPS, other.reason, part, shown)
 
 
 def _limit(hit: Hit) -> LimitReached:
@@ -220,13 +287,14 @@ def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
         part.name
         for part in site.partitions.values()
         if (part.max_time_s is None or part.max_time_s >= job.time_limit_s)
-        and not (part.hidden or part.root_only)
+        and not part.hidden
+        and not closed_to_user(job, part, site)
     ]
     return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
 
 
 def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
-    used, there = policy.licences_used(), policy.site.licences
+    used, there = policy.books().licences(), policy.site.licences
     return tuple(
         LicenceAsked(name, wanted, there.get(name, 0), used.get(name, 0))
         for name, wanted in (ask.licences if ask is not None else ())

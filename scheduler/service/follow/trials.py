@@ -3,27 +3,23 @@ that takes it; and a waiting job asked for otherwise, with the command that woul
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
 from features.clock import Clock
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.request import RequestError, refusal, request
-from scheduler.backends.slurm.site import asks_of, defaults_of, takes
 from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
-from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.decisions import Action
-from scheduler.core.plural import count
 from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
 from scheduler.explain.slurm import own_policy, sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.words import duration
-from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.passes import closed_to
-from scheduler.policies.slurm.site import Partition, Site
+from scheduler.policies.slurm.site import Site
 from scheduler.policies.slurm.twin import twin_in
+from scheduler.service.follow.changes import Change, changes
+from scheduler.service.follow.partitions import closed_to_user
 from scheduler.service.follow.reasons import by_own_policy, expected
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
@@ -35,15 +31,6 @@ SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 class Refused(ValueError):
     """Slurm would not take the job, or its options cannot be tried; a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A job asked for otherwise. `command`: that would ask so."""
-
-    words: str
-    command: str
-    job: SlurmJob
 
 
 Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
@@ -59,6 +46,7 @@ class Means:
         between: called between two futures.
         put_off: a forecast as users get it.
         budget_s, question_s: processor seconds of one trial, seconds after which none begins.
+        against: jobs that Slurm does not start though they would here, and that in words.
     """
 
     draw: Draw
@@ -67,6 +55,7 @@ class Means:
     put_off: Callable[[StartForecast], StartForecast]
     budget_s: float = BUDGET_S
     question_s: float = QUESTION_S
+    against: Mapping[str, str] = field(default_factory=dict)
 
 
 class Trials:
@@ -111,7 +100,7 @@ class Trials:
         tried, closed, not_tried = list[Tried](), list[ClosedPartition](), list[str]()
         for name in [*named, *others]:
             here = request(options, self.site, user, NEW, self.now, partition=name)
-            why = self._refused(here, self.site.partitions[name])
+            why = closed_to_user(here, self.site.partitions[name], self.site)
             if why:
                 closed.append(ClosedPartition(name, why))
             elif self._late:
@@ -123,41 +112,6 @@ class Trials:
         own = own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
         return Eta(now, tried, closed, named, not_tried, own)
 
-    def _refused(self, job: SlurmJob, part: Partition) -> str:
-        """Why a job cannot run in a partition however empty it is; "": it can."""
-        ask = asks_of([replace(job, partition=part.name)], self.site)[job.id]
-        if word := closed_to(ask, part):
-            return {
-                "PartitionTimeLimit": f"allows {duration(part.max_time_s or 0.0)} at most",
-                "PartitionDown": "is down",
-                "PartitionNodeLimit": f"does not give {count(ask.nodes, 'node')}",
-                "AccountNotAllowed": f"does not take account {ask.account}",
-                "QOSNotAllowed": f"does not take QOS {ask.qos}",
-            }.get(word, word)
-        if part.root_only and ask.user != "root":
-            return "takes jobs of root only"
-        if part.in_reservations and not ask.reservation:
-            return "takes jobs in a reservation only (--reservation)"
-        if not takes(ask.user, part.groups):
-            return f"takes no user of the groups that {ask.user} is in"
-        if why := self._beyond(job, part):
-            return why
-        there = (n for n in part.nodes if n in self.site.nodes)  # down ones come back
-        names = sorted(there, key=self.site.order.__getitem__)
-        names = [n for n in names if suits(ask, self.site.nodes[n])]
-        fits = choose(ask, Capacity.of(self.site), names, self.site)
-        return "" if fits is not None else "has no nodes that suit, were they empty"
-
-    def _beyond(self, job: SlurmJob, part: Partition) -> str:
-        """Whom a partition does not take for what it asks for, or for what it has."""
-        site, all_known = self.site, ("root", "") in self.site.assocs
-        enforced = all_known and site.enforced & {"associations", "limits", "safe", "qos"}
-        if enforced and site.key(job.account, job.user, part.name) not in site.assocs:
-            return f"takes no jobs of {job.user} in account {job.account}"
-        most = part.defaults.get("MaxMemPerNode", defaults_of(site.config).get("MaxMemPerNode"))
-        each = (job.memory_mib or 0.0) / max(1, job.num_nodes)
-        return f"gives {most:g} MiB of a node at most" if most and each > most else ""
-
     # --- otherwise ----------------------------------------------------------------------------
 
     def what_if(self, job_id: str) -> Sooner:
@@ -167,62 +121,53 @@ class Trials:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
             return Sooner(unavailable=why)
         as_it_is = self.forecast(job)
-        found, not_tried = list[Tried](), list[str]()
+        if unknown := self._means.against.get(job_id):  # then nothing can be trusted of it
+            return Sooner(self._clock.now(), Tried(reason=job.reason, why=unknown))
+        found, slower, not_tried = list[Tried](), list[tuple[Change, SlurmJob]](), list[str]()
         for change in self._changes(job):
             if self._late:
                 not_tried.append(change.words)
                 continue
             # a priority is computed again, or stays the place in line
             priority = 1 if self.site.weighs else job.priority
-            made = self.forecast(replace(change.job, priority=priority, reason=""))
-            found.append(replace(made, words=change.words, command=change.command))
+            changed = replace(change.job, priority=priority, reason="")
+            if self._starts(changed) is None:
+                slower.append((change, changed))
+            else:
+                made = Tried(self.now, self.now, 1, why=AT_ONCE)
+                found.append(_tried(made, change))
+        for change, changed in slower:
+            if self._late:
+                not_tried.append(change.words)
+                continue
+            found.append(_tried(self.forecast(changed), change))
         now = self._clock.now()
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
         found.sort(key=lambda one: one.start_p50 or 0.0)
         return Sooner(now, as_it_is, found, not_tried)
 
-    def _changes(self, job: SlurmJob) -> Iterator[Change]:
-        update = f"scontrol update jobid={job.id}"
-        limit = job.time_limit_s or 0.0
-        for part in (2, 4):
-            minutes = int(limit // 60 // part)
-            if minutes and minutes * 60 < limit:
-                shorter = replace(job, time_limit_s=minutes * 60.0)
-                words = f"with a time limit of {duration(shorter.time_limit_s)}"
-                yield Change(words, f"{update} timelimit={minutes}", shorter)
-        for name, partition in self.site.partitions.items():
-            there = partition.hidden or name in job.partition.split(",")
-            if not there and not self._refused(job, partition):
-                changed = replace(job, partition=name)
-                yield Change(f"in partition {name}", f"{update} partition={name}", changed)
-        yield from self._fewer(job, update)
-        assoc = self.site.assocs.get((job.account, job.user))
-        for name in sorted(assoc.qos if assoc is not None else ()):
-            if name != job.qos and name in self.site.qos:
-                yield Change(f"with QOS {name}", f"{update} qos={name}", replace(job, qos=name))
+    def _changes(self, job: SlurmJob) -> list[Change]:
+        twin = twin_in(self._drawn(job).core.policy)
+        return [] if twin is None else list(changes(job, self.site, twin, self.now))
 
-    def _fewer(self, job: SlurmJob, update: str) -> Iterator[Change]:
-        """Half the GPUs, where all are of one type."""
-        if len(job.gpu_types) != 1 or job.gpu_types[0][1] < 2:
-            return
-        ((kind, many),) = job.gpu_types
-        half = many // 2
-        gres = gpus_word(release_in(self.site.config.get("SLURM_VERSION", "")), kind, half)
-        gpus = job.gpus * half // many
-        per_node = job.gpus_per_node
-        tres = tuple((n, gpus if n.startswith("gres/gpu") else v) for n, v in job.tres)
-        changed = replace(job, gpus=gpus, gpu_types=((kind, half),), tres=tres)
-        where = " on each node" if per_node and job.num_nodes > 1 else ""
-        option = "trespernode" if per_node else "tresperjob"
-        yield Change(f"with {count(half, 'GPU')}{where}", f"{update} {option}={gres}", changed)
+    def _drawn(self, job: SlurmJob) -> ClusterSnapshot:
+        others = [other for other in self.jobs if other.id != job.id]
+        return self._means.draw([*others, job], self.now)
+
+    def _starts(self, job: SlurmJob) -> ClusterSnapshot | None:
+        """The look in which a job starts at once, as far as that can be foreseen; None: it does
+        not."""
+        snapshot = self._drawn(job)
+        barred = job.id in snapshot.aside or without_start(snapshot, [job.id])
+        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
+        return snapshot if job.id in started and not barred else None
 
     # --- one trial ----------------------------------------------------------------------------
 
     def forecast(self, job: SlurmJob) -> Tried:
         """When a job would start among the others, p50 and p90, and why it would wait."""
-        others = [other for other in self.jobs if other.id != job.id]
-        snapshot = self._means.draw([*others, job], self.now)
+        snapshot = self._drawn(job)
         policy = twin_in(snapshot.core.policy)
         assert policy is not None
         if job.id in snapshot.left_out:
@@ -248,6 +193,10 @@ class Trials:
         why = sentence(found, job.id, self.now) if found is not None else ""
         word = found.code if found is not None else ""
         return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not, found)
+
+
+def _tried(made: Tried, change: Change) -> Tried:
+    return replace(made, words=change.words, command=change.command, amount=change.amount)
 
 
 def _not_before(now: float, made: Tried) -> Tried:

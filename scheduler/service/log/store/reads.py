@@ -147,7 +147,7 @@ class VisibleQueries(VisibleRows):
 
     def task_of(self, job_id: str) -> str:
         """Of an array, named as a whole, the viewer's first task that waits, or else runs, or else
-        the last; any other id as it is."""
+        the last; of a heterogeneous job its first component; any other id as it is."""
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
         if named is None or self._all(select(*found).where(jobs.c.job_id == job_id)):
@@ -158,6 +158,9 @@ class VisibleQueries(VisibleRows):
             return phase.over, not phase.waits, -number if phase.over else number
 
         tasks = self._all(select(*found).where(_tasks(named[1]), self._mine()))
+        if not tasks and named[1] == job_id:
+            part = select(*found).where(jobs.c.job_id == f"{job_id}+0", self._mine())
+            return f"{job_id}+0" if self._all(part) else job_id
         return str(min(tasks, key=rank)["job_id"]) if tasks else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:

@@ -65,10 +65,10 @@ SAYS = {
 }
 
 
-ODD = "odd|0||||||||||cpu=100|||||gres/gpu=1|||||||"  # GrpTRESMins, MinTRES
+ODD = "odd|0||||||||||cpu=100||1-00:00:00||||||||||"  # GrpTRESMins, GrpWall
 NOT_MODELLED = [
     "Not modelled by the policy slurm: QOS odd: GrpTRESMins=cpu=100 (1 job).",
-    "Not modelled by the policy slurm: QOS odd: MinTRES=gres/gpu=1 (1 job).",
+    "Not modelled by the policy slurm: QOS odd: GrpWall=1-00:00:00 (1 job).",
 ]
 
 
@@ -622,7 +622,7 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
         scene.look(scene.job(1, gpus=0, qos="odd"), scene.job(2, gpus=0, qos="odd"), scene.job(3))
         scene.look(scene.job(1, gpus=0, qos="odd"))
     warned = [log["what"] for log in logs if log["event"] == "not_modelled"]
-    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: MinTRES=gres/gpu=1"]
+    assert warned == ["QOS odd: GrpTRESMins=cpu=100", "QOS odd: GrpWall=1-00:00:00"]
     assert scene.pages().not_modelled() == board(scene.pages()).not_modelled == NOT_MODELLED
     assert PageQueries(store, Viewer("ada", Role.VIEWER)).not_modelled() == []
 

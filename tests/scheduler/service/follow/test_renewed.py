@@ -206,8 +206,8 @@ def test_a_job_whose_node_is_down_is_told_so() -> None:
     waits = scene.job(2, reason="ReqNodeNotAvail, UnavailableNodes:n1", features="big", **ASKS)
     scene.look(waits)
     assert headline(scene.follower.reasons["2"], "2", scene.now) == (
-        "Slurm says ReqNodeNotAvail: it needs 4 GPUs, 8 CPUs; "
-        "no node of partition main that suits is open: n1 (DOWN*)."
+        "Slurm says ReqNodeNotAvail: no node of partition main that suits is open to it; "
+        "n1 is down."
     )
 
 

@@ -1,0 +1,231 @@
+"""What a job that waits in a followed Slurm lacks, node by node, and that in a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.core.plural import count
+from scheduler.explain.words import clock_time
+
+GPU, CPU, MEMORY, WHOLE = "GPU", "CPU", "memory", "whole node"
+SHOWN = 4  # nodes that a sentence names
+KEPT = 8  # nodes of each kind that are kept with a job
+
+
+@dataclass(frozen=True, slots=True)
+class Lack:
+    """What is short on a node: `asked` there, `free` now, `there` in all; memory in MiB.
+
+    Attributes:
+        what: GPU, CPU, memory, whole node, or another GRES by its name. type: of GPUs.
+    """
+
+    what: str
+    asked: float
+    free: float
+    there: float
+    type: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.type}".strip()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShort:
+    """A node that could do a job, or its part of one, and what keeps it from that.
+
+    Attributes:
+        gpus, gpus_there: free, and in all, of the types that it asks for.
+        lacks: what is short; empty: nothing.
+        shut: "closed", "reservation" or "kept" (for jobs before it); why: the node's state and
+            its administrator's words, or the reservation's name.
+        until: by when it could, by time limits (epoch seconds); None: not known.
+    """
+
+    name: str
+    gpus: int = 0
+    gpus_there: int = 0
+    lacks: tuple[Lack, ...] = ()
+    shut: str = ""
+    why: str = ""
+    until: float | None = None
+
+    @property
+    def ready(self) -> bool:
+        return not (self.lacks or self.shut)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why a job does not start on the nodes of a partition.
+
+    Attributes:
+        nodes, gpus: that it asks for: nodes; GPUs in all, or on each node.
+        short, shut, ready: nodes that lack something (those that lack least first), that are
+            closed or kept from it, and that lack nothing; the first few of each, and their numbers.
+        unsuited: nodes of the partition that could never do it.
+        parts: others of its heterogeneous job, with which it starts together.
+    """
+
+    partition: str
+    nodes: int = 1
+    gpus: int = 0
+    short: tuple[NodeShort, ...] = ()
+    shut: tuple[NodeShort, ...] = ()
+    ready: tuple[NodeShort, ...] = ()
+    shorts: int = 0
+    shuts: int = 0
+    readies: int = 0
+    unsuited: int = 0
+    parts: int = 0
+    free_gpus: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        partition: str,
+        nodes: int,
+        gpus: int,
+        found: Sequence[NodeShort],
+        unsuited: int,
+        parts: int = 0,
+    ) -> Shortage:
+        short = sorted((n for n in found if n.lacks and not n.shut), key=_least)
+        shut = [n for n in found if n.shut]
+        ready = [n for n in found if n.ready]
+        free = sum(n.gpus for n in found if not n.shut)
+        return cls(
+            partition,
+            nodes,
+            gpus,
+            short=tuple(short[:KEPT]),
+            shut=tuple(shut[:KEPT]),
+            ready=tuple(ready[:KEPT]),
+            shorts=len(short),
+            shuts=len(shut),
+            readies=len(ready),
+            unsuited=unsuited,
+            parts=parts,
+            free_gpus=free,
+        )
+
+
+def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
+    """Whose GPUs suffice goes first, then who lacks few things, and little of them."""
+    lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
+    no_gpu = any(one.what == GPU for one in node.lacks)
+    return no_gpu, len(node.lacks), lack, -node.gpus, node.name
+
+
+# --- in words -------------------------------------------------------------------------------------
+
+
+def clauses(one: Shortage, now: float) -> list[str]:
+    """What is short, as clauses; [] where nothing is known to be."""
+    if one.parts and one.readies >= one.nodes:
+        text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that this part asks for"
+        return [text, f"it starts together with {count(one.parts, 'other part')} of its job"]
+    if one.nodes > 1:
+        first = [_some_nodes(one)]
+    elif one.readies:
+        return []
+    else:
+        first = [_one_node(one)] if one.short else []
+    until = [_until(one, now)] if one.short else []
+    found = [*first, *_shut(one, now), *until]
+    if not one.short and not one.shut:
+        return [f"no node of partition {one.partition} could do it"] if one.unsuited else []
+    if not one.short and one.nodes == 1:
+        found = [f"no node of partition {one.partition} that suits is open to it", *found]
+    return [clause for clause in found if clause]
+
+
+def _some_nodes(one: Shortage) -> str:
+    names = f" ({_names(one.ready, one.readies)})" if one.readies else ""
+    text = f"it asks for {one.nodes} nodes, and {one.readies or 'none'}{names} would do now"
+    return text + (f": on {one.short[0].name} {_lacking(one.short[0])}" if one.short else "")
+
+
+def _one_node(one: Shortage) -> str:
+    best = one.short[0]
+    of_gpus = next((lack for lack in best.lacks if lack.what == GPU), None)
+    if one.gpus and of_gpus is None:
+        others = [node for node in one.short if not any(n.what == GPU for n in node.lacks)]
+        where = ", ".join(f"{n.gpus} of {n.gpus_there} on {n.name}" for n in others[:2])
+        more = f" and {len(others) - 2} more nodes" if len(others) > 2 else ""
+        return f"GPUs are free ({where}{more}), {_lacking(best, 'not')}"
+    with_some = [node for node in one.short if node.gpus]
+    if of_gpus is not None and one.free_gpus >= one.gpus > 0 and len(with_some) > 1:
+        parts = [f"{n.gpus} on {n.name}" for n in with_some[:SHOWN]]
+        rest = one.free_gpus - sum(n.gpus for n in with_some[:SHOWN])
+        parts += [f"{rest} elsewhere"] * (rest > 0)
+        there = ", ".join(parts[:-1]) + f" and {parts[-1]}"
+        kind = f" of type {of_gpus.type}" if of_gpus.type else ""
+        free = count(one.free_gpus, "GPU")
+        return f"{free}{kind} are free, {there}, and it asks for {one.gpus} on one node"
+    return f"on {best.name} {_lacking(best)}"
+
+
+def lacks_of(node: NodeShort) -> list[str]:
+    """What is short on a node, a few words each."""
+    return [_lack(lack, "short").replace("it asks for ", "asked for ") for lack in node.lacks]
+
+
+def shut_of(node: NodeShort) -> str:
+    """What keeps a node from a job whatever is free there; "": nothing."""
+    return f"reservation {node.why}" if node.shut == "reservation" else node.why
+
+
+def _lacking(node: NodeShort, short: str = "short") -> str:
+    return "; ".join(_lack(lack, short) for lack in node.lacks)
+
+
+def _lack(lack: Lack, short: str) -> str:
+    if lack.what == WHOLE:
+        return (
+            f"it asks for a whole node, and {count(int(lack.there - lack.free), 'job')} run there"
+        )
+    name = {GPU: "GPUs", CPU: "CPUs"}.get(lack.what, lack.what)
+    kind = f" of type {lack.type}" if lack.type else ""
+    verb = "are" if lack.what in (GPU, CPU) else "is"
+    size = _gib if lack.what == MEMORY else "{:g}".format
+    free, there, asked = map(size, (lack.free, lack.there, lack.asked))
+    return f"{name}{kind} {verb} {short}: {free} of {there} free, it asks for {asked}"
+
+
+def _shut(one: Shortage, now: float) -> list[str]:
+    found = []
+    for node in one.shut[:SHOWN]:
+        if node.shut == "closed":
+            found.append(f"{node.name} is {node.why}")
+        elif node.shut == "reservation":
+            until = f" until {clock_time(node.until, now)}" if node.until is not None else ""
+            found.append(f"reservation {node.why} has {node.name}{until}")
+        else:
+            found.append(f"{node.name} is kept for jobs before it")
+    more = one.shuts - len(found)
+    return [*found, *([f"{count(more, 'more node')} likewise"] if more else [])]
+
+
+def _until(one: Shortage, now: float) -> str:
+    times = sorted((n.until, n.name) for n in one.short if n.until is not None)
+    if not times or len(times) + one.readies < one.nodes:
+        return ""
+    at, name = times[max(0, one.nodes - one.readies - 1)]
+    where = name if one.nodes == 1 else f"{one.nodes} nodes"
+    return f"{where} could by {clock_time(at, now)}, if runs there take their time limits"
+
+
+def _names(nodes: Sequence[NodeShort], all_of_them: int) -> str:
+    names = ", ".join(node.name for node in nodes[:SHOWN])
+    more = all_of_them - min(SHOWN, len(nodes))
+    return f"{names} and {count(more, 'more node')}" if more else names
+
+
+def _has(nodes: int) -> str:
+    return "has" if nodes == 1 else "have"
+
+
+def _gib(mib: float) -> str:
+    return f"{mib / 1024:.3g} GiB" if mib >= 1024 else f"{mib:.0f} MiB"
