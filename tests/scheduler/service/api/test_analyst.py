@@ -261,4 +261,4 @@ def test_a_job_that_waits_for_nodes_to_come_may_start(answered: Service) -> None
     answered.turn(2)
     row = foreseen(answered, waits)
     assert row["reason"] == "VcTooSmall"
-    assert row["why_not"] == "not enough of its GPUs are on open nodes"
+    assert row["why_not"] == "it cannot start until a node is opened that is closed now"
