@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import Enum
 from functools import partial
-from math import isfinite, nan
+from math import inf, isfinite, log1p, nan
 
 from features import calendar, history, queue, survival
 from features.amounts import Work
@@ -173,8 +173,11 @@ class _Submission:
     calendar: tuple[Value, ...]
     queue: VcQueue
     survival: tuple[float, ...]  # and the odds; empty where neither family is kept
+    hazards: tuple[float, ...]  # behind them
     phase: _Phase = _Phase.UNSEEN
     profile: Profile | None = None
+    began: float = nan  # its latest run
+    outlived_s: float = 0.0  # its longest run before that did not end it
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
@@ -186,7 +189,8 @@ def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
             changed.keys, was.keys, was.since_submit, changed.since_submit, strict=True
         )
     )
-    changed.profile = was.profile if changed.job.gpus == was.job.gpus else None
+    if changed.job.gpus == was.job.gpus:
+        changed.profile, changed.outlived_s = was.profile, was.outlived_s
     return changed
 
 
@@ -363,7 +367,7 @@ class FeatureState:
         if job == was.job:  # looked up again: of the histories that it was of, found again or not
             if self._survives:
                 lives = self._lives.as_of(self._hazards(was), now, job.job_id)
-                was.survival = survival.values(lives, job.time_limit_s)
+                was.survival, was.hazards = survival.known(lives, job.time_limit_s)
             return
         self._leave_queue(was)
         submission = _carried_on(was, self._recorded(job, now))
@@ -378,7 +382,7 @@ class FeatureState:
             raise FeatureError(f"job {job_id}: already running")
         self._now = now
         self._leave_queue(submission)
-        submission.phase = _Phase.RUNNING
+        submission.phase, submission.began = _Phase.RUNNING, now
         if self._survives:
             self._lives.advance(now)
             self._lives.start(job_id, now)
@@ -387,7 +391,7 @@ class FeatureState:
         submission.queue.run(submission.job.gpus)
 
     def requeue(self, job_id: str, now: float) -> None:
-        """The job stopped without ending (preempted, or its profiling is over) and waits."""
+        """The job stopped without ending (preempted, or put back) and waits."""
         submission = self._known(job_id, now)
         if submission.phase is not _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: not running")
@@ -397,6 +401,27 @@ class FeatureState:
             self._lives.stop(job_id)
         self._leave_gpus(submission)
         self._join_queue(submission)
+        submission.outlived_s = max(submission.outlived_s, now - submission.began)
+
+    def try_out(self, job_id: str, now: float) -> None:
+        """The job, which waits, is run for a while from `now` on, as to be profiled."""
+        submission = self._known(job_id, now)
+        if submission.phase is _Phase.RUNNING:
+            raise FeatureError(f"job {job_id}: already running")
+        self._now, submission.began = now, now
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.start(job_id, now)
+
+    def tried_out(self, job_id: str, now: float) -> None:
+        """That is over, and did not end the job: its next run lasts longer."""
+        submission = self._known(job_id, now)
+        self._now = now
+        if self._survives:
+            self._lives.advance(now)
+            self._lives.stop(job_id)
+        if submission.began == submission.began:  # else its beginning was not seen
+            submission.outlived_s = max(submission.outlived_s, now - submission.began)
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         """The job's profile is known from `now` on."""
@@ -470,6 +495,22 @@ class FeatureState:
         known = self._seen_now(job, now).survival
         return known[: len(survival.SUM)], known[_ERROR]
 
+    def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
+        """What a job has outlived in earlier runs, seconds, and what that adds to a score, which is
+        ln(1 + seconds): the mean of those like it that outlive as much, less the mean of all.
+
+        0, 0 where it has outlived nothing, or the family `survival` is not kept.
+        """
+        seen = self._seen_now(job, now)
+        if not (seen.outlived_s > 0 and seen.hazards):
+            return 0.0, 0.0
+        shifted = score - sum(seen.survival[: len(survival.SUM)])  # by what other terms add
+        least = log1p(seen.outlived_s)
+        limit = job.time_limit_s
+        mean = survival.beyond(seen.hazards, least - shifted, limit)
+        moves = mean - survival.beyond(seen.hazards, -inf, limit)
+        return seen.outlived_s, max(moves, least - score)
+
     def hazards(self, job: Job, now: float) -> list[float]:
         """Of the jobs like this one that reach each of `survival.BINS` stretches of running time,
         the share that ends in it. FeatureError without the families that keep it."""
@@ -519,9 +560,9 @@ class FeatureState:
             self._vcs.get(job.vc, _NOTHING),
         )
         times = self._bursts.get(job.user, [])
-        known: tuple[float, ...] = ()
+        known = survival.Known((), ())
         if self._survives:
-            known = survival.values(
+            known = survival.known(
                 self._lives.as_of(self._groups(job, template), now, job.job_id), job.time_limit_s
             )
         return _Submission(
@@ -531,7 +572,7 @@ class FeatureState:
             float(len(times) - _expired(times, now)) if job.user else nan,
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
-            known,
+            *known,
         )
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:

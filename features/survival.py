@@ -124,6 +124,8 @@ def _prior() -> list[float]:
 
 
 _MIDDLE_LOG = _midpoints()
+# where stretches begin and end but for the last, which is open, ln(1 + seconds)
+_LOW_LOG, _HIGH_LOG = tuple(map(log1p, (5.0, *EDGES_S[:-1]))), tuple(map(log1p, EDGES_S))
 _PRIOR = _prior()
 _AT = [EDGES_S.index(seconds) for seconds in THRESHOLDS_S.values()]
 
@@ -183,6 +185,19 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
     return out
 
 
+class Known(NamedTuple):
+    """What the histories say of a job: values of SPECS and ODDS, and its own hazards."""
+
+    values: tuple[float, ...]
+    hazards: tuple[float, ...]
+
+
+def known(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> Known:
+    """What the groups of LEVELS say of a job with this time limit."""
+    levels = hazards(groups)
+    return Known(_values(groups, levels, time_limit_s), tuple(levels[-1]))
+
+
 def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
     """Values of SPECS and ODDS, from the groups of LEVELS; None is a group never seen, ABSENT adds
     nothing.
@@ -190,7 +205,37 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
     The sum is the mean of ln(1 + seconds). No job lasts beyond its time limit: the curve ends
     there.
     """
-    levels = hazards(groups)
+    return _values(groups, hazards(groups), time_limit_s)
+
+
+def beyond(
+    hazard: Sequence[float], outlived_log: float, time_limit_s: float | None = None
+) -> float:
+    """Mean of ln(1 + seconds) of those of a curve that outlive a moment, ln(1 + seconds).
+
+    Within a stretch jobs end evenly in the logarithm. Nobody outlives 0: the mean of all.
+    """
+    most = log1p(time_limit_s) if time_limit_s and time_limit_s > 0 else inf
+    alive, mass, moment = 1.0, 0.0, 0.0
+    for share, low, high, middle in zip(hazard, _LOW_LOG, _HIGH_LOG, _MIDDLE_LOG, strict=False):
+        ends = alive * share
+        alive -= ends
+        if outlived_log >= high:
+            continue
+        if outlived_log > low:
+            ends *= (high - outlived_log) / (high - low)
+            middle = 0.5 * (outlived_log + high)
+        mass += ends
+        moment += ends * min(middle, most)
+    last = max(_MIDDLE_LOG[-1], outlived_log + log(2.0))  # as long again, of who outlives them all
+    mass += alive
+    moment += alive * min(last, most)
+    return moment / mass if mass > 0 else min(last, most)
+
+
+def _values(
+    groups: Sequence[Hazard | None], levels: list[list[float]], time_limit_s: float | None
+) -> tuple[float, ...]:
     means = [_mean_log(level) for level in levels]
     limit = time_limit_s if time_limit_s is not None and time_limit_s > 0 else inf
     narrowest = next(group for group in reversed(groups) if group is not ABSENT)

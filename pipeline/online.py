@@ -96,7 +96,9 @@ class OnlineEstimator(BundleEstimator):
         return self._answer(job, self.state.row(job, now), now)
 
     def _answer(self, job: Job, row: list[Value], now: float) -> Estimate:
-        return self.scored(row) if self._trained else self.from_histories(job, now)
+        if not self._trained:
+            return self.from_histories(job, now)
+        return self.refined(self.scored(row), job, now)
 
     def started(self, job_id: str, now: float) -> None:
         super().started(job_id, now)
@@ -163,7 +165,7 @@ class LightGbmEstimator(OnlineEstimator):
         value = self._weight * float(self._model(frame)[0])
         if self.blends:
             value += (1.0 - self._weight) * float(frame[list(LIKE)].to_numpy(np.float64).sum())
-        return Estimate(max(0.0, expm1(value)))
+        return self.refined(Estimate(max(0.0, expm1(value))), job, now)
 
     def _refit(self, now: float) -> None:
         from models.training.baselines import fit_lightgbm

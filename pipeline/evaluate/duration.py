@@ -27,7 +27,7 @@ from features.lifetimes import lifetimes
 from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState
-from features.survival import EDGES_S, ODDS, SUM
+from features.survival import EDGES_S, ODDS, SUM, beyond
 from models.training.baselines import ewma_scores
 from models.training.evaluation import GPUS_UP_TO
 from models.training.metrics import duration_metrics
@@ -55,6 +55,7 @@ ABLATED = (
 TEST_DAYS = 14
 WARM = 10  # ended jobs after which a user is warm
 HISTORY_DAYS = (1, 3, 7, 14)
+OUTLIVED_S = (0.0, 200.0, 3600.0)  # as at submission, after a profile, and of one that runs
 AHEAD_DAYS = 3
 PEER_FLOOR_S = 1000.0
 
@@ -121,6 +122,7 @@ def run(
         "cold_users": figures(forecasts, rows, test & (ended < WARM)),
         "warm_users": figures(forecasts, rows, test & (ended >= WARM)),
         "history_days": _by_history(forecasts, rows),
+        "outlived": _outlived(np.array(state.curves), rows, forecasts.scores["history"], test),
         "all_days": figures(forecasts, rows, np.isfinite(forecasts.scores["ga2m"])),
         "intervals": {
             name: interval_figures(quantiles, rows.y, _groups(rows, test, ended))
@@ -182,6 +184,26 @@ def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
     found = np.array([np.interp(LEVELS, row, ends) for row in ended]).reshape(-1, len(LEVELS))
     seconds: Floats = np.minimum(np.expm1(found), limit_s[:, None])
     return seconds
+
+
+def _outlived(
+    hazards: Floats, rows: Rows, score: Floats, test: Mask
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Of the jobs that outlive each of `OUTLIVED_S`: the prediction made at submission, and the
+    one that knows of it, by hazards (n, stretches) as of submission."""
+    found = {}
+    limit = rows.X["time_limit_s"].to_numpy(np.float64) if "time_limit_s" in rows.X else None
+    for outlived_s in OUTLIVED_S:
+        these = test & (rows.y > outlived_s) & np.isfinite(score)
+        least = math.log1p(outlived_s) if outlived_s else -math.inf
+        knows = [
+            beyond(hazards[i].tolist(), least, None if limit is None else float(limit[i]))
+            for i in np.flatnonzero(these).tolist()
+        ]
+        of = {"as submitted": score[these], "outlived": np.array(knows)}
+        y, gpus = rows.y[these], rows.gpus[these]
+        found[f"{outlived_s:g}"] = {name: duration_metrics(s, y, gpus) for name, s in of.items()}
+    return found
 
 
 def shares(rows: Rows, mask: Mask) -> dict[str, float]:
@@ -327,6 +349,8 @@ def text(result: Mapping[str, Any]) -> str:
     for days, found in result["history_days"].items():
         title = f"days of history: {days}, {AHEAD_DAYS} ahead"
         parts.append(_table(title, found, columns))
+    for seconds, found in result["outlived"].items():
+        parts.append(_table(f"jobs that outlive {seconds} s", found, ("n", *columns[:6])))
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     if "in_schedule" in result:
         parts.append(_table("its jobs in the run", result["in_schedule"], columns))

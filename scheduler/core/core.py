@@ -131,9 +131,11 @@ class Core:
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
         """A profiling run reached its limit: the job, still to be run, joins its queue."""
-        self.cluster.release(job_id)
+        run = self.cluster.release(job_id)
         queued = self.jobs[job_id]
         queued.profile, queued.reason, queued.profiled = profile, None, True
+        queued.outlived_s = max(queued.outlived_s, now - run.start_time)
+        self.estimator.outlived(job_id, now)
         if profile is not None:
             self._learned(queued.job, profile, now)
         if not self.waiting.held_profiled(queued, now):
@@ -349,6 +351,7 @@ class Core:
         if fault:
             raise PolicyViolation(f"job {job.job_id} may not be profiled: {fault}")
         run = self.cluster.start(job, job.vc, placement, now, profiling=True)
+        self.estimator.profiling(job.job_id, now)
         self.record(
             now,
             Action.PROFILE,
@@ -373,7 +376,9 @@ class Core:
         """Bookkeeping of a preemption (called by a turn)."""
         self.estimator.stopped(run.job.job_id, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
-        return self.jobs[run.job.job_id]
+        queued = self.jobs[run.job.job_id]
+        queued.outlived_s = max(queued.outlived_s, now - run.start_time)
+        return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
         """This core as if no other job waited: to be copied, not to be run, since the two share

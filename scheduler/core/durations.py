@@ -142,6 +142,11 @@ class DurationDistribution:
         """Know what another has learned."""
         self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
+    def total_s(self, predicted_s: float, outlived_s: float = 0.0) -> float:
+        """Mean seconds that a job predicted at `predicted_s` runs in all, of those that outlive as
+        much."""
+        return outlived_s + self.expected_s(predicted_s, outlived_s)
+
     def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
         """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
         ratios, scale = self._range(predicted_s), 1.0 + predicted_s
@@ -159,17 +164,22 @@ class DurationDistribution:
         first = bisect_right(grid, (1.0 + elapsed_s) / scale)
         return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
 
-    def quantile_s(self, predicted_s: float, level: float) -> float:
-        """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed."""
-        return _scaled(predicted_s, _at(self._range(predicted_s).grid, level))
+    def quantile_s(self, predicted_s: float, level: float, outlived_s: float = 0.0) -> float:
+        """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed, of
+        those that outlive as much."""
+        grid = self._range(predicted_s).grid
+        first = bisect_right(grid, (1.0 + outlived_s) / (1.0 + predicted_s)) if outlived_s else 0
+        if first == len(grid):  # it outlived everything seen: as `expected_s` has it
+            return self.total_s(predicted_s, outlived_s)
+        return _scaled(predicted_s, _at(grid[first:] if first else grid, level))
 
-    def quantile_at(self, level: float) -> Callable[[float], float]:
+    def quantile_at(self, level: float) -> Callable[[float, float], float]:
         """`quantile_s` at one level, for many predictions: true until a distribution changes."""
         ratios = [_at(one.grid, level) for one in self._ranges]
 
-        def quantile_s(predicted_s: float) -> float:
-            if isinstance(predicted_s, Stated):
-                return self.quantile_s(predicted_s, level)
+        def quantile_s(predicted_s: float, outlived_s: float = 0.0) -> float:
+            if outlived_s or isinstance(predicted_s, Stated):
+                return self.quantile_s(predicted_s, level, outlived_s)
             return _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
 
         return quantile_s
@@ -195,12 +205,12 @@ class DurationDistribution:
         longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
         return sorted(max(min(point, longest), elapsed_s) for point in found)
 
-    def described(self, predicted_s: float) -> Evidence:
+    def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""
-        found = self.quantiles(predicted_s)
+        found = self.quantiles(predicted_s, outlived_s)
         levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
         spread = tuple((name, at_level(found, level)) for name, level in levels)
-        return (*spread, ("mean_s", self.expected_s(predicted_s)))
+        return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)))
 
     def _range(self, predicted_s: float) -> _Ratios:
         if isinstance(predicted_s, Stated):

@@ -27,7 +27,8 @@ from scheduler.core.durations import Stated
 # it is to do.
 OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
 COMMAND = FeatureSpec("own_command", "nominal", "progress", "", "its command")
-ASKS = "asks for"  # as what a command says begins
+OUTLIVED = FeatureSpec("own_outlived", "nominal", "progress", "", "what it has outlived")
+ASKS, RAN = "asks for", "ran for"  # as what a command says begins, and what was outlived
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
 SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
@@ -54,10 +55,15 @@ OF_HISTORIES: Description = {
 
 @dataclass(slots=True)
 class Estimate:
-    """A predicted duration (seconds, exclusive GPUs), with the additive score it came from."""
+    """A predicted duration (seconds, exclusive GPUs), with the additive score it came from.
+
+    Attributes:
+        outlived_s: the longest run of the job that did not end it, seconds; 0: there was none.
+    """
 
     seconds: float
     score: Score | None = None
+    outlived_s: float = 0.0
 
 
 class Estimator:
@@ -89,6 +95,12 @@ class Estimator:
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         """A job was profiled."""
+
+    def profiling(self, job_id: str, now: float) -> None:
+        """A waiting job begins to be profiled."""
+
+    def outlived(self, job_id: str, now: float) -> None:
+        """A job was profiled for as long as that takes, and has not ended."""
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         """A job reported how long it will have run: news for those like it."""
@@ -178,6 +190,12 @@ class FeatureEstimator(Estimator):
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         self.state.profiled(job_id, profile, now)
 
+    def profiling(self, job_id: str, now: float) -> None:
+        self.state.try_out(job_id, now)
+
+    def outlived(self, job_id: str, now: float) -> None:
+        self.state.tried_out(job_id, now)
+
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         self.state.stated(job_id, progress.total_s, progress.error, now)
 
@@ -195,7 +213,11 @@ class FeatureEstimator(Estimator):
             value += term
         inputs = (_text(error),)
         score = Score(value, intercept, tuple(terms), COLD_START, inputs)
-        return with_command(Estimate(max(0.0, expm1(value)), score), job, self.state)
+        return self.refined(Estimate(max(0.0, expm1(value)), score), job, now)
+
+    def refined(self, estimate: Estimate, job: Job, now: float) -> Estimate:
+        """A model's estimate of a job, and what is known of this job beside."""
+        return with_command(with_outlived(estimate, job, now, self.state), job, self.state)
 
 
 class HistoriesEstimator(FeatureEstimator):
@@ -234,7 +256,7 @@ class BundleEstimator(FeatureEstimator):
         self.bundles[bundle.digest] = bundle
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return with_command(self.scored(self.state.row(job, now)), job, self.state)
+        return self.refined(self.scored(self.state.row(job, now)), job, now)
 
     def scored(self, row: Sequence[Value]) -> Estimate:
         """The estimate of a feature row."""
@@ -270,15 +292,39 @@ class LiveEstimator(FeatureEstimator):
         if self.bundle is None:
             return self.from_histories(job, now)
         row = self.state.row(job, now)
-        estimate = scored(self.bundle, [row[i] for i in self._picks])
-        return with_command(estimate, job, self.state)
+        return self.refined(scored(self.bundle, [row[i] for i in self._picks]), job, now)
 
 
-def own_term(score: Score, names: int) -> FeatureSpec | None:
-    """What the last term of a score is about, where it has one more than its model has `names`."""
-    if len(score.terms) != names + 1:
-        return None
-    return COMMAND if _by_command(score) else OWN
+def own_terms(score: Score, names: int) -> list[FeatureSpec]:
+    """What the last terms of a score are about, those beyond the `names` of its model."""
+    count = len(score.terms) - names
+    if count <= 0:
+        return []
+    return [_about(text) for text in score.inputs[-count:] or ("",) * count]
+
+
+def _about(text: str) -> FeatureSpec:
+    return COMMAND if text.startswith(ASKS) else OUTLIVED if text.startswith(RAN) else OWN
+
+
+def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
+    """An estimate, and that an earlier run of the job did not end it; a term of the score."""
+    score = estimate.score
+    before = log1p(estimate.seconds) if score is None else score.value
+    outlived_s, moves = state.beyond(job, now, before)
+    if not outlived_s:
+        return estimate
+    seconds = max(0.0, expm1(before + moves))
+    if score is not None:
+        text = f"{RAN} {outlived_s:.0f} s and did not end"
+        score = Score(
+            before + moves,
+            score.intercept,
+            (*score.terms, moves),
+            score.bundle,
+            (*score.inputs, text),
+        )
+    return Estimate(seconds, score, outlived_s)
 
 
 def _by_command(score: Score) -> bool:
@@ -312,7 +358,7 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
         score = Score(
             sum(terms, score.intercept), score.intercept, terms, score.bundle, score.inputs[:-1]
         )
-        estimate = Estimate(seconds.without_s, score)
+        estimate = Estimate(seconds.without_s, score, estimate.outlived_s)
     return _with(estimate, progress)
 
 
@@ -331,7 +377,7 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
             score.bundle,
             (*score.inputs, own.text()),
         )
-    return Estimate(mean, score)
+    return Estimate(mean, score, estimate.outlived_s)
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:

@@ -124,7 +124,7 @@ class Policy:
         queued.evidence = ()
         if self.capabilities.estimates:
             estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
-            queued.estimate_s, queued.score = estimate.seconds, estimate.score
+            queued.believe(estimate)
         self.rank(queued, now)
 
     def rank(self, queued: QueuedJob, now: float) -> None:
@@ -164,7 +164,7 @@ class Policy:
         """A job that runs reported how long it will have run."""
         if self.capabilities.estimates and not self.capabilities.oracle:
             estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
-            queued.estimate_s, queued.score = estimate.seconds, estimate.score
+            queued.believe(estimate)
         if self.distribution is not None:
             self.distribution.refreshed += 1  # what was found by it may not hold any more
 

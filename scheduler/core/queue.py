@@ -9,6 +9,7 @@ from typing import Protocol
 from features.job import Job, Profile
 from features.progress import Progress
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
+from scheduler.core.estimates import Estimate
 from scheduler.core.findings import Partner
 
 
@@ -22,6 +23,7 @@ class QueuedJob:
         profile: what profiling saw; None when the job was not profiled.
         progress: how long it runs, by its own account; None where it says nothing.
         profiled: it has been in the profiling partition.
+        outlived_s: its longest run that did not end it, as when it was profiled, seconds.
         pair_prediction: the prediction for the pair it was packed in; None when it was not.
         reason: why it waited when last evaluated.
         evidence: further numbers behind its place in line, by name.
@@ -41,6 +43,7 @@ class QueuedJob:
         "held_since",
         "job",
         "key",
+        "outlived_s",
         "pair_prediction",
         "predicted_mib",
         "priority",
@@ -65,6 +68,7 @@ class QueuedJob:
         self.profile: Profile | None = None
         self.progress: Progress | None = None
         self.profiled = False
+        self.outlived_s = 0.0
         self.pair_prediction: PairPrediction | None = None
         self.reason: Reason | None = None
         self.evidence: Evidence = ()
@@ -74,6 +78,11 @@ class QueuedJob:
         self.usual: Profile | None = None
         self.submit_time = job.submit_time
         self.held_since: float | None = None
+
+    def believe(self, estimate: Estimate) -> None:
+        """What is predicted of it from now on."""
+        self.estimate_s, self.score = estimate.seconds, estimate.score
+        self.outlived_s = max(self.outlived_s, estimate.outlived_s)
 
     @property
     def memory_mib(self) -> float | None:

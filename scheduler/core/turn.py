@@ -280,7 +280,7 @@ class Turn:
         if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
             return False
         estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
-        queued.estimate_s, queued.score = estimate.seconds, estimate.score
+        queued.believe(estimate)
         queued.reason = None
         return True
 

@@ -124,7 +124,7 @@ class Waiting:
         resized = job.gpus != queued.job.gpus
         joined = self._step_aside(queued, now)
         if resized:
-            queued.profile, queued.profiled = None, False
+            queued.profile, queued.profiled, queued.outlived_s = None, False, 0.0
         self._core.estimator.changed(job, now)
         self._dependencies.drop(queued.job)
         self._dependencies.add(job)
@@ -320,7 +320,7 @@ class _AsBefore(Estimator):
     def __init__(self, queued: QueuedJob):
         super().__init__()
         assert queued.estimate_s is not None
-        self._estimate = Estimate(queued.estimate_s, queued.score)
+        self._estimate = Estimate(queued.estimate_s, queued.score, queued.outlived_s)
 
     def estimate(self, job: Job, now: float) -> Estimate:
         return self._estimate

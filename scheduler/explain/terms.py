@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import COMMAND, OWN, Description, own_term
+from scheduler.core.estimates import COMMAND, OUTLIVED, OWN, Description, own_terms
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
@@ -163,9 +163,8 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Brea
     gap = gap_of(score)
     described = bundles.get(score.bundle, Description())
     names, kept = list(described.get("terms", ())), list(described.get("inputs", ()))
-    own = own_term(score, len(names))
-    if own is not None:
-        names, kept = [*names, own.name], [*kept, own.name]
+    own = [spec.name for spec in own_terms(score, len(names))] if names else []
+    names, kept = [*names, *own], [*kept, *own]
     known = len(names) == len(score.terms)
     if not known:
         names = [f"term {i}" for i in range(1, len(score.terms) + 1)]
@@ -197,7 +196,7 @@ def _term(
         if value is None:
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
-    texts = {OWN.name: OWN.text, COMMAND.name: COMMAND.text, **texts}
+    texts = {spec.name: spec.text for spec in (OWN, COMMAND, OUTLIVED)} | dict(texts)
     text = " and ".join(texts.get(feature) or feature for feature in features)
     return Term(name, text + _edited(name, described), " and ".join(shown), contribution)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.state import FAMILIES, features_of
-from scheduler.core.estimates import COMMAND, OWN
+from scheduler.core.estimates import COMMAND, OUTLIVED, OWN
 
 SHOWN = 4  # reasons shown for a prediction
 
@@ -37,6 +37,7 @@ _BY_FAMILY = {
 _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES)} | {
     OWN.name: OWN.text,
     COMMAND.name: COMMAND.text,
+    OUTLIVED.name: OUTLIVED.text,
     "like_user": _USER,
     "like_limit": _SIZE,
 }

@@ -29,6 +29,7 @@ class SubmittedJob:
     Attributes:
         predicted_s: what the policy was given; None when there is no prediction.
         started: when it was given GPUs, seconds since the epoch; None while it waits.
+        outlived_s: its longest run that did not end it, as when it was profiled, seconds.
         ran_s: seconds on GPUs once it has ended, else None.
         withdrawn: it ended without having run.
     """
@@ -39,6 +40,7 @@ class SubmittedJob:
     started: float | None = None
     ran_s: float | None = None
     withdrawn: bool = False
+    outlived_s: float = 0.0
 
 
 class Memory(Estimator):
@@ -77,8 +79,11 @@ class Memory(Estimator):
     def believed(self, queued: QueuedJob) -> SubmittedJob:
         """The same of one in a core, whose own progress counts where it is known."""
         past = self._live.get(queued.job.job_id)
+        outlived_s = queued.outlived_s
         if past is None:
-            return SubmittedJob(queued.job, queued.estimate_s, queued.profile)
+            found = SubmittedJob(queued.job, queued.estimate_s, queued.profile)
+            return replace(found, outlived_s=outlived_s)
+        past = replace(past, outlived_s=outlived_s) if outlived_s else past
         if isinstance(queued.estimate_s, Stated):
             return replace(past, predicted_s=queued.estimate_s)
         if queued.progress is None:
@@ -116,7 +121,8 @@ class Memory(Estimator):
     ) -> Quantiles:
         """Distribution of a job's duration, given how long it has run: as a core believes."""
         believed = self.believed_by(core)
-        return believed.quantiles(past.predicted_s, elapsed_s, past.job.time_limit_s)
+        least_s = max(elapsed_s, past.outlived_s)
+        return believed.quantiles(past.predicted_s, least_s, past.job.time_limit_s)
 
     def believed_by(self, core: Core | None) -> DurationDistribution:
         """The distribution that a core decides by; of one without, or whose durations are those
@@ -168,6 +174,12 @@ class Memory(Estimator):
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
         self.inner.profiled(job_id, profile, now)
         self._live[job_id].profile = profile
+
+    def profiling(self, job_id: str, now: float) -> None:
+        self.inner.profiling(job_id, now)
+
+    def outlived(self, job_id: str, now: float) -> None:
+        self.inner.outlived(job_id, now)
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         self.inner.progressed(job_id, progress, now)

@@ -48,7 +48,7 @@ class Backfill:
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None
-        if self._likely_s(queued.estimate_s) <= self._within_s:
+        if self._likely_s(queued.estimate_s, queued.outlived_s) <= self._within_s:
             return True
         return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 

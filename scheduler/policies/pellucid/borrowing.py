@@ -37,7 +37,8 @@ class Lending:
         if limit is not None and limit <= lend_s:
             return True
         assert queued.estimate_s is not None
-        return distribution.quantile_s(queued.estimate_s, self.terms.quantile) <= lend_s
+        level, outlived_s = self.terms.quantile, queued.outlived_s
+        return distribution.quantile_s(queued.estimate_s, level, outlived_s) <= lend_s
 
     def span(self, own: Pool, lenders: Iterable[Pool], gpus: int) -> Placement | None:
         """GPUs for a job that its own virtual cluster has no room for; None when there are too few.

@@ -64,6 +64,7 @@ class _Refusal:
 
     job: Job
     estimate_s: float | None
+    outlived_s: float
     pair_predictor: PairPredictor
     runs: list[Run]
     hold: object
@@ -144,10 +145,12 @@ class Pairing:
         job_id = run.job.job_id
         left = self._left.get(job_id)
         if left is None:
-            estimate = turn.known(run).estimate_s or 0.0
+            queued = turn.known(run)
+            estimate = queued.estimate_s or 0.0
             speed = 1.0 if self.types is None else self.types.speed_of(run)
             done_s = (turn.now - run.start_time) * speed
-            left = self.distribution.expected_s(estimate, done_s) / speed
+            total_s = self.distribution.total_s(estimate, max(done_s, queued.outlived_s))
+            left = (total_s - done_s) / speed
             self._left[job_id] = left
         return left
 
@@ -204,6 +207,7 @@ class Pairing:
             and turn.now < refusal.until
             and refusal.job is queued.job
             and refusal.estimate_s == queued.estimate_s
+            and refusal.outlived_s == queued.outlived_s
             and refusal.pair_predictor is pair_predictor
             and refusal.runs is turn.alone(queued.job.gpus)
             and refusal.hold is self._hold
@@ -230,6 +234,7 @@ class Pairing:
         self._refusals[turn.vc][queued.job.job_id] = _Refusal(
             queued.job,
             queued.estimate_s,
+            queued.outlived_s,
             pair_predictor,
             turn.alone(gpus),
             self._hold,
@@ -259,8 +264,10 @@ class Pairing:
         job_id = run.job.job_id
         until = self._until.get(job_id)
         if until is None:
-            estimate = turn.known(run).estimate_s or 0.0
-            for_s = self.distribution.falls_for_s(estimate, turn.now - run.start_time)
+            queued, ran_s = turn.known(run), turn.now - run.start_time
+            least_s = max(ran_s, queued.outlived_s)
+            for_s = self.distribution.falls_for_s(queued.estimate_s or 0.0, least_s)
+            for_s += least_s - ran_s
             self._until[job_id] = until = turn.now + for_s - 0.001  # short of rounding
         return until
 
@@ -388,7 +395,8 @@ class _Search:
         queued, types = self._queued, self._pairing.types
         if not self.newcomer_s:
             assert queued.estimate_s is not None
-            self.newcomer_s = self._pairing.distribution.expected_s(queued.estimate_s)
+            believed = self._pairing.distribution
+            self.newcomer_s = believed.total_s(queued.estimate_s, queued.outlived_s)
         if types is None:
             return self.newcomer_s
         return self.newcomer_s / types.speed(queued.job, types.type_of(run))

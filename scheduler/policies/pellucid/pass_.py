@@ -181,7 +181,7 @@ class Pass:
         """Waiting that a job which goes first is predicted to cause the others, in sum."""
         assert queued.estimate_s is not None
         return Hold(
-            longer_s=self.policy.distribution.expected_s(queued.estimate_s),
+            longer_s=self.policy.distribution.total_s(queued.estimate_s, queued.outlived_s),
             gpus=queued.job.gpus,
             of=self.turn.pool.gpus,
             kept_out=len(self.turn.queue) - 1,
@@ -387,7 +387,7 @@ class Pass:
         choice = types.choose(
             self.turn,
             queued,
-            self.policy.distribution.expected_s(queued.estimate_s),
+            self.policy.distribution.total_s(queued.estimate_s, queued.outlived_s),
             self._left_s,
             patient=not is_starving(queued),
         )

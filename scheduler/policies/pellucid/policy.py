@@ -105,7 +105,8 @@ class Pellucid(Policy):
         assert queued.estimate_s is not None
         self._estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
-        queued.evidence = (*self.distribution.described(queued.estimate_s), *queued.evidence)
+        described = self.distribution.described(queued.estimate_s, queued.outlived_s)
+        queued.evidence = (*described, *queued.evidence)
         self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:
@@ -246,7 +247,7 @@ class Pellucid(Policy):
             assert before_s is not None
             self._estimates[queued.job.job_id] = queued.estimate_s
             queued.evidence = (
-                *self.distribution.described(queued.estimate_s),
+                *self.distribution.described(queued.estimate_s, queued.outlived_s),
                 ("predicted_before_s", before_s),
             )
             self.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
@@ -295,12 +296,13 @@ class Pellucid(Policy):
             speed, limit_s = self.type_speed(run), queued.job.time_limit_s
             done_s = (now - run.start_time) * speed
             limit_s = None if limit_s is None else limit_s * speed
-            quantiles = self.distribution.quantiles(queued.estimate_s, done_s, limit_s)
+            least_s = max(done_s, queued.outlived_s)
+            quantiles = self.distribution.quantiles(queued.estimate_s, least_s, limit_s)
             return max(0.0, at_level(quantiles, level) - done_s) / speed
         predicted_s, ran_s = queued.estimate_s or 0.0, now - run.start_time
         if ran_s < predicted_s:
             return predicted_s - ran_s
-        return self.distribution.expected_s(predicted_s, ran_s)
+        return self.distribution.total_s(predicted_s, max(ran_s, queued.outlived_s)) - ran_s
 
     def restricted_to(self, kept: Collection[str]) -> Pellucid:
         policy = copy(self)

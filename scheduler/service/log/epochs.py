@@ -82,6 +82,7 @@ class EpochFollower:
             self.estimator.submitted(job, now)
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
+        self.estimator.outlived(job_id, now)
         if profile is not None:
             self.estimator.profiled(job_id, profile, now)
 
@@ -111,20 +112,25 @@ class EpochFollower:
 
     def decided(self, taken: Sequence[Decision], records: Mapping[str, Record]) -> None:
         """What was decided; `records` are of before it."""
+        joined: dict[str, float | None] = {}  # what was predicted of those that joined a queue
         for d in taken:
             before = records.get(d.job_id)
-            if before is not None and _predicted_again(d, before):
+            if d.action is Action.ENQUEUE:
+                joined[d.job_id] = d.estimate_s
+            if before is not None and _predicted_again(d, joined.get(d.job_id, before.estimate_s)):
                 self.estimator.changed(before.submission.job(), d.time)
+            if d.action is Action.PROFILE:
+                self.estimator.profiling(d.job_id, d.time)
             if d.action in STARTS:
                 self.estimator.started(d.job_id, d.time)
 
 
-def _predicted_again(d: Decision, before: Record) -> bool:
+def _predicted_again(d: Decision, before_s: float | None) -> bool:
     """Whether a job that was in its queue had been predicted otherwise."""
     if d.action not in (Action.WAIT, *STARTS):
         return False
-    known = d.estimate_s is not None and before.estimate_s is not None
-    return known and d.estimate_s != before.estimate_s
+    known = d.estimate_s is not None and before_s is not None
+    return known and d.estimate_s != before_s
 
 
 class Followed(State):

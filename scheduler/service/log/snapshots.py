@@ -18,6 +18,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,12 @@ from scheduler.service.log.store.store import Store
 # of each class and field since the version before.
 VERSION = 4
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
-    4: Migration(new={"features.progress:Progress": {"doubts": ""}}),
+    4: Migration(
+        new={
+            "features.progress:Progress": {"doubts": ""},
+            "features.state:_Submission": {"began": nan, "hazards": (), "outlived_s": 0.0},
+        }
+    ),
 }
 FIELDS = {
     "features.amounts:Work": "amount batch rest script unit words",
@@ -58,7 +64,7 @@ FIELDS = {
         "_ran"
     ),
     "features.state:_Submission": (
-        "burst calendar job keys phase profile queue since_submit survival"
+        "began burst calendar hazards job keys outlived_s phase profile queue since_submit survival"
     ),
     "features.progress:Progress": ("at_s done doubts high_s low_s of source total_s unit unit_s"),
     "features.survival:Hazard": "_ended _keep _reached sayers",

@@ -13,10 +13,12 @@ from reproductions.baselines.lucid import Lucid
 from scheduler.core.arrivals import RecentForecaster, TableForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
+from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import (
     Desk,
     Sample,
@@ -313,3 +315,30 @@ def test_a_job_that_can_start_is_not_looked_at_and_one_that_waits_is() -> None:
     ]
     assert actions(desk.end("b", now=200.0))[:1] == [(Action.ENQUEUE, "b")]
     assert sorted(desk.cluster.runs) == ["a", "c"], "looked at once; then it is the other's turn"
+
+
+def test_what_it_has_outlived_there_enters_all_that_is_believed_of_it() -> None:
+    policy, estimator = Pellucid(), HistoriesEstimator()
+    cluster = cluster_of(nodes=2, gpus=8, profiling=1)
+    desk = Desk(policy, cluster, estimator, WaitingStage(limit_s=200.0, max_gpus=8))
+    for number in range(8):
+        at = number * 50.0
+        desk.submit(a_job(f"short{number}", gpus=8, for_=30, at=at), now=at)
+        desk.end(f"short{number}", now=at + 30)
+    desk.submit(a_job("holder", gpus=8, for_=300, at=900.0), now=900.0)
+    desk.submit(a_job("long", gpus=8, for_=20_000, at=1000.0), now=1000.0)
+    joins = desk.end("long", now=1200.0)[0]
+    assert joins.reason is Reason.PROFILE_COMPLETE
+    assert joins.score is not None
+    assert joins.estimate_s is not None
+    said = dict(joins.evidence)
+    assert min(joins.estimate_s, *(said[n] for n in ("p10_s", "p50_s", "mean_s"))) >= 200.0  # type: ignore[type-var]
+    assert joins.score.inputs[-1] == "ran for 200 s and did not end"
+    assert sum(joins.score.terms, joins.score.intercept) == joins.score.value
+    desk.end("holder", now=1200.0)
+    queued, run = desk.core.jobs["long"], desk.run("long")
+    believed = policy.distribution
+    assert believed.quantile_s(joins.estimate_s, 0.05, queued.outlived_s) >= 200.0
+    assert run.start_time + policy.left_s(run, queued, 1200.0, 0.1) >= 1400.0
+    memory = Memory(estimator)
+    assert min(memory.quantiles(memory.believed(queued), 0.0, desk.core)) >= 200.0

@@ -277,7 +277,7 @@ def test_one_of_an_older_release_is_read_by_way_of_the_migrations(
         fields={path: {"colour": None, "why": "reason"}},
         new={path: {"changed": False}},
     )
-    monkeypatch.setitem(MIGRATIONS, VERSION, step)
+    monkeypatch.setitem(MIGRATIONS, VERSION, step)  # of this release there are no others
     found = desk.told()
     assert now
     assert found
