@@ -119,15 +119,25 @@ class Core:
         if not self.waiting.arrived(queued, now):
             self.join(queued, now)
 
-    def join(self, queued: QueuedJob, now: float, reason: Reason | None = None) -> None:
-        """A job is to be profiled, or joins its queue."""
+    def join(
+        self,
+        queued: QueuedJob,
+        now: float,
+        reason: Reason | None = None,
+        estimator: Estimator | None = None,
+    ) -> None:
+        """A job is to be profiled, or joins its queue.
+
+        Args:
+            estimator: what is believed of it there; None: the core's.
+        """
         stage = self.profiling
         skips = stage.skips(queued.job) if stage is not None else Reason.SUBMITTED
         if stage is not None and skips is None:
             stage.add(queued)
             return
         queued.profile = stage.known_profile(queued.job) if stage is not None else None
-        self.enqueue(queued, now, reason or skips or Reason.SUBMITTED)
+        self.enqueue(queued, now, reason or skips or Reason.SUBMITTED, estimator)
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
         """A profiling run reached its limit: the job, still to be run, joins its queue."""
@@ -405,10 +415,16 @@ class Core:
         self._decisions.append(Decision(self._seq, now, action, reason, job_id, vc, **more))
         self._seq += 1
 
-    def enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None:
-        """A job joins its queue (also called by a stage)."""
+    def enqueue(
+        self,
+        queued: QueuedJob,
+        now: float,
+        reason: Reason,
+        estimator: Estimator | None = None,
+    ) -> None:
+        """A job joins its queue (also called by a stage); `estimator` as in `join`."""
         job = queued.job
-        self.policy.prepare(queued, now, self.estimator)
+        self.policy.prepare(queued, now, estimator or self.estimator)
         self.queues[job.vc].add(queued)
         self._dirty[job.vc] = None
         # it shrank while this was profiled, or is to grow

@@ -65,15 +65,25 @@ class Estimate:
     score: Score | None = None
     outlived_s: float = 0.0
 
+    @property
+    def plain(self) -> Estimate:
+        """The same without its score."""
+        return Estimate(self.seconds)
+
 
 class Estimator:
     """The contract. Events arrive in time order; `estimate` may be called at any moment between, as
     often as one likes, also for a time before which further events are still to come.
 
     An estimator sees a duration only in `ended`. Subclasses override what they need.
+
+    Attributes:
+        of_requests: equal jobs are equal to it: its answers follow from what a job asks for and
+            what was seen of it, and from histories.
     """
 
     name = "none"
+    of_requests = False
 
     def __init__(self) -> None:
         # every bundle a score may name, by digest: what it takes to read the terms
@@ -119,6 +129,14 @@ class Estimator:
         """A job joins its queue: the estimate it is decided with. An event like the others: an
         estimator may note its answer, or learn."""
         return self.estimate(job, now)
+
+    def decided_with(self, job_id: str, estimate: Estimate) -> None:
+        """A job is decided with another estimate than `enqueued` gave, if it was asked at all."""
+
+    def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
+        """Return what would be predicted now of a waiting job, if it asked again for what it asks
+        for, and if it asked for something else: the two differ by that alone. A question."""
+        return self.estimate(job, now), self.estimate(to, now)
 
     def estimate(self, job: Job, now: float) -> Estimate:
         """Predicted duration of a job as of `now`. A question: it changes no later answer."""
@@ -168,8 +186,29 @@ class ConstantEstimator(Estimator):
         return self._estimate
 
 
+class Known(Estimator):
+    """What is known already of the duration of a job: nobody is asked, `inner` is notified."""
+
+    def __init__(self, inner: Estimator, estimate: Estimate):
+        super().__init__()
+        self.of_requests = inner.of_requests
+        self.inner, self._estimate = inner, estimate
+
+    def decided_with(self, job_id: str, estimate: Estimate) -> None:
+        self.inner.decided_with(job_id, estimate)
+
+    def estimate(self, job: Job, now: float) -> Estimate:
+        return self._estimate
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        self.decided_with(job.job_id, self._estimate)
+        return self._estimate
+
+
 class FeatureEstimator(Estimator):
     """Keeps the features of `features.state` up to date; the base of estimators that learn."""
+
+    of_requests = True
 
     def __init__(self, state: FeatureState | None = None):
         super().__init__()
@@ -204,6 +243,11 @@ class FeatureEstimator(Estimator):
 
     def withdrawn(self, job_id: str, now: float) -> None:
         self.state.end(job_id, now, State.UNKNOWN, None)
+
+    def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
+        # differs in nothing that is looked at, and so is looked up as of now, as the other is
+        again = replace(job, after_any=f"{job.after_any}?")
+        return self.estimate(again, now), self.estimate(to, now)
 
     def from_histories(self, job: Job, now: float) -> Estimate:
         """What the histories alone say, for as long as there is no model."""
@@ -378,6 +422,51 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
             (*score.inputs, own.text()),
         )
     return Estimate(mean, score, estimate.outlived_s)
+
+
+def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
+    """Return what is believed of a job that asks for something else than `before`.
+
+    Args:
+        was, new: answers of one moment to what it asked for and to what it asks for.
+
+    Each term moves by what differs between the two. What has happened since `before` is in both,
+    so it moves nothing. Of scores that cannot be compared term by term (another model, a command
+    that says more) the new answer stands.
+    """
+    if new == was:
+        return before
+    if was == before:
+        return new
+    scores = before.score, was.score, new.score
+    value = log1p(before.seconds) + log1p(new.seconds) - log1p(was.seconds)
+    score = None
+    if any(one is not None for one in scores):
+        if any(one is None for one in scores):
+            return new
+        shapes = {(one.bundle, len(one.terms), len(one.inputs)) for one in scores if one}
+        if len(shapes) > 1:
+            return new
+        score = _moved(*(one for one in scores if one))
+        value = score.value
+    seconds = max(0.0, expm1(value))
+    if isinstance(new.seconds, Stated):
+        without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new.seconds)
+        seconds = Stated(seconds, new.seconds.error, without_s)
+    return Estimate(seconds, score, new.outlived_s)
+
+
+def _moved(before: Score, was: Score, new: Score) -> Score:
+    def of(known: float, one: float, other: float) -> float:
+        return known if one == other else known + (other - one)
+
+    intercept = of(before.intercept, was.intercept, new.intercept)
+    terms = tuple(map(of, before.terms, was.terms, new.terms))
+    inputs = tuple(
+        known if one == other else other
+        for known, one, other in zip(before.inputs, was.inputs, new.inputs, strict=True)
+    )
+    return Score(sum(terms, intercept), intercept, terms, new.bundle, inputs)
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:

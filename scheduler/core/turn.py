@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
 from typing import Any, NoReturn, Protocol
 
@@ -59,7 +59,13 @@ class Host(Protocol):
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
-    def enqueue(self, queued: QueuedJob, now: float, reason: Reason) -> None: ...
+    def enqueue(
+        self,
+        queued: QueuedJob,
+        now: float,
+        reason: Reason,
+        estimator: Estimator | None = None,
+    ) -> None: ...
     def started(self, run: Run, queued: QueuedJob) -> None: ...
     def stopped(self, run: Run, now: float) -> QueuedJob: ...
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
@@ -266,11 +272,16 @@ class Turn:
         """Look at this virtual cluster once more before the time moves on."""
         self._core.touch(self.vc)
 
-    def predict_again(self, queued: QueuedJob, within: float) -> bool:
+    def predict_again(
+        self, queued: QueuedJob, within: float, alike: Iterable[QueuedJob] = ()
+    ) -> bool:
         """Ask the estimator again about a waiting job, as of now; its key is left to the policy.
 
         False, and the job stays as it is, where the answer is the old one or within this ratio of
         it. Otherwise why the job waits is recorded again, with the new prediction.
+
+        Args:
+            alike: jobs whose prediction was the same, and is again.
         """
         estimator, now = self._core.estimator, self.now
         assert queued.estimate_s is not None
@@ -280,8 +291,11 @@ class Turn:
         if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
             return False
         estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
-        queued.believe(estimate)
-        queued.reason = None
+        for one in (queued, *alike):
+            if one is not queued:
+                estimator.decided_with(one.job.job_id, estimate)
+            one.believe(estimate)
+            one.reason = None
         return True
 
     def wait(

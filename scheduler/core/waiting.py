@@ -14,9 +14,10 @@ from typing import Protocol, Self
 
 from features import pulse
 from features.job import Job
+from scheduler.core.cluster import suits
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.dependencies import Blocked, Dependencies
-from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.estimates import Estimate, Estimator, Known, moved_by, with_progress
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
 from scheduler.core.queue import QueuedJob
@@ -42,7 +43,13 @@ class WaitingHost(Host, Protocol):
     @property
     def nodes(self) -> Room: ...
 
-    def join(self, queued: QueuedJob, now: float, reason: Reason | None = None) -> None: ...
+    def join(
+        self,
+        queued: QueuedJob,
+        now: float,
+        reason: Reason | None = None,
+        estimator: Estimator | None = None,
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +114,7 @@ class Waiting:
             return  # it is still being profiled
         queued.submit_time += now - queued.held_since
         queued.held_since = None
-        self._wait_again(queued, now, Reason.RELEASED, joined=joined)
+        self._wait_again(queued, now, Reason.RELEASED, self._as_before(queued), joined=joined)
 
     def is_held(self, job_id: str) -> bool:
         """Whether a job that has not ended is held."""
@@ -116,16 +123,32 @@ class Waiting:
     def change(self, job: Job, now: float) -> None:
         """A waiting job asks for something else: GPUs, limits, sharing, virtual cluster.
 
-        It keeps its id, its submission and its priority, and what it waited counts. What its
-        profile showed is not of another number of GPUs. One that cannot run as the cluster is
-        waits until it can.
+        It keeps its id, its submission and its priority, and what it waited counts. What is
+        believed of its duration moves by what it asks for, and not by what has ended since it was
+        predicted: nobody else who waits hears of that either. What its profile showed is not of
+        another number of GPUs. One that cannot run as the cluster is waits until it can.
         """
-        queued = self._core.jobs[job.job_id]
+        core = self._core
+        queued = core.jobs[job.job_id]
         resized = job.gpus != queued.job.gpus
+        heard = self.to_estimate(job, queued.job)
+        estimator = core.estimator
+        if queued.estimate_s is not None:
+            known = Estimate(queued.estimate_s, queued.score, queued.outlived_s)
+            if heard != queued.job:
+                was, new = (
+                    with_progress(one, queued.progress)
+                    for one in core.estimator.as_changed(queued.job, heard, now)
+                )
+                known = moved_by(known, was, new)
+            if resized:  # what it outlived was on other GPUs
+                known = replace(known, outlived_s=0.0)
+            estimator = Known(core.estimator, known)
         joined = self._step_aside(queued, now)
         if resized:
             queued.profile, queued.profiled, queued.outlived_s = None, False, 0.0
-        self._core.estimator.changed(job, now)
+        if heard != queued.job:
+            core.estimator.changed(heard, now)
         self._dependencies.drop(queued.job)
         self._dependencies.add(job)
         queued.job = job
@@ -133,7 +156,17 @@ class Waiting:
             self._held[job.job_id] = (joined or self._held[job.job_id]) and not resized
         else:
             joined = joined and not resized
-            self._wait_again(queued, now, Reason.REQUEST_CHANGED, joined=joined)
+            self._wait_again(queued, now, Reason.REQUEST_CHANGED, estimator, joined=joined)
+
+    def to_estimate(self, job: Job, before: Job) -> Job:
+        """Return what an estimator is to hear of a changed job: nothing of a GPU type that rules
+        out no node of its virtual cluster which the one before did not."""
+        pool, nodes = self._core.cluster.pools.get(job.vc), self._core.cluster.nodes
+        if pool is None or job.vc != before.vc or job.gpu_type == before.gpu_type:
+            return job
+        types = {nodes[node].gpu_type for node in pool.nodes()}
+        same = all(suits(one, job.gpu_type) == suits(one, before.gpu_type) for one in types)
+        return replace(job, gpu_type=before.gpu_type) if same else job
 
     def never_starts(self, job_id: str) -> bool:
         """Whether a job that waits asks for more GPUs than its virtual cluster has, and will have
@@ -186,10 +219,15 @@ class Waiting:
 
     def prepare_again(self, queued: QueuedJob, now: float) -> None:
         """Its key as the policy makes it now, from what was estimated of it before."""
-        known = queued.estimate_s is not None
-        estimator = _AsBefore(queued) if known else self._core.estimator
         pulse.beat()
-        self._core.policy.prepare(queued, now, estimator)
+        self._core.policy.prepare(queued, now, self._as_before(queued))
+
+    def _as_before(self, queued: QueuedJob) -> Estimator:
+        """What was estimated of a job before; who was never asked about it is."""
+        inner = self._core.estimator
+        if queued.estimate_s is None:
+            return inner
+        return Known(inner, Estimate(queued.estimate_s, queued.score, queued.outlived_s))
 
     def forget(self, queued: QueuedJob) -> None:
         """A waiting job leaves its queue, or the stage in front of it."""
@@ -271,14 +309,22 @@ class Waiting:
         queued.reason = None
         return joined
 
-    def _wait_again(self, queued: QueuedJob, now: float, reason: Reason, *, joined: bool) -> None:
-        """A job comes back, `joined`: to its queue at once."""
+    def _wait_again(
+        self,
+        queued: QueuedJob,
+        now: float,
+        reason: Reason,
+        estimator: Estimator,
+        *,
+        joined: bool,
+    ) -> None:
+        """A job comes back, `joined`: to its queue at once; `estimator`: as in `Core.join`."""
         if self._depends(queued, now, joined=joined):
             return
         if joined:
-            self._core.enqueue(queued, now, reason)
+            self._core.enqueue(queued, now, reason, estimator)
         else:
-            self._core.join(queued, now, reason)
+            self._core.join(queued, now, reason, estimator)
         self.recheck |= self._core.nodes.refusal(queued.job) is not None
 
     def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
@@ -309,21 +355,8 @@ class Waiting:
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is None:
             joined = self._step_aside(queued, now)
-            self._wait_again(queued, now, Reason.DEPENDENCY_MET, joined=joined)
+            self._wait_again(
+                queued, now, Reason.DEPENDENCY_MET, self._as_before(queued), joined=joined
+            )
         elif blocked != dependent.blocked:
             self._keep_back(queued, replace(dependent, blocked=blocked), now)
-
-
-class _AsBefore(Estimator):
-    """What was estimated of a job before."""
-
-    def __init__(self, queued: QueuedJob):
-        super().__init__()
-        assert queued.estimate_s is not None
-        self._estimate = Estimate(queued.estimate_s, queued.score, queued.outlived_s)
-
-    def estimate(self, job: Job, now: float) -> Estimate:
-        return self._estimate
-
-    def enqueued(self, job: Job, now: float) -> Estimate:
-        return self._estimate

@@ -83,7 +83,7 @@ def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: floa
         if predicted_s is not None:
             estimator = core.estimator
             assert isinstance(estimator, Believed)
-            estimator.predicted[job_id] = predicted_s
+            estimator.changed_to[job_id] = predicted_s
         core.waiting.change(job, now)
     if change.held:
         core.waiting.hold(job_id, now)

@@ -25,12 +25,13 @@ from scheduler.core.decisions import PairPrediction, Score
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.queue import QueuedJob
+from scheduler.policies.pellucid.repredict import Alike
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Site
 
 _SHARED = (
     Job, Profile, Score, PairPrediction, Bundle, ArrivalModel, ClusterSpec, DurationDistribution,
-    TableForecaster, FunctionType, Site, Ask, Multifactor,
+    TableForecaster, FunctionType, Site, Ask, Multifactor, Alike,
 )  # fmt: skip
 _ESTIMATOR, _ORACLE = -1, -2
 
@@ -96,7 +97,11 @@ class _Pickler(pickle.Pickler):
         if place is None:
             place = self._place[id(obj)] = len(self._shared)
             self._shared.append(
-                _FixedDistribution(obj) if isinstance(obj, DurationDistribution) else obj
+                _FixedDistribution(obj)
+                if isinstance(obj, DurationDistribution)
+                else Alike()
+                if isinstance(obj, Alike)  # nothing is predicted in a copy
+                else obj
             )
         return place
 

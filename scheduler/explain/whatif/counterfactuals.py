@@ -266,7 +266,8 @@ class WhatIf:
         if change.to.get("time_limit_s") is not None:
             assumed.append("it can be done within that limit")
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
-        found = self.predict(asked) if self.predict is not None else None
+        heard = self.futures.core.waiting.to_estimate(asked, job)
+        found = self.predict(heard) if self.predict is not None else None
         if found is None:
             found = before
             if asked.gpus != job.gpus:

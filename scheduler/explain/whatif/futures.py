@@ -37,13 +37,29 @@ _NORMAL = NormalDist()
 
 
 class Believed(Estimator):
-    """Answers with the predictions that were already made."""
+    """Answers with the predictions that were already made.
+
+    Args:
+        predicted: seconds by job.
+
+    Attributes:
+        changed_to: of jobs that are changed, seconds once they are.
+    """
 
     name = "believed"
 
     def __init__(self, predicted: dict[str, float | None]):
         super().__init__()
         self.predicted = predicted
+        self.changed_to: dict[str, float] = {}
+
+    def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
+        was = self.estimate(job, now)
+        seconds = self.changed_to.get(job.job_id)
+        return was, was if seconds is None else Estimate(seconds)
+
+    def decided_with(self, job_id: str, estimate: Estimate) -> None:
+        self.predicted[job_id] = estimate.seconds
 
     def estimate(self, job: Job, now: float) -> Estimate:
         seconds = self.predicted.get(job.job_id)

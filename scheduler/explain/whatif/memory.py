@@ -14,7 +14,7 @@ from features.schema import State
 from models.bundle import Bundle
 from scheduler.core.core import Core
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
-from scheduler.core.estimates import Estimate, Estimator, with_progress
+from scheduler.core.estimates import Estimate, Estimator, moved_by, with_progress
 from scheduler.core.queue import QueuedJob
 
 DAY_S = 86_400.0
@@ -62,6 +62,7 @@ class Memory(Estimator):
     ):
         self.inner = inner
         self.name = inner.name
+        self.of_requests = inner.of_requests
         self.asks = asks
         self.durations = durations or DurationDistribution()
         self.arrivals: deque[SubmittedJob] = deque()  # of the last days, oldest first; see `came`
@@ -105,16 +106,18 @@ class Memory(Estimator):
     def predicted(self, job: Job, now: float) -> float | None:
         """Predicted seconds of a job as if it were submitted now; None: nobody predicts it.
 
-        Of one that was submitted already: as if it were changed now to what is asked about, which
-        leaves it where and when it was submitted. A question: it changes nothing, whatever comes
-        next.
+        Of one that was submitted already: what would be believed of it if it were changed now to
+        what is asked about. A question: it changes nothing, whatever comes next.
         """
-        live = job.job_id in self._live
-        asked = job if live else replace(job, job_id=f"{job.job_id}?", submit_time=now)
+        past = self._live.get(job.job_id)
         try:
-            return self.inner.estimate(asked, now).seconds
+            if past is None or past.predicted_s is None:
+                asked = replace(job, job_id=f"{job.job_id}?", submit_time=now)
+                return self.inner.estimate(asked if past is None else job, now).seconds
+            was, new = self.inner.as_changed(past.job, job, now)
         except LookupError:
             return None
+        return moved_by(Estimate(past.predicted_s), was.plain, new.plain).seconds
 
     def quantiles(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
@@ -199,6 +202,15 @@ class Memory(Estimator):
 
     def use(self, bundle: Bundle) -> None:
         self.inner.use(bundle)
+
+    def decided_with(self, job_id: str, estimate: Estimate) -> None:
+        self.inner.decided_with(job_id, estimate)
+        past = self._live.get(job_id)
+        if past is not None:
+            past.predicted_s = estimate.seconds
+
+    def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
+        return self.inner.as_changed(job, to, now)
 
     def estimate(self, job: Job, now: float) -> Estimate:
         return self.inner.estimate(job, now)

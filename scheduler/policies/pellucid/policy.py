@@ -28,7 +28,7 @@ from scheduler.policies.pellucid.gputypes import typed_placement
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
-from scheduler.policies.pellucid.repredict import SAME, Repredict
+from scheduler.policies.pellucid.repredict import Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
     Reservation,
@@ -101,7 +101,9 @@ class Pellucid(Policy):
     # --- order ------------------------------------------------------------------------------
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        estimator = self.repredict.alike.asked(queued, estimator)
         super().prepare(queued, now, estimator)
+        self.repredict.alike.joined(queued, estimator)
         assert queued.estimate_s is not None
         self._estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
@@ -118,6 +120,7 @@ class Pellucid(Policy):
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
+        self.repredict.alike.left(run.job.job_id)
         estimate_s = self._estimates.get(run.job.job_id)
         if estimate_s is not None:
             self.distribution.began(run.job.job_id, estimate_s, now, self.type_speed(run))
@@ -146,6 +149,7 @@ class Pellucid(Policy):
         self.fairness.over(job_id, now)
         self.demand.over(job_id, now)
         self.starvation.over(job_id)
+        self.repredict.alike.left(job_id)
         self.distribution.over(job_id)
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
@@ -239,18 +243,19 @@ class Pellucid(Policy):
     def _predict_again(self, turn: Turn) -> None:
         """Order the queue by what is known now; a moved prediction is recorded."""
         moved = False
-        for queued in self.repredict.due(turn):
-            before_s = queued.estimate_s
-            if not turn.predict_again(queued, SAME):
+        for group, within in self.repredict.due(turn):
+            before = [queued.estimate_s for queued in group]
+            if not turn.predict_again(group[0], within, group[1:]):
                 continue
-            assert queued.estimate_s is not None
-            assert before_s is not None
-            self._estimates[queued.job.job_id] = queued.estimate_s
-            queued.evidence = (
-                *self.distribution.described(queued.estimate_s, queued.outlived_s),
-                ("predicted_before_s", before_s),
-            )
-            self.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
+            for queued, before_s in zip(group, before, strict=True):
+                assert queued.estimate_s is not None
+                assert before_s is not None
+                self._estimates[queued.job.job_id] = queued.estimate_s
+                queued.evidence = (
+                    *self.distribution.described(queued.estimate_s, queued.outlived_s),
+                    ("predicted_before_s", before_s),
+                )
+                self.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
             moved = True
         if moved:
             turn.queue.replace(list(turn.queue))

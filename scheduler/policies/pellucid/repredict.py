@@ -8,19 +8,124 @@ All at once: jobs predicted at different moments take each other's places by wha
 between. And what a user submitted later says nothing of a job that has waited since before: a
 retry that failed in seconds makes the long job that was sent for the night look short. So a job is
 asked about only while no job has ended that its user submitted more than a period after it.
+
+Jobs of one owner that ask for the same are predicted alike, whenever each was submitted: one that
+joins is believed as those that wait, and the end of one of them is news of all.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from math import inf
+from typing import Any
 
 from features.job import Job
+from scheduler.core.estimates import Estimate, Estimator, Known
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.reservation import is_starving
 
 # A prediction within this ratio of the one before is the same one.
 SAME = 1.03
+# The same after the end of a job that was alike: each of them is looked into, and recorded.
+NO_NEWS = 1.25
+# The ends of a job's like are news again once they are so many times as many: the hundredth tells
+# less than the second.
+GROWN = 1.25
+
+Request = tuple[Any, ...]  # plain values
+Group = list[QueuedJob]  # jobs of one prediction
+
+
+class Alike:
+    """Jobs that wait, by what they ask for and who asks. Of an owner that is not known, and by an
+    estimator that may tell equal jobs apart, nobody is like another.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Request, dict[str, QueuedJob]] = {}
+        self._of: dict[str, Request] = {}  # those who wait: what they ask for
+        self._seen: dict[Request, int] = {}  # ends of those like them, while they wait
+        self._due: dict[Request, int] = {}  # at so many ends they are predicted again
+        self._ends = 0
+        self._as_of: dict[Request, int] = {}  # all ends, when they were predicted last
+        self._news: dict[str, dict[Request, None]] = {}  # to be predicted again, by virtual cluster
+
+    def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
+        """Who is to be asked about a job that joins its queue: what is believed of its like."""
+        if not estimator.of_requests or not queued.job.user:
+            return estimator
+        others = self._waiting.get(_request(queued.job), {}).values()
+        like = next((one for one in others if _as_seen(one) == _as_seen(queued)), None)
+        if like is None or like is queued or like.estimate_s is None:
+            return estimator
+        return Known(estimator, Estimate(like.estimate_s, like.score, like.outlived_s))
+
+    def joined(self, queued: QueuedJob, estimator: Estimator) -> None:
+        """A job joined its queue, predicted by an estimator."""
+        if not estimator.of_requests or not queued.job.user:
+            return
+        self.left(queued.job.job_id)
+        request = self._of[queued.job.job_id] = _request(queued.job)
+        line = self._waiting.setdefault(request, {})
+        line[queued.job.job_id] = queued
+        if not isinstance(estimator, Known):  # the others are to know what is known of this one
+            if len(line) > 1 and self._as_of[request] != self._ends:
+                self._news.setdefault(queued.job.vc, {})[request] = None
+            self._as_of[request] = self._ends
+
+    def left(self, job_id: str) -> None:
+        """A job waits no more."""
+        request = self._of.pop(job_id, None)
+        if request is None:
+            return
+        line = self._waiting[request]
+        del line[job_id]
+        if not line:
+            for known in (self._waiting, self._seen, self._due, self._as_of):
+                known.pop(request, None)
+            self._news.get(request[0], {}).pop(request, None)
+
+    def ended(self, job: Job) -> None:
+        """A job ended: news of those like it."""
+        self.left(job.job_id)
+        self._ends += 1
+        request = _request(job)
+        if request not in self._waiting:
+            return
+        seen = self._seen[request] = self._seen.get(request, 0) + 1
+        if seen >= self._due.get(request, 0):
+            self._due[request] = max(seen + 1, round(GROWN * seen))
+            self._news.setdefault(job.vc, {})[request] = None
+
+    def due(self, turn: Turn) -> Iterable[QueuedJob]:
+        """The jobs of a virtual cluster of which something was heard since the last turn."""
+        for request in self._news.pop(turn.vc, ()):
+            self._as_of[request] = self._ends
+            yield from (one for one in self._waiting[request].values() if one in turn.queue)
+
+    def groups(self, jobs: Iterable[QueuedJob]) -> Iterator[Group]:
+        """Waiting jobs by their prediction, in the order of the first of each."""
+        found: dict[object, Group] = defaultdict(list)
+        for queued in jobs:
+            request = self._of.get(queued.job.job_id)
+            alike = queued.job.job_id if request is None else (request, _as_seen(queued))
+            found[alike].append(queued)
+        yield from found.values()
+
+
+def _request(job: Job) -> Request:
+    """What a job asks for, without what is of this one alone; its virtual cluster first."""
+    work = "" if job.work is None else repr(job.work)
+    asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
+    return job.vc, job.user, job.name, job.gpus, work, *asked
+
+
+def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
+    """What a job has shown of itself."""
+    return queued.profile, queued.progress, queued.outlived_s
 
 
 class Repredict:
@@ -34,29 +139,42 @@ class Repredict:
         self.period_s = period_s
         self._last: dict[str, float] = {}  # by virtual cluster: when its jobs were predicted last
         self._newest: dict[str, float] = {}  # by user: the latest submission that has ended
+        self.alike = Alike()
 
     def take_over(self, other: Repredict) -> None:
         """Know what another knew."""
-        self._last, self._newest = other._last, other._newest
+        self._last, self._newest, self.alike = other._last, other._newest, other.alike
 
     def ended(self, job: Job) -> None:
         """A job ended: the estimator has learned from it."""
+        self.alike.ended(job)
         if job.user:  # nobody knows what is whose: jobs without a user are not all of one
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
 
-    def due(self, turn: Turn) -> list[QueuedJob]:
-        """The jobs of this virtual cluster that are to be predicted again now."""
+    def due(self, turn: Turn) -> Iterator[tuple[Group, float]]:
+        """The jobs of this virtual cluster that are to be predicted again now, those of one
+        prediction together, and within which ratio they are left as they are."""
+        periodic = list(turn.queue) if self._is_time(turn) else []
+        groups = [group for group in self.alike.groups(periodic) if self._apply(group)]
+        chosen = {queued.job.job_id for queued in chain.from_iterable(groups)}
+        heard = [one for one in self.alike.due(turn) if one.job.job_id not in chosen]
+        for found, within in ((groups, SAME), (self.alike.groups(heard), NO_NEWS)):
+            for group in found:
+                waiting = [one for one in group if not is_starving(one)]
+                if waiting:
+                    yield waiting, within
+
+    def _is_time(self, turn: Turn) -> bool:
+        """Whether all who wait are to be predicted again."""
         if not self.period_s:
-            return []
+            return False
         if turn.now - self._last.setdefault(turn.vc, turn.now) < self.period_s:
-            return []
+            return False
         self._last[turn.vc] = turn.now
         work = sum((queued.estimate_s or 0.0) * queued.job.gpus for queued in turn.queue)
-        if work < self.period_s * turn.pool.gpus:
-            return []
-        return [queued for queued in turn.queue if not is_starving(queued) and self._apply(queued)]
+        return work >= self.period_s * turn.pool.gpus
 
-    def _apply(self, queued: QueuedJob) -> bool:
-        """Whether what ended since applies to a job; always, where users are unknown."""
-        newest = self._newest.get(queued.job.user, -inf)
-        return newest <= queued.submit_time + self.period_s
+    def _apply(self, group: Group) -> bool:
+        """Whether what ended since applies to jobs; always, where users are unknown."""
+        newest = self._newest.get(group[0].job.user, -inf)
+        return newest <= min(one.submit_time for one in group) + self.period_s
