@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
+LONGEST = 4096  # characters of a line for a shell that are split: shlex takes their square
 MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
     "epochs": "epochs? epoch_num train(ing)?_epochs n_?epochs? nb_epochs? (num|max|total)_epochs? "
@@ -95,6 +96,8 @@ class Work:
         None: it does not say how much it is to do.
         """
         if len(command) > 2 and command[-2] in ("-c", "-lc") and command[0].endswith("sh"):
+            if len(command[-1]) > LONGEST:
+                return None
             try:
                 command = shlex.split(command[-1])
             except ValueError:

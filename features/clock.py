@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from functools import cache
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
 
 LAST_S = 253_402_214_399  # of the calendar, with a day to spare for any time zone
@@ -26,7 +26,7 @@ def boot_id() -> str:
 
 
 TIME_HELP = "seconds, 1:30:00, 2-12 (days-hours), 90m, 12h or 3d"
-_UNITS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
+_UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_elapsed(text: str) -> float | None:
@@ -52,9 +52,9 @@ def read_seconds(text: str) -> float:
     """
     given = text.strip()
     seconds = parse_elapsed(given)
-    if seconds is None and (one := re.fullmatch(r"(.*?)\s*(s|m|min|h|d)", given)):
-        seconds = float(one[1]) * _UNITS[one[2]]
-    seconds = float(given) if seconds is None else seconds
+    if seconds is None:
+        number = given.rstrip("smindh")
+        seconds = float(number) * _UNITS.get(given[len(number) :], nan)
     if not isfinite(seconds):
         raise ValueError(f"{text} is no time")
     return seconds

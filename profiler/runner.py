@@ -280,9 +280,13 @@ class Run:
         return Outcome.FAILED, f"exit code {code}"
 
 
-_GPU_OOM = re.compile(r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|RESOURCE_EXHAUSTED.*(GPU|CUDA)")
+_GPU_OOM = re.compile(
+    r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY"
+    r"|RESOURCE_EXHAUSTED(?:(?!RESOURCE_EXHAUSTED).)*?(?:GPU|CUDA)"
+)
 _HOST_OOM = re.compile(
-    r"^\s*MemoryError\b|std::bad_alloc|DefaultCPUAllocator: .*memory|Cannot allocate memory"
+    r"^\s*MemoryError\b|std::bad_alloc|Cannot allocate memory"
+    r"|DefaultCPUAllocator: (?:(?!DefaultCPUAllocator: ).)*?memory"
 )
 
 

@@ -19,11 +19,21 @@ WORDS = {
     NODES: "nodes or a partition that were down or reserved",
 }
 
+# searched for, in this order
 _PATTERNS = (
-    (LIMIT, r"QOS|Assoc|MaxJobs|.*Limit$|.*Limits?\b|Licenses|Licences|InvalidQOS|InvalidAccount"),
-    (DEPENDENCY, r"Dependency"),
-    (HOLD, r"JobHeld|BeginTime|JobLaunchFailure|launch failed|AdminHold|UserHold|Prolog|Cleaning"),
-    (NODES, r"Reserv|ReqNodeNotAvail|Node|Partition|.*Down|BadConstraints|Front"),
+    (LIMIT, re.compile(r"\A(?:QOS|Assoc|MaxJobs|Licen[sc]es|Invalid(?:QOS|Account))|Limits?\b")),
+    (DEPENDENCY, re.compile(r"\ADependency")),
+    (
+        HOLD,
+        re.compile(
+            r"\A(?:JobHeld|BeginTime|JobLaunchFailure|launch failed|AdminHold|UserHold|Prolog"
+            r"|Cleaning)"
+        ),
+    ),
+    (
+        NODES,
+        re.compile(r"\A(?:Reserv|ReqNodeNotAvail|Node|Partition|BadConstraints|Front)|Down"),
+    ),
 )
 
 
@@ -40,4 +50,4 @@ def cause_of(reason: str, *, eligible_later: bool = False) -> str:
         return CAPACITY
     if eligible_later and re.match(r"Dependency|JobHeld|BeginTime", text):
         return CAPACITY
-    return next((cause for cause, known in _PATTERNS if re.match(known, text)), HOLD)
+    return next((cause for cause, known in _PATTERNS if known.search(text)), HOLD)

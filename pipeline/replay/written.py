@@ -35,7 +35,7 @@ _CALLED = {name.lower(): name for name in _NAMES} | {
 _OWN = re.compile(r"^\s*(ClusterName|ControlMachine|SlurmctldHost|SelectType)=", re.I | re.M)
 _DUMP = re.compile(r"^Cluster - '", re.M)
 _GRES = re.compile(r"^\s*(NodeName=\S+\s+)?(Name=gpu|AutoDetect=)", re.I | re.M)
-_FIELD = re.compile(r"(\w+)\s*=\s*(\"[^\"]*\"|\S+)")
+_FIELD = re.compile(r"(?<!\w)(\w++)\s*+=\s*+(\"[^\"]*\"|\S+)")
 _PAIR = re.compile(r":(\w+)=('[^']*'|[^:]*)")
 Record = dict[str, str]
 DEEPEST = 8  # files that are included by files that are included
@@ -140,7 +140,7 @@ def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:
     """What a partition has; of its GPUs and their types, as the site counts them."""
     gpus: Counter[str] = Counter()
     for one in has:
-        gpus.update(gpu_types(re.sub(r"\([^)]*\)", "", one.get("Gres", ""))) or {})
+        gpus.update(gpu_types(re.sub(r"\([^)]*+\)?+", "", one.get("Gres", ""))) or {})
     cpus, memory = sum(map(_cpus, has)), sum(int(one.get("RealMemory", 1)) for one in has)
     found = [f"cpu={cpus}", f"mem={memory}M", f"node={len(has)}", f"billing={cpus}"]
     found += [f"{GPU}={gpus.total()}"] * (GPU in counted)

@@ -40,10 +40,12 @@ _STATES = {
 # Status 2, 3, 4: one part of a job that was swapped out; the whole job has a line of its own.
 _PARTS = (2, 3, 4)
 
-_HEADER = re.compile(r"^;\s*(\w+):\s*(.*?)\s*$", re.MULTILINE)
+_HEADER = re.compile(r"^;\s*(\w+):\s*(.*)$", re.MULTILINE)
 _SPACES = re.compile(rb"[ \t]+")
 # Blank out comments and white space at either end of a line, keeping the line itself.
-_EDGES = re.compile(rb"^(?:[ \t]*;[^\n]*|[ \t]+)|[ \t\r]+$", re.MULTILINE)
+_EDGES = re.compile(
+    rb"^(?:[ \t]*;[^\n]*|[ \t]++[ \t\r]*+$|[ \t]+)|(?<![ \t\r])[ \t\r]++$", re.MULTILINE
+)
 
 
 class Swf(Adapter):
@@ -110,6 +112,7 @@ class _Header:
 
     def read(self, block: Block) -> None:
         for key, value in _HEADER.findall(block.data[: 1 << 20].decode("utf-8", "replace")):
+            value = value.strip()
             if key == "UnixStartTime" and re.fullmatch(r"-?\d{1,11}", value):
                 self.origin = datetime.fromtimestamp(int(value), UTC)
                 self.assumed = False

@@ -102,7 +102,7 @@ def _of_sinfo(text: str) -> Iterator[Node]:
         fields = line.split()
         if len(fields) < 3 or fields[0] == "NODELIST":
             continue
-        gres = re.sub(r"\([^)]*\)", "", fields[2])
+        gres = re.sub(r"\([^)]*+\)?+", "", fields[2])
         for name in expanded(fields[0]):
             partition = fields[1].rstrip("*")
             known = found.get(name)

@@ -21,13 +21,14 @@ _DATA = re.compile(
 )
 _BYTES = re.compile(r"\[[\d:?]{1,20}+(?:<[\d:?]{1,20}+)?, {1,4}[\d.?]{0,20}[kMG]?i?B/s")
 _TRAINS = re.compile(
-    r"(?<![a-z])(?:epochs?|(?:pre|re)?-?train\w*|fit\w*|optimi[sz]\w*|fine-?tun\w*|steps?|iter\w*|"
-    r"batch\w*|it|progress|updates?|rounds?|episodes?|ep|learn\w*|loss|lr|acc\w*)(?![a-z])"
+    r"(?<![a-z])(?:epochs?|(?:pre|re)?-?train\w{0,40}|fit\w{0,40}|optimi[sz]\w{0,40}|fine-?tun\w{0,40}|steps?|iter\w{0,40}|"
+    r"batch\w{0,40}|it|progress|updates?|rounds?|episodes?|ep|learn\w{0,40}|loss|lr|acc\w{0,40})(?![a-z])"
     r"|\d\.\d|^\d{1,9}/\d",
     re.IGNORECASE,
 )
 _METRICS = re.compile(
-    r"(?<![a-z])(?:loss\w*|lr|acc\w*|reward\w*|ppl|nll|psnr|v_num|grad_norm|train_\w+) ?[=:]",
+    r"(?<![a-z])(?:loss\w{0,40}|lr|acc\w{0,40}|reward\w{0,40}|ppl|nll|psnr|v_num|grad_norm|"
+    r"train_\w{1,40}) ?[=:]",
     re.IGNORECASE,
 )
 OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,3}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")

@@ -6,9 +6,11 @@ own, each may read what those before have not: an epoch, a step, what is left. G
     epoch, epochs    the epoch's number, and how many there are (or the number of the last)
     step, steps      steps done, and how many there are in the epoch or in the run (`scope`)
     eta              what is left of the whole run; an ETA of the epoch only is not read
-    label            of a bar: what it counts, in the script's own words
     fold, folds      runs within the run: folds, trials, stages
     percent          of the run
+
+A pattern takes time linear in the line's length: two repeats never meet the same characters, and
+what is searched for from many places is not looked for twice (`tests/test_growth.py`).
 """
 
 from __future__ import annotations
@@ -73,6 +75,7 @@ class Format:
         hint: a text without which no line is of this format, so that most are not searched.
         base: number of the first epoch, or fold; None where scripts differ.
         general: no format of one trainer.
+        pipes: how many ``|`` the label of a bar may hold; None: the format has no label.
     """
 
     name: str
@@ -83,6 +86,13 @@ class Format:
     base: int | None = None
     last: bool = False
     general: bool = False
+    pipes: int | None = None
+
+    def label(self, line: str, match: re.Match[str]) -> str | None:
+        """Return what stands before a bar; None where the format has no label."""
+        if self.pipes is None:
+            return None
+        return "|".join(line[: match.start()].rsplit("|", self.pipes + 1)[-self.pipes - 1 :])
 
 
 def _row(
@@ -93,8 +103,9 @@ def _row(
     scope: Scope = "epoch",
     base: int | None = None,
     last: bool = False,
+    pipes: int | None = None,
 ) -> Format:
-    return Format(name, hint, re.compile(pattern), samples, scope, base, last)
+    return Format(name, hint, re.compile(pattern), samples, scope, base, last, pipes=pipes)
 
 
 def _general(name: str, hint: str, pattern: str, *samples: str, scope: Scope = "epoch") -> Format:
@@ -104,34 +115,34 @@ def _general(name: str, hint: str, pattern: str, *samples: str, scope: Scope = "
 _BOTH = r"(?P<step>\d+) ?/ ?(?P<steps>\d+)"
 FORMATS = (
     _row("Ultralytics", "%",
-         r"^\s*(?P<epoch>\d+)/(?P<epochs>\d+) +[\d.]+[GMK]B? .*?\d+%.{1,60}? " + _BOTH,
+         r"^\s*(?P<epoch>\d+)/(?P<epochs>\d+) +[\d.]+[GMK]B? .*?\d%.{1,60}? " + _BOTH,
          "      3/90      2.3G     0.123     0.456     0.789         12        640:  45%|####5   "
          "  | 225/500 [00:12<00:15, 17.97it/s]",
          "      1/90      2.3G     1.123     0.456     0.789         12        640: 45% ━━━━╸─── "
          "225/500 17.9it/s 12.3s<15.2s", last=True),
     _row("tqdm", "%|",
-         r"(?P<label>[^|]*(?:\|[^|]*){0,2}?)\s*\b\d+%\|[^|]*\|\s*(?P<step>[\d.]+[kMG]?)/"
-         r"(?P<steps>[\d.]+[kMG]?) \[",
+         r"\b\d+%\|[^|]*+\|\s*+(?P<step>[\d.]++[kMG]?)/(?P<steps>[\d.]++[kMG]?) \[",
          " 12%|█▏        | 360/3000 [00:10<01:18, 33.4it/s]",
          "Epoch 3/90:  45%|####5     | 225/500 [00:12<00:15, 17.97it/s, loss=0.3]",
-         "Epoch 3:  45%|████▌     | 225/500 [00:12<00:15, 17.97it/s, v_num=0]", scope=""),
-    _row("tqdm", "it [", r"(?P<label>[^|]*?)(?P<step>\d+)it \[\d",
-         "1200it [00:12, 98.0it/s]", scope=""),
-    _row("Lightning", "•", r"Epoch (?P<epoch>\d+)/(?P<epochs>\d+) +[━╸╺ ]*" + _BOTH + r" +\d+:\d\d",
+         "Epoch 3:  45%|████▌     | 225/500 [00:12<00:15, 17.97it/s, v_num=0]", scope="", pipes=2),
+    _row("tqdm", "it [", r"(?<!\d)(?P<step>\d+)it \[\d",
+         "1200it [00:12, 98.0it/s]", scope="", pipes=0),
+    _row("Lightning", "•", r"Epoch (?P<epoch>\d+)/(?P<epochs>\d+) [━╸╺ ]*+" + _BOTH + r" +\d+:\d\d",
          "Epoch 3/89  ━━━━━━━━━━━━━━━━ 225/500 0:00:12 • 0:00:15 17.97it/s v_num: 0", base=0,
          last=True),
     _row("Keras", "/", r"^\s*" + _BOTH + r" (?:━|\[[=>.]{8,}\]|- \d+(?:m?s|:\d\d))",
          "120/500 ━━━━━━━━━━━━━━━━━━━━ 12s 28ms/step - accuracy: 0.5012 - loss: 0.3400",
          "120/500 [======>.......................] - ETA: 12s - loss: 0.3400 - accuracy: 0.5012",
          "500/500 - 14s - 28ms/step - accuracy: 0.5012 - loss: 0.3400"),
-    _row("Hugging Face", "epoch", r"['\"]loss['\"]: .*['\"]epoch['\"]: ['\"]?(?P<epoch>\d+\.\d+)",
+    _row("Hugging Face", "epoch", r"^(?>.*?['\"]loss['\"]: ).*['\"]epoch['\"]: ['\"]?"
+         r"(?P<epoch>\d+\.\d+)",
          "{'loss': 0.693, 'grad_norm': 1.2, 'learning_rate': 4.9e-05, 'epoch': 0.12}",
          "{'loss': '0.693', 'grad_norm': '1.2', 'learning_rate': '4.9e-05', 'epoch': '0.12'}"),
     _row("fairseq", "epoch ", r"\bepoch (?P<epoch>\d{3,}): +" + _BOTH,
          "2024-03-01 12:00:00 | INFO | train_inner | epoch 003:    120 / 500 loss=5.5, ppl=45.2, "
          "wps=9140, ups=3.5, wpb=2611, bsz=91, num_updates=1120, lr=0.0005, wall=320", base=1),
-    _row("MMEngine", "[", r"Epoch(?:\(train\))?\s+\[(?P<epoch>\d+)\]\[ *" + _BOTH + r"\].*?"
-         r"eta: " + _ETA,
+    _row("MMEngine", "[", r"^(?>.*?Epoch(?:\(train\))?\s+\[(?P<epoch>\d+)\]\[ *" + _BOTH
+         + r"\]).*?eta: " + _ETA,
          "03/01 12:00:00 - mmengine - INFO - Epoch(train)  [3][120/500]  lr: 1.0e-02  eta: 3:20:10"
          "  time: 0.3500  data_time: 0.0100  memory: 3400  loss: 0.5000",
          "2024-03-01 12:00:00,123 - mmdet - INFO - Epoch [3][120/500]\tlr: 1.0e-02, eta: 3:20:10, "
@@ -201,7 +212,7 @@ FORMATS = (
          "[I 2026-03-01 12:00:00,123] A new study created in memory with name: no-name-1", base=0),
     _general("epoch and step", "poch",
          r"[Ee]poch\W{0,4}(?P<epoch>\d+) *(?:/|of) *(?P<epochs>\d+)\W{1,6}"
-         r"(?:(?:[Ss]tep|[Ii]ter|[Bb]atch)\w{0,12}\W{0,4})?(?P<step>\d+) *(?:/|of) *"
+         r"(?:(?:[Ss]tep|[Ii]ter|[Bb]atch)[A-Za-z_]{0,12}\W{0,4})?(?P<step>\d+) *(?:/|of) *"
          r"(?P<steps>\d+)\b",
          "Epoch [3/90], Step [120/500], Loss: 0.3012",
          "epoch: 3/90, iter: 120/500, mem: 3400Mb, iter_time: 0.350s, lr: 1.0e-02, ETA: 3:20:10"),
@@ -232,7 +243,7 @@ FORMATS = (
 
 _PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|d|h|m|s)")
 _LONG = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_FIGURES = re.compile(r"\d\.\d|[=:] ?\d*+\.?\d*+e[+-]?\d")
+_FIGURES = re.compile(r"\d\.\d|[=:] ?\.?\d++e[+-]?\d")
 _VALIDATED = re.compile(r"(?<![a-z])[Vv]al(?:id(?:ation)?)?(?![a-z])|(?<![a-z])[Tt]est_?[ a]")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x08"
@@ -301,9 +312,9 @@ def explicit(text: str) -> Mark | None:
 
 
 def _is_other(row: Format, line: str, match: re.Match[str]) -> bool:
-    groups = match.groupdict()
-    if "label" in groups:
-        return is_other(groups["label"], line, match.start(), match.end())
+    groups, label = match.groupdict(), row.label(line, match)
+    if label is not None:
+        return is_other(label, line, match.start(), match.end())
     if row.name == "Keras" or groups.get("fold") is not None:
         return False
     return says_other(line, match.start())
@@ -312,8 +323,9 @@ def _is_other(row: Format, line: str, match: re.Match[str]) -> bool:
 def _marks(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
     groups = match.groupdict()
     step, steps = _float(groups.get("step")), _float(groups.get("steps"))
-    if groups.get("label") is not None:
-        yield from _of_bar(row, line, match)
+    label = row.label(line, match)
+    if label is not None:
+        yield from _of_bar(row, line, match, label)
         return
     if groups.get("study") or groups.get("fold"):
         yield _fold(row, groups)
@@ -329,10 +341,10 @@ def _marks(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
         yield Mark(row.name, "eta", _seconds(groups["eta"]), scope="" if row.general else "run")
 
 
-def _of_bar(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
+def _of_bar(row: Format, line: str, match: re.Match[str], before: str) -> Iterator[Mark]:
     groups = match.groupdict()
     step, steps, scope = _float(groups.get("step")), _float(groups.get("steps")), row.scope
-    text = groups["label"].strip(" :-.\t")
+    text = before.strip(" :-.\t")
     label = re.sub(r"[\d.]+", "0", text)[-40:]
     if step is None:
         return

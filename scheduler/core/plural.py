@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_REST = re.compile(r" (?:of|that|on|before) .*$")  # what follows the noun that is counted
+_REST = re.compile(r" (?:of|that|on|before) ")  # what follows the noun that is counted
 
 
 def count(n: int, noun: str) -> str:

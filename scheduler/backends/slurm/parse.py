@@ -22,6 +22,7 @@ from scheduler.core.limits import MOST_GPUS
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array
 MOST_HOSTS = 1_000_000
+MOST_RANGES = 4  # in one name: "rack[1-4]n[1-8]" has two
 _CLOSING = frozenset(
     [
         "BLOCKED",
@@ -403,7 +404,7 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
 def indices(detail: str) -> tuple[int, ...]:
     """GPU indices in ``gpu:a100:2(IDX:0-1)``."""
     found: set[int] = set()
-    for match in re.findall(r"gpu[^(,]*\(IDX:([\d,-]+)\)", detail):
+    for match in re.findall(r"gpu(?:(?!gpu)[^(,])*+\(IDX:([\d,-]++)\)", detail):
         found.update(task_numbers(match))
     return tuple(sorted(found))
 
@@ -475,7 +476,7 @@ def _node(row: Mapping[str, str]) -> Node:
 
 
 def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
-    gres = re.sub(r"\([^)]*\)", "", row.get("Gres", ""))
+    gres = re.sub(r"\([^)]*+\)?+", "", row.get("Gres", ""))
     types = gpu_types(gres) or {}
     gpus = gpus_in(gres) or (0, "")
     if gpus[0] > MOST_GPUS:
@@ -525,7 +526,7 @@ def hosts(text: str) -> tuple[str, ...]:
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []
-    for part in re.findall(r"(?:[^,\[]|\[[^\]]*\])+", text):
+    for part in re.findall(r"(?:[^,\[]++|\[[^\]]*+\]?+)++", text):
         found += _expanded(part)
         if len(found) > MOST_HOSTS:
             raise ParseError(f"host list {text[:40]!r} is too long")
@@ -536,6 +537,8 @@ def _expanded(part: str) -> Sequence[str]:
     head, bracket, tail = part.partition("[")
     if not bracket:
         return [head]
+    if part.count("[") > MOST_RANGES:
+        raise ParseError(f"host list {part[:40]!r} has too many ranges in one name")
     inside, closing, rest = tail.partition("]")
     if not closing:
         raise ParseError(f"host list {part[:40]!r}")

@@ -129,7 +129,7 @@ def config_of(text: str) -> dict[str, str]:
 
 def backfilled_of(text: str) -> float | None:
     """When backfill ran last by `sdiag`, in whole seconds; None: it has not, or it does not say."""
-    found = re.search(r"Last cycle when: .*\((\d+)\)", text)
+    found = re.search(r"^[ \t]*+Last cycle when: .*\((\d+)\)", text, re.M)
     return float(found[1]) or None if found else None
 
 
@@ -269,7 +269,7 @@ def licences_of(text: str, faults: list[str] | None = None) -> dict[str, int]:
 
 
 def _records(text: str, begin: str) -> list[dict[str, str]]:
-    parts = re.split(rf"(?:^|\s){begin}", text)[1:]
+    parts = re.split(r"(?:^|\s)" + re.escape(begin), text)[1:]
     return [parse.fields(" ".join(f"{begin}{one}".split())) for one in parts]
 
 

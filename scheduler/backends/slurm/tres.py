@@ -50,7 +50,7 @@ def other_gres(tres: str) -> dict[str, int]:
     """GRES but GPUs in such a list, by name and type: ``gres:nvme:40``, ``lustre:no_consume:4G``.
     Of what is not used up (``no_consume``) as many as are ever wanted."""
     found: dict[str, int] = {}
-    for part in re.sub(r"\([^)]*\)", "", tres).split(","):
+    for part in re.sub(r"\([^()]*\)", "", tres).split(","):
         name, *words = re.split("[:=]", part.strip().removeprefix("gres:").removeprefix("gres/"))
         if not name or name in ("gpu", "N/A", "null", "cpu", "mem", "node", "billing"):
             continue
