@@ -144,7 +144,7 @@ def _first_lines(
     explained: Explanation, analysis: Analysis | None, now: float, *, codes: bool
 ) -> list[str]:
     """Where it stands and why, when it should start, and when it was what."""
-    stands = "over" if explained.phase in OVER else explained.phase
+    stands = "over" if explained.phase in OVER else _STANDS.get(explained.phase, explained.phase)
     dominant = explained.dominant if analysis is None else analysis.dominant
     code = f" [{explained.reason}]" if codes else ""
     lines = [f"{explained.job_id} is {stands}: {dominant}{code}"]
@@ -154,6 +154,12 @@ def _first_lines(
         whole = made is None or made.start_p50 is None  # a sentence with its subject
         lines.append(f"{when[0].upper()}{when[1:]}." if whole else f"It {when}.")
     return [*lines, f"It was {_times(explained.times, now)}."]
+
+
+_STANDS = {
+    "profiling": "being profiled",
+    "starting": "about to start",
+}  # phases that read badly after "is"
 
 
 def _in_the_way(analysis: Analysis, now: float) -> str:

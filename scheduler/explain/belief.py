@@ -9,7 +9,7 @@ from math import inf, isclose
 
 from scheduler.core.decisions import Decision
 from scheduler.core.plural import count
-from scheduler.explain.words import duration
+from scheduler.explain.words import duration, roughly
 
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
@@ -31,6 +31,21 @@ class Belief:
     text: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runs:
+    """A job that runs now.
+
+    Attributes:
+        ran_s: for how many seconds it has.
+        likely_s, latest_s: in how many it should end, given that: with even odds, and nine in ten;
+            None: no forecast says so.
+    """
+
+    ran_s: float
+    likely_s: float | None = None
+    latest_s: float | None = None
+
+
 def belief(
     decisions: Sequence[Decision],
     limit_s: float | None,
@@ -40,6 +55,7 @@ def belief(
     command: str = "",
     over: bool = False,
     stated_s: float | None = None,
+    runs: Runs | None = None,
 ) -> Belief | None:
     """What was believed of a job last; None: nothing is predicted.
 
@@ -51,6 +67,7 @@ def belief(
         over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
+        runs: of a job that runs now.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if last is None or last.estimate_s is None:
@@ -60,18 +77,59 @@ def belief(
     if stated_s is not None and not isclose(stated_s, last.estimate_s, rel_tol=0.01, abs_tol=1.0):
         p50_s = min(stated_s, cut)
         how = f"It should run {words(p50_s, None, limit_s)}, by its own progress."
+        if runs is not None:
+            ran_s = runs.ran_s
+            past = ran_s > p50_s
+            stated = f"; by its own progress it should run {words(p50_s, None, limit_s)} in all"
+            stated = (
+                f", longer than its own progress stated ({duration(p50_s)})" if past else stated
+            )
+            how = f"It has run {duration(ran_s)}{stated}."
         return Belief(p50_s, None, alike_words(alike), how)
     p50_s, p90_s = min(last.estimate_s, cut), None
     if spread is not None:
         p50_s, p90_s = (min(cut, max(0.0, float(spread[name]))) for name in ("p50_s", "p90_s"))
     evidence = alike_words(alike)
-    sentences = [f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."]
+    first = f"{'It was to' if over else 'It should'} run {words(p50_s, p90_s, limit_s)}."
+    if runs is not None and not over:
+        ran_s = runs.ran_s
+        if runs.likely_s is None:
+            first = _has_run(ran_s, p50_s, p90_s)
+        else:
+            likely_s, latest_s = min(runs.likely_s, cut - ran_s), runs.latest_s
+            latest_s = None if latest_s is None else min(latest_s, cut - ran_s)
+            first = _ends_in(ran_s, likely_s, latest_s)
+            p50_s = ran_s + max(0.0, likely_s)
+            p90_s = None if latest_s is None else ran_s + max(0.0, latest_s)
+    sentences = [first]
     sentences += [f"{evidence}."] if evidence else []
     sentences += [command] if command else []
     if terms:
         who = "With the model that is" if command else "The model alone would say"
         sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
     return Belief(p50_s, p90_s, evidence, " ".join(sentences))
+
+
+def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
+    """When a running job should end, as a sentence: in how many seconds from now, with even odds
+    and nine in ten; None: that is not known."""
+    soon = likely_s < 1.0
+    text = "may end at any moment" if soon else f"should end in {roughly(likely_s)}"
+    late = latest_s is not None and latest_s >= 1.0
+    text += f", within {roughly(latest_s or 0.0)} nine in ten" if late else ""
+    return f"It has run {duration(ran_s)}; it {text}."
+
+
+def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
+    """How long a job has run beside what was believed before it began, where nothing newer is
+    known, as a sentence."""
+    text = f"It has run {duration(ran_s)}"
+    if p90_s is not None and ran_s > p90_s:
+        return f"{text}, longer than nine in ten such jobs were to ({duration(p90_s)})."
+    if ran_s > p50_s:
+        most = "" if p90_s is None else f"; nine in ten were to end by {duration(p90_s)}"
+        return f"{text}, longer than half of such jobs were to ({duration(p50_s)}){most}."
+    return f"{text}, of {words(p50_s, p90_s)}."
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:

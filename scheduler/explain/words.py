@@ -255,6 +255,29 @@ def clock_time(epoch_s: float, now: float) -> str:
     return day + at.strftime("%H:%M")
 
 
+def ended(state: str) -> str:
+    """How a job ended, as what it did, to be followed by when: "ran out of memory".
+
+    Args:
+        state: of `features.schema.State`; "": not recorded.
+    """
+    return _ENDED.get(state, f"ended ({phrase(state)})" if state else "ended")
+
+
+_ENDED: dict[str, str] = {
+    "completed": "completed",
+    "failed": "failed",
+    "cancelled": "was cancelled",
+    "timeout": "reached its time limit",
+    "node_fail": "was lost with its node",
+    "out_of_memory": "ran out of memory",
+    "preempted": "was stopped for another job",
+    "running": "was last seen to run",
+    "pending": "was last seen to wait",
+    "unknown": "ended (how is not known)",
+}
+
+
 def act(action: str) -> str:
     """An action as a person reads it: "waits", "kept GPUs"."""
     return _ACTS[Action(action)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 
 from scheduler.core.decisions import STARTS, Action, Reason
-from scheduler.explain.belief import Belief, belief
+from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.explanation import (
     Contribution,
     Explanation,
@@ -61,7 +61,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         ]
         if score
         else [],
-        believed(view, job, story),
+        believed(view, job, story, forecast, now),
         _packing(story),
         f"It {where_it_stands(job, story, now)}.",
         [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in waits],
@@ -75,8 +75,16 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
     )
 
 
-def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
-    """How long a job should run, with what that rests on."""
+def believed(
+    view: JobView, job: JobRow, story: Story, forecast: StartForecastRow | None, now: float
+) -> Belief | None:
+    """How long a job should run, with what that rests on; of one that runs, how long still."""
+    runs = None
+    if job.phase == Phase.RUNNING and job.started_at is not None:
+        ends = (None, None) if forecast is None else (forecast.end_p50, forecast.end_p90)
+        likely_s, latest_s = (None if at is None else at - now for at in ends)
+        ran_s = max(0.0, now - job.started_at)
+        runs = Runs(ran_s=ran_s, likely_s=likely_s, latest_s=latest_s)
     score = story.scores[-1] if story.scores else None
     return belief(
         [event.decision for event in story.events],
@@ -86,6 +94,7 @@ def believed(view: JobView, job: JobRow, story: Story) -> Belief | None:
         command=command_words(score) if score else "",
         over=job.ended_at is not None,
         stated_s=job.estimate_s,
+        runs=runs,
     )
 
 

@@ -17,7 +17,7 @@ from scheduler.explain.life import Held, JobFacts, life, waits_for_gpus
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.waited import Recorded
-from scheduler.explain.words import duration, hold_words
+from scheduler.explain.words import duration, ended, hold_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow, Line
 
@@ -81,7 +81,7 @@ def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
     """Where a job stands, in a sentence without its subject."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
-    waited, state = duration(_waited_s(job, story)), (job.state or "ended").replace("_", " ")
+    waited, state = duration(_waited_s(job, story)), ended(job.state or "")
     if job.phase == Phase.ENDED:
         if job.started_at is None:
             return f"{state} after {waited}, before it ran"

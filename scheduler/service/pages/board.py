@@ -137,7 +137,11 @@ def board(view: PageQueries, only: str = "", after: str = "") -> Board:
     groups = _groups(view, only)
     return Board(
         now,
-        _tiles(now, nodes, phases),
+        _tiles(
+            now,
+            [node for node in nodes if not only or node.vc == only],
+            {key: found for key, found in phases.items() if not only or key[0] == only},
+        ),
         [m for m in cluster_map(nodes, placed, view.viewer.name) if not only or m.name == only],
         queues,
         [job for job in placed if not only or job.vc == only],

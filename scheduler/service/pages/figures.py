@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from features.schema import State
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
@@ -19,6 +20,7 @@ PERIODS = (
     ("month", "30 days", 30 * DAY_S),
     ("all", "everything", 0.0),
 )
+ENDS = tuple(one.value for one in State if one not in (State.RUNNING, State.PENDING))
 _STATES = (("completed", 0), ("failed", 1), ("cancelled", 7))
 BUCKETS = (MINUTE_S, 5 * MINUTE_S, 15 * MINUTE_S, HOUR_S, 6 * HOUR_S, DAY_S, 7 * DAY_S)
 MOST_BUCKETS = 60
@@ -166,8 +168,13 @@ def history(
     view: PageQueries, start: float, *, vc: str, owner: str, state: str, after: str
 ) -> History:
     """Jobs that ended since `start`. BadCursor when `after` is none."""
-    ended = [o for o in view.outcomes(start) if not vc or o.vc == vc]
-    page = view.over(vc=vc, owner=owner, state=state, after=after)
+    chosen = {"vc": vc, "user": owner, "state": state}
+    ended = [
+        one
+        for one in view.outcomes(start)
+        if all(getattr(one, name) == value for name, value in chosen.items() if value)
+    ]
+    page = view.over(since=start, vc=vc, owner=owner, state=state, after=after)
     return History(_over_time(ended), page, len(ended), len(ended) == FIGURES)
 
 

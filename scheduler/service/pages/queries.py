@@ -252,10 +252,17 @@ class PageQueries(VisibleQueries):
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
 
     def over(
-        self, *, vc: str = "", owner: str = "", state: str = "", limit: int = 50, after: str = ""
+        self,
+        *,
+        since: float = 0.0,
+        vc: str = "",
+        owner: str = "",
+        state: str = "",
+        limit: int = 50,
+        after: str = "",
     ) -> Page[JobRow]:
-        """The viewer's jobs that are over, latest end first."""
-        query = select(jobs).where(jobs.c.phase.in_(OVER), jobs.c.ended_at.is_not(None))
+        """The viewer's jobs that were over after `since`, latest end first."""
+        query = select(jobs).where(jobs.c.phase.in_(OVER), jobs.c.ended_at >= since)
         query = query.where(self._mine())
         query = query.order_by(jobs.c.ended_at.desc(), jobs.c.submitted_seq.desc())
         for column, wanted in ((jobs.c.vc, vc), (jobs.c.owner, owner), (jobs.c.state, state)):

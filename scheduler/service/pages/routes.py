@@ -185,7 +185,8 @@ def history(
         page = figures.history(queries, start, vc=vc, owner=owner, state=state, after=after)
         chosen = {"period": period, "vc": vc, "owner": owner, "state": state}
         kept = urlencode({name: value for name, value in chosen.items() if value})
-        return {"h": page, "vcs": queries.vcs(), "periods": figures.PERIODS, "kept": kept, **chosen}
+        lists = {"vcs": queries.vcs(), "periods": figures.PERIODS, "states": figures.ENDS}
+        return {"h": page, "kept": kept, **lists, **chosen}
 
     return show(request, viewer, "history.html", "/history", build)
 

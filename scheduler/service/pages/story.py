@@ -143,7 +143,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         _timeline(queries, job, now),
         _slurm(job, now),
         detail_of(job, now),
-        believed(queries, job, story),
+        believed(queries, job, story, forecast, now),
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.explain.belief import alike_words, belief
+from scheduler.explain.belief import Runs, alike_words, belief
+from scheduler.explain.words import duration
 
 SPREAD = (("p50_s", 26.0), ("p90_s", 76.0))
 
@@ -56,3 +59,41 @@ def test_the_last_prediction_counts_and_without_one_nothing_is_said() -> None:
         "",
         "Its owner's last job of this name ran 7 s",
     )
+
+
+@pytest.mark.parametrize("limit_s", [None, 100.0, 4000.0])
+@pytest.mark.parametrize("ran_s", [0.0, 5.0, 25.0, 27.0, 62.0, 75.0, 77.0, 99.0, 3000.0])
+def test_what_is_said_of_a_run_is_so_at_its_age(ran_s: float, limit_s: float | None) -> None:
+    if limit_s is not None and ran_s > limit_s:
+        return
+    for ends_in_s in (None, (-3.0, -1.0), (0.2, 40.0), (30.0, None), (30.0, 500.0)):
+        likely_s, latest_s = ends_in_s or (None, None)
+        runs = Runs(ran_s=ran_s, likely_s=likely_s, latest_s=latest_s)
+        found = belief([predicted(368.0)], limit_s, runs=runs)
+        assert found is not None
+        assert found.text.startswith(f"It has run {duration(ran_s)}")
+        if ends_in_s is not None:
+            assert found.p50_s >= ran_s
+            assert found.p90_s is None or found.p90_s >= ran_s
+            assert limit_s is None or max(found.p50_s, found.p90_s or 0.0) <= max(limit_s, ran_s)
+        elif ran_s > 76.0 and limit_s is None:
+            assert "longer than nine in ten such jobs were to (76 s)" in found.text
+        elif 26.0 < ran_s < 76.0:
+            assert "longer than half of such jobs were to (26 s)" in found.text
+        assert "It should run" not in found.text
+
+
+def test_when_a_run_should_end_is_said_from_now_on() -> None:
+    def told(likely_s: float, latest_s: float | None, limit_s: float | None = None) -> str:
+        runs = Runs(ran_s=62.0, likely_s=likely_s, latest_s=latest_s)
+        found = belief([predicted(13.0)], limit_s, runs=runs)
+        assert found is not None
+        return found.text.split(". The model")[0].rstrip(".")
+
+    assert told(60.0, 600.0) == "It has run 62 s; it should end in 1 min, within 10 min nine in ten"
+    assert told(60.0, 600.0, limit_s=182.0) == (
+        "It has run 62 s; it should end in 1 min, within 2 min nine in ten"
+    )
+    assert told(-5.0, 30.0) == "It has run 62 s; it may end at any moment, within 30 s nine in ten"
+    assert told(-5.0, -1.0) == "It has run 62 s; it may end at any moment"
+    assert told(60.0, None) == "It has run 62 s; it should end in 1 min"

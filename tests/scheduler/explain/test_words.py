@@ -7,6 +7,7 @@ import math
 import pytest
 
 from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in
+from features.schema import State
 from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from models.bundle.tree import Node, Tree
@@ -17,6 +18,7 @@ from scheduler.explain.story import build_story
 from scheduler.explain.words import (
     clock_time,
     comparison,
+    ended,
     has_gpus,
     phrase,
     roughly,
@@ -117,3 +119,14 @@ def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
     reason = Reason.EXCLUSIVE_GPUS if action is Action.START else Reason.PARTNER_FOUND
     start = Decision(0, 0.0, action, reason, "1", "vc", need=4, partner=then)
     assert has_gpus(start.sentence(), [start], now, 30.0) == wanted
+
+
+@pytest.mark.parametrize("state", [*State, "", "some_new_state"])
+def test_how_a_job_ended_is_a_predicate_that_a_time_can_follow(state: str) -> None:
+    words = ended(state)
+    first = words.split()[0]
+    assert first in ("completed", "failed", "was", "reached", "ran", "ended"), words
+    assert plain(words)
+    assert "_" not in words
+    if state in list(State):
+        assert words != f"ended ({phrase(state)})", "every state has words of its own"

@@ -61,7 +61,10 @@ class VisibleRows:
 
     def alike(self, job: JobRow) -> list[float]:
         """Seconds that the latest ended jobs of the same owner and name ran: among what the owner
-        submitted last, at most `ALIKE`. The job itself is not among them."""
+        submitted last, at most `ALIKE`. The job itself is not among them. A job without a name is
+        like no other."""
+        if not job.name:
+            return []
         own = jobs.c.owner == job.owner, self._mine()
         latest = select(jobs.c.job_id).where(*own).order_by(jobs.c.submitted_seq.desc())
         query = (

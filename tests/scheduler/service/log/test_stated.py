@@ -61,7 +61,8 @@ def test_its_progress_is_an_event_that_decides_and_is_shown(make: Callable[..., 
     lines = lines_of(explain(queries, "long", desk.world.now()), desk.world.now())
     assert any(PROGRESS in line for line in lines)
     assert any(
-        line.endswith("It should run about 11 h 7 min, by its own progress.") for line in lines
+        line.endswith("; by its own progress it should run about 11 h 7 min in all.")
+        for line in lines
     )
     told = [line.text for line in page_of(queries, "long").lines if "progress" in line.what]
     assert told

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from html import unescape
+from itertools import product
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 from sqlalchemy import delete, select
 
+from features.schema import State
 from features.spec import FeatureSpec
 from models.bundle import Axis, Bundle
 from scheduler.explain.whatif.forecasts import StartForecast
@@ -21,8 +23,9 @@ from scheduler.explain.words import percent
 from scheduler.service.analyst.records import write
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import forecasts
+from scheduler.service.pages.board import board
 from scheduler.service.pages.drift import drift, drift_of
-from scheduler.service.pages.figures import GRACE_S, Promise, promises
+from scheduler.service.pages.figures import GRACE_S, Promise, history, promises
 from scheduler.service.pages.queries import Kept, PageQueries
 from scheduler.service.pages.story import page_of
 from tests.scheduler.service.pages.conftest import Lived, of_each_kind
@@ -163,3 +166,59 @@ def test_forecasts_are_judged_by_what_they_left_open() -> None:
     kept = [Kept(p50, p90, None, None, start, None, i) for i, (p50, p90, start) in enumerate(made)]
     found = [(line.kept, line.jobs) for line in told(kept)]
     assert found == [(0.9, 10), (1.0, 9), (0.0, 1), (0.99, 100)]
+
+
+def test_every_part_of_the_board_is_of_the_virtual_cluster_that_is_chosen(busy: Lived) -> None:
+    queries = PageQueries(busy.store, busy.viewer("olga"))
+    nodes = queries.cluster()
+    names = {node.vc for node in nodes}
+    assert len(names) > 1
+    for vc in names:
+        page = board(queries, vc)
+        own = [node for node in nodes if node.vc == vc]
+        gpus = [gpu for node in own for gpu in node.gpus]
+        tiles = {label: value for value, label, _ in page.tiles}
+        here = [job for job in queries.placed() if job.vc == vc]
+        assert tiles["GPUs in use"] == f"{sum(bool(g.jobs) for g in gpus)} of {len(gpus)}"
+        assert tiles["GPUs shared by two"] == str(sum(len(g.jobs) > 1 for g in gpus))
+        assert tiles["jobs on GPUs"] == str(len(here))
+        assert tiles["nodes"] == str(len(own))
+        assert tiles["jobs waiting"] == str(sum(queue.waiting for queue in page.queues))
+        assert {m.name for m in page.map} == {queue.vc for queue in page.queues} == {vc}
+        assert page.running == here
+    on_gpus = {
+        vc: int({label: value for value, label, _ in board(queries, vc).tiles}["jobs on GPUs"])
+        for vc in (*names, "")
+    }
+    assert on_gpus.pop("") == sum(on_gpus.values())
+
+
+def test_every_part_of_the_history_obeys_every_filter(busy: Lived) -> None:
+    queries = PageQueries(busy.store, busy.viewer("olga"))
+    whole, now = queries.outcomes(), queries.now()
+    for state in {one.state for one in whole} | {State.OUT_OF_MEMORY.value}:
+        for vc, owner in product({"", *(o.vc for o in whole)}, {"", *(o.user for o in whole)}):
+            for start in (0.0, now - 120.0):
+                page = history(queries, start, vc=vc, owner=owner, state=state, after="")
+                wanted = [o for o in whole if o.state == state and vc in ("", o.vc)
+                          and owner in ("", o.user) and o.ended_at >= start]  # fmt: skip
+                assert page.jobs == len(wanted)
+                drawn = [c for c in page.charts if c.name == "ended"]
+                counts = sum(int(n) for c in drawn for _, *row in c.rows for n in row)
+                assert counts == (len(wanted) if len(wanted) > 1 else 0)
+                rows = [job for job in page.page.items if job.started_at is not None]
+                assert len(rows) == min(len(wanted), 50)
+                assert all(job.state == state and vc in ("", job.vc) for job in rows)
+                assert all(owner in ("", job.owner) for job in rows)
+                assert all((job.ended_at or 0.0) >= start for job in rows)
+
+
+def test_jobs_without_a_name_are_not_of_one_name(lived: Lived) -> None:
+    for named in ({}, {"name": "resnet"}):
+        first = lived.submit("ada.byron", vc="vision", gpus=1, profile=False, **named)
+        lived.settle(4000.0)
+        again = lived.submit("ada.byron", vc="vision", gpus=1, profile=False, **named)
+        view = PageQueries(lived.store, lived.viewer("ada.byron"))
+        assert view.job(first).ended_at is not None
+        assert len(view.alike(view.job(again))) == len(named)
+        lived.settle(4000.0)
