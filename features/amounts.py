@@ -8,35 +8,51 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-LONGEST = 4096  # characters of a line for a shell that are split: shlex takes their square
+from features.shell import Simple, one_of
+
 MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
     "epochs": "epochs? epoch_num train(ing)?_epochs n_?epochs? nb_epochs? (num|max|total)_epochs? "
     "(num|max|total)_train(ing)?_epochs? scheduled_epochs",
     "steps": "steps iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
-    " max_updates? total_num_update total_timesteps num_boost_round n_estimators",
+    " max_updates? total_num_update num_boost_round n_estimators",
+    "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
+    "num_timesteps",
+    "patience": "patience (es|early_stop(ping)?)_(patience|rounds?) early_stopping_rounds?",
+    "runs": "n_?trials? (num|max)_trials? n_?folds? (num|k)_?folds? kfolds? n_splits? num_splits? "
+    "cv_folds? n_?seeds? num_seeds? n_?repeats? num_repeats? repeats n_runs? num_runs? runs",
 }
 _NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
+_LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
+_EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
+# passes over what was just collected, within one of the steps that are the amount (PPO)
+_SWEPT = re.compile(r"[^,\s]+(?:,[^,\s]+)+$")
+_THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+$")
+# what a program does by itself, where its command says nothing else
+_NNUNET = re.compile(r"nnUNetTrainer_(\d{1,6})epochs?")
 _BATCH = re.compile(
     "bs|b|(train_|mini_?|global_|micro_|per_device_(train_)?|per_gpu_(train_)?)?batch_?(size)?$"
 )
 # their effect is learned by the GPUs that the job asks for
 _GPUS = re.compile("(n|num|number_of)?_?(gpus?|devices)(_per_node)?$|nproc_per_node|nproc$|nnodes$")
-_VALUE = re.compile(r"(\d[\d_,]*(?:\.\d+)?(?:e\d+)?|\.\d+)([kKM]?)$")
+_VALUE = re.compile(r"(\d[\d_,]*+(?:\.\d+)?(?:e\d+)?|\.\d+)([kKM]?)$")
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 # as settings are printed before a run: Namespace(max_update=50000, ...), "Num Epochs = 3"
 _PRINTED = re.compile(
     r"\b((?:num|max|total|train|training|scheduled|n|nb)[ _][a-z_ ]{0,24}|epochs)"
-    r"['\"]?\s?[=:]\s?['\"]?(\d[\d_,]*)(?!\d|[.:/]\d)",
+    r"['\"]?\s?[=:]\s?['\"]?(\d[\d_,]*+)(?!\d|[.:/]\d)",
     re.IGNORECASE,
 )
+
+
+_DONE = "epochs", "steps", "frames"
+_SCRIPT = re.compile(r"\.(?:py|sh|R|jl|ipynb|lua|m)(?:\s|$)|(?:^|\s)-m\s")
 
 
 class Amount(NamedTuple):
@@ -45,7 +61,8 @@ class Amount(NamedTuple):
 
     Attributes:
         patience: after so many units without an improvement it stops early; 0: not known when.
-        runs: how many such runs there are, one after the other (folds, seeds, trials).
+        runs: how many such runs there are, one after the other (folds, seeds, trials); infinite:
+            not known how many.
     """
 
     epochs: float | None = None
@@ -55,15 +72,87 @@ class Amount(NamedTuple):
 
 
 def of_command(command: Sequence[str]) -> Amount:
-    """What the arguments of a command ask for: `--epochs 90`, `--max-steps=5000`,
-    `trainer.max_epochs=90`. The last of a kind holds, as with most parsers."""
+    """What a command asks for: `--epochs 90`, `--max-steps=5000`, `trainer.max_epochs=90`, also
+    behind a shell and its loops. The last of a kind holds, as with most parsers."""
+    return of_commands(one_of(command))
+
+
+def of_commands(commands: Sequence[Simple]) -> Amount:
+    """What the commands of a script ask for: those of the one that trains. Of several that say how
+    much, one after the other, each is a run if they ask for the same; else it is not known."""
+    each = [(_of_words(one.words), one) for one in commands]
+    stated = [(found, one.times) for found, one in each if found.epochs or found.steps]
+    stated = stated or [(found, one.times) for found, one in each if _runs_script(one.words)]
+    amount = stated[0][0] if stated else Amount()
+    if not (amount.epochs or amount.steps):
+        amount = next((found for found, _ in stated if any(found)), amount)
+        runs = max((times for _, times in stated), default=1.0) * (amount.runs or 1.0)
+        return amount._replace(runs=runs if runs > 1 else None)
+    runs = sum(times for _, times in stated) * (amount.runs or 1.0)
+    if any(other != amount for other, _ in stated):
+        amount = Amount()
+    return amount._replace(runs=runs if runs > 1 else None)
+
+
+def _of_words(command: Sequence[str]) -> Amount:
+    """What one command's own words ask for."""
     found: dict[str, float] = {}
+    runs = _swept(command)
     for name, value, _ in _settings(command):
-        unit = _unit(name)
+        plain = _plain(name)
+        unit = _unit(plain)
         number = _number(value) if unit else None
         if unit and number is not None:
             found[unit] = number
-    return Amount(**found)
+        elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
+            found.setdefault("patience", 0.0)
+    for i, word in enumerate(command):
+        if word.startswith("-") and _LISTED.search(_plain(word.partition("=")[0])):
+            runs *= _listed(word, command[i + 1 :])
+    steps = found.pop("frames", None) or _of_zoo(command)
+    if steps is not None:  # epochs are passes over what a step collected
+        found.pop("epochs", None)
+        found["steps"] = steps
+    if "epochs" not in found and (known := _of_program(command)) is not None:
+        found["epochs"] = known
+    runs *= found.pop("runs", 1.0)
+    return Amount(**found, runs=runs if runs > 1 else None)
+
+
+def _swept(command: Sequence[str]) -> float:
+    """How many runs a sweep of Hydra makes."""
+    script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
+    if "--multirun" not in command and "-m" not in command[script:]:
+        return 1.0
+    runs = 1.0
+    for word in command:
+        name, equals, value = word.partition("=")
+        if equals and not name.startswith("-") and _SWEPT.fullmatch(value):
+            runs *= 1 + value.count(",")
+    return runs
+
+
+def _listed(word: str, rest: Sequence[str]) -> float:
+    value = word.partition("=")[2]
+    if value:
+        return 1.0 + value.count(",")
+    listed = next((i for i, one in enumerate(rest) if one.startswith("-")), len(rest))
+    return 1.0 + rest[0].count(",") if listed == 1 else max(1.0, float(listed))
+
+
+def _of_zoo(command: Sequence[str]) -> float | None:
+    """Steps of RL Baselines3 Zoo, where they are called `-n`."""
+    if "--algo" in command and "-n" in command[:-1]:
+        return _number(command[command.index("-n") + 1])
+    return None
+
+
+def _of_program(command: Sequence[str]) -> float | None:
+    """Epochs that a program has without an option."""
+    if not any(word.endswith(("nnUNetv2_train", "nnUNet_train")) for word in command):
+        return None
+    found = _NNUNET.search(" ".join(command))
+    return float(found[1]) if found else 1000.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,15 +184,13 @@ class Work:
 
         None: it does not say how much it is to do.
         """
-        if len(command) > 2 and command[-2] in ("-c", "-lc") and command[0].endswith("sh"):
-            if len(command[-1]) > LONGEST:
-                return None
-            try:
-                command = shlex.split(command[-1])
-            except ValueError:
-                return None
+        commands = one_of(command)
+        asked = of_commands(commands)
+        if asked.runs and not (asked.epochs or asked.steps) and not more:
+            return None  # several, and each asks for something else
+        command = _that_trains(commands, command)
         whole = [f"{name}={value}" for name, value in (more or {}).items()] + list(command)
-        amount, batch = of_command(whole), None
+        amount, batch = _of_words(whole), None
         taken: set[int] = set()
         for name, value, where in _settings(whole):
             plain, number = _plain(name), _number(value)
@@ -111,7 +198,7 @@ class Work:
                 continue
             if _BATCH.match(plain):
                 batch = number
-            elif not (_unit(name) or _GPUS.match(plain)):
+            elif _unit(name) not in _DONE and not _GPUS.match(plain):
                 continue
             taken.update(where)
         unit = "epoch" if amount.epochs else "step"
@@ -122,6 +209,17 @@ class Work:
         others = [w for i, w in enumerate(whole) if i not in taken and w != program]
         words = [re.sub(r"(?<![A-Za-z])\d[\d.e+-]*", "#", word) for word in others]
         return cls(unit, much, batch, *map(_digest, ([program], words, [workdir, *others])))
+
+
+def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
+    """The words of the command that says how much; else of the last that runs a script."""
+    stated = [one.words for one in commands if any(_of_words(one.words)[:2])]
+    scripts = [one.words for one in commands if _runs_script(one.words)]
+    return next(iter(stated or scripts[-1:]), command)
+
+
+def _runs_script(words: Sequence[str]) -> bool:
+    return _SCRIPT.search(" ".join(words)) is not None
 
 
 def of_settings(settings: object) -> dict[str, float]:
@@ -143,7 +241,9 @@ def _settings(command: Sequence[str]) -> Iterator[tuple[str, str, range]]:
     for i, part in enumerate(command):
         name, equals, value = part.partition("=")
         if equals:
-            yield name, value, range(i, i + 1)
+            swept = _SWEPT.fullmatch(value) and not _THOUSANDS.fullmatch(value)
+            if not swept:
+                yield name, value, range(i, i + 1)
         elif part.startswith("-") and i + 1 < len(command):
             yield name, command[i + 1], range(i, i + 2)
 
@@ -182,7 +282,7 @@ def printed(line: str) -> list[tuple[str, float]]:
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))
-        if unit and number is not None:
+        if unit in ("epochs", "steps") and number is not None:
             found.append((unit, number))
     return found
 

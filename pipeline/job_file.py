@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from features.amounts import of_settings
 from features.clock import TIME_HELP, read_seconds
 from features.codec import Json
 from pipeline.errors import UserError
@@ -17,24 +16,6 @@ from scheduler.core.settings import NOT_YAML
 MOST_BYTES = 2**20
 NAMES = {one.option[2:]: name for name, one in FIELDS.items()}
 BESIDE = ("command", "workdir", "env", "array")
-
-
-def amounts(command: Sequence[str], workdir: Path) -> dict[str, float]:
-    """How much is to be done, by the YAML and JSON files that a command names, and that the person
-    who submits it may read; the last counts."""
-    found: dict[str, float] = {}
-    files = [workdir / word.rpartition("=")[2].lstrip("@") for word in command]
-    for path in files:
-        if path.suffix not in (".yaml", ".yml", ".json"):
-            continue
-        import yaml  # takes its time
-
-        try:
-            if path.stat().st_size <= MOST_BYTES:
-                found |= of_settings(yaml.safe_load(path.read_bytes()))
-        except (OSError, *NOT_YAML):
-            continue
-    return found
 
 
 def read_job(file: Path) -> Json:

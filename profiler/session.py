@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from features.amounts import of_command
+from features.asked import amount_of
 from features.files import write_table
 from features.job import Profile
 from profiler import environment, procs, runner
@@ -219,7 +219,8 @@ def profile(
                 burst_s=BURST_S if options.limits.seconds > ALWAYS_FAST_S else None,
             )
             own = Path(env[VARIABLE]) if VARIABLE in env else None
-            tail = Tail(run.output, of_command(command), own) if options.progress else None
+            asked = amount_of(command, options.cwd or Path.cwd()) if options.progress else None
+            tail = Tail(run.output, asked, own) if options.progress else None
             live = Live(run, recorder, options, target.sampler.describe(), tail)
 
             def tick(_: Run) -> None:

@@ -64,7 +64,8 @@ def submit(
 
     Then: pellucid why JOB
     """
-    from pipeline.job_file import amounts, read_job, written
+    from features.asked import of_files
+    from pipeline.job_file import read_job, written
 
     whole = {} if file is None else read_job(file)
     given = {
@@ -85,7 +86,7 @@ def submit(
         typer.echo(written(words, whole, array), nl=False)
         return
     if whole["progress"]:
-        whole["amounts"] = amounts(words, Path(whole["workdir"]))
+        whole["amounts"] = of_files(words, Path(whole["workdir"]))
     with service.client() as client:
         if array:
             job = client.submit_array(words, array, key=key, **whole)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import inf, isfinite, log
 
+from features.amounts import Amount
 from features.progress import Progress, Z
 from profiler.progress.tail import Tail
 
@@ -24,6 +25,10 @@ class Follower:
         self._tail = tail
         self._before: Progress | None = None
         self._due_s = 0.0
+
+    def asks(self, amount: Amount) -> None:
+        """How much it is to do, learned after it began."""
+        self._tail.asks(amount)
 
     def look(self, at_s: float, *, last: bool = False) -> Progress | None:
         """What is new of how long it will run; None: nothing.

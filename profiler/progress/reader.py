@@ -18,7 +18,7 @@ from itertools import islice, pairwise
 from math import inf, sqrt
 from typing import NamedTuple
 
-from features.amounts import Amount, patience, printed
+from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
 from profiler.progress.counter import Counter, Point
 from profiler.progress.formats import LINE, Mark, Scope, explicit, read
@@ -75,6 +75,11 @@ class Reader:
         self._etas: list[Point] = []  # (when it was printed, what was left), thinned
         self._eta_scope: Scope = ""
         self._promised_s = inf
+
+    def asks(self, amount: Amount) -> None:
+        """What the command asks for, learned after it began."""
+        self._asked = amount
+        self._patience = self._patience if amount.patience is None else amount.patience
 
     def feed(self, data: bytes, at: float) -> None:
         """Output that came by `at` seconds after the job began, since the last call."""
@@ -175,7 +180,8 @@ class Reader:
         """How many units it goes to."""
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
-            return of if of is not None else self._asked.runs
+            runs = self._asked.runs
+            return of if of is not None else runs if runs is not None and runs < MOST else None
         if unit not in ("epoch", "step") or (of is not None and counter.mark.of is not None):
             return of
         if unit == "step" and counter.resets:
@@ -233,6 +239,8 @@ class Reader:
                 inmost = max((c for c in epochs if c.mark.of), key=_seen, default=inner)
                 yield Structure(fold, inmost, 2.0)
                 return
+        if (again := self._again(epochs)) is not None:
+            yield again
         # bars of tqdm count epochs by themselves, lines of a log when they are done
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
@@ -240,6 +248,21 @@ class Reader:
         if hugging or not epochs:
             yield from self._bars(within)
         yield from (Structure(c) for c in hugging if not c.resets)
+
+    def _again(self, epochs: list[Counter]) -> Structure | None:
+        """As many runs as the command asks for, each of which counts its epochs again."""
+        runs = self._asked.runs
+        if runs is None or not 1.0 < runs < MOST:
+            return None
+        for one in epochs:
+            if one.of() is None and self._amount("epochs") is None:
+                continue
+            begins = [first for (first, _), _, _ in one.cycles] + [one.points[0][0]]
+            done = one.resets + 1.0
+            points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
+            mark = Mark(one.mark.format, "fold", done, runs)
+            return Structure(Counter(mark, points, seen_s=one.seen_s), one, 1.3)
+        return None
 
     def _whole(self, counter: Counter, hugging: bool, epochs: list[Counter]) -> bool:
         """Whether a counter of steps goes on over the whole run."""

@@ -66,6 +66,11 @@ class Tail:
         fresh._offset = self._offset
         return fresh
 
+    def asks(self, amount: Amount) -> None:
+        """How much it is to do, learned after it began."""
+        self._amount = amount
+        self.reader.asks(amount)
+
     def progress(self, at: float) -> Progress | None:
         """How long it will run, as far as is known `at` seconds after it began."""
         return self.reader.progress(at)

@@ -46,6 +46,7 @@ class Launch:
         pair_watch_s: when it has shared GPUs with its partner for so long, seconds, both are
             PAIR_OBSERVED, where their progress can be measured; None = they are not.
         progress: what it prints may be read for how far it is, and PROGRESS be reported.
+        amount: how much it is to do, where files that its command names say so: {"epochs": 90}.
     """
 
     job_id: str
@@ -64,6 +65,7 @@ class Launch:
     watch_s: float | None = None
     pair_watch_s: float | None = None
     progress: bool = False
+    amount: Mapping[str, float] = field(default_factory=dict)
 
 
 class Happened(StrEnum):

@@ -18,7 +18,13 @@ def asked_of(launch: Launch, allowed: bool) -> Claim:
     """What is kept of a launch for `follower_of`."""
     own = launch.environment.get(VARIABLE, "")
     reads = allowed and launch.progress and launch.partner is None
-    return {"progress": reads, "own": own and str(Path(launch.workdir, own)), "user": launch.user}
+    amount = dict(launch.amount)
+    return {
+        "progress": reads,
+        "amount": amount,
+        "own": own and str(Path(launch.workdir, own)),
+        "user": launch.user,
+    }
 
 
 def follower_of(claim: Claim, output: Path) -> Follower | None:
@@ -30,4 +36,7 @@ def follower_of(claim: Claim, output: Path) -> Follower | None:
     if claim["user"]:
         with contextlib.suppress(KeyError):
             uid = pwd.getpwnam(claim["user"]).pw_uid
-    return Follower(Tail(output, of_command(claim["command"]), Path(own) if own else None, uid))
+    asked = of_command(claim["command"])
+    if not (asked.epochs or asked.steps):  # by a file that it names, read when it was submitted
+        asked = asked._replace(**claim.get("amount", {}))
+    return Follower(Tail(output, asked, Path(own) if own else None, uid))

@@ -56,6 +56,7 @@ class Claim(TypedDict, total=False):
     devices: Sequence[str]
     held_mib: dict[str, float]
     progress: bool
+    amount: dict[str, float]
     own: str
     user: str
     pid: int

@@ -150,6 +150,13 @@ class Slurm:
         rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
         return {job_id: (number, path) for job_id, number, path in rows}
 
+    def script(self, job_id: str) -> str:
+        """The script of a batch job; "" where this account may not see it, or there is none."""
+        try:
+            return self.read("scontrol", "write", "batch_script", word(job_id), "-")
+        except (SlurmDown, SlurmError):
+            return ""
+
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 

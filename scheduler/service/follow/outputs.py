@@ -12,7 +12,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from threading import Thread
 
+from features.amounts import of_commands
 from features.progress import Progress
+from features.shell import of_script
 from profiler.progress.news import Follower
 from profiler.progress.tail import Tail
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -57,7 +59,10 @@ class Outputs:
         for run in new:
             job = running[run]
             path = filled_in(job, *paths.get(job.id, ("", "")))
-            self._followed[run] = _follower(path, job.user)
+            follower = _follower(path, job.user)
+            if follower is not None:  # only of one whose output is read is the script asked for
+                follower.asks(of_commands(of_script(self._slurm.script(job.id))))
+            self._followed[run] = follower
         return running
 
     def _read(self, running: Mapping[_Run, SlurmJob], now: float) -> None:

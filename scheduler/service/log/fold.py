@@ -286,6 +286,7 @@ class State:
             partner=grant.partner,
             pair_watch_s=policy.capabilities.pace_s if grant.partner is not None else None,
             progress=asked.progress,
+            amount={} if asked.work is None else {f"{asked.work.unit}s": asked.work.amount},
         )
 
     def unseen_rows(self) -> list[JobColumns]:

@@ -68,6 +68,22 @@ def test_how_far_a_job_is_is_read_where_that_is_allowed(slurm: Told, tmp_path: P
         assert not read(slurm, job()), path
 
 
+def test_what_the_script_asks_for_is_known_of_a_job_of_slurm(slurm: Told) -> None:
+    outputs = Outputs(cast(Slurm, slurm))
+    slurm.says["script 7"] = "#!/bin/bash\ncd a\nsrun python train.py --max_steps 1000\n"
+    slurm.says["script 8"] = "#!/bin/bash\ncd a\nsrun python train.py\n"
+    found = dict[str, Progress]()
+    for at in range(0, 601, 60):
+        for path in slurm.paths.values():
+            with Path(path).open("a") as file:
+                file.write(f"step: {at // 6} loss: 2.1\n")
+        found |= outputs.look([job(), job("8")], NOW + at)
+        assert outputs.reader is not None
+        outputs.reader.join()
+    assert set(found) == {"7"}
+    assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("path", "file"),
     [

@@ -1,0 +1,177 @@
+"""The commands that a shell runs, as far as can be read without running it.
+
+>>> one_of(["bash", "-c", "cd a && python train.py --epochs 3"])
+[Simple(words=['python', 'train.py', '--epochs', '3'], times=1.0)]
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf, prod
+from typing import NamedTuple
+
+MOST_CHARACTERS = 50_000  # of a script are read
+MOST_COMMANDS = 500
+MOST_FILLED = 32  # variables in a word
+LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
+DEPTH = 4  # shells within shells
+_SHELLS = re.compile(r"(?:^|/)(?:ba|da|z|k|a)?sh$")
+_HANDS_ON = re.compile(r"-[a-z]{0,6}c")
+_VARIABLE = re.compile(r"\$(?:(\w{1,64})|\{(\w{1,64})(?::?[-=]([^{}$]{0,200}))?\})")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63})=(.*)", re.DOTALL)
+_RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
+_SEQ = re.compile(r"\$\(\s{0,4}seq\s{1,4}(\d{1,6})(?:\s{1,4}(\d{1,6}))?\s{0,4}\)")
+_SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not known
+_OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
+_CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
+
+
+class Simple(NamedTuple):
+    """One command of a script.
+
+    Attributes:
+        times: how often it is run; infinite where that is not known.
+    """
+
+    words: list[str]
+    times: float = 1.0
+
+
+def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
+    """The commands that a command stands for: itself, or those of the shell line that it hands to a
+    shell, behind whatever launchers (`srun bash -c '...'`)."""
+    return _unwrapped(list(command), dict(variables or {}), 0)
+
+
+def of_script(
+    text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
+) -> list[Simple]:
+    """The commands of a script, with what is known of its variables filled in."""
+    known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
+    return _script(text, known, 0)
+
+
+def _unwrapped(words: list[str], known: dict[str, str], depth: int) -> list[Simple]:
+    for i, word in enumerate(words[:-2]):
+        rest = words[i + 1 :]
+        while rest and rest[0].startswith("-") and not _HANDS_ON.fullmatch(rest[0]):
+            rest = rest[2:] if rest[0].endswith("o") else rest[1:]
+        if _SHELLS.search(word) and len(rest) > 1 and _HANDS_ON.fullmatch(rest[0]):
+            if depth >= DEPTH:
+                return []
+            given = {str(n): one for n, one in enumerate(rest[3:], 1)}
+            return _script(rest[1], known | given, depth + 1)
+    return [Simple(words)]
+
+
+def _script(text: str, known: dict[str, str], depth: int) -> list[Simple]:
+    found: list[Simple] = []
+    loops: list[float] = []
+    for words in _commands(text[:MOST_CHARACTERS]):
+        plain = _steered(words, loops, known)
+        plain = _assigned([_filled(word, known) for word in plain], known)
+        if plain:
+            times = prod(loops)
+            inner = _unwrapped(plain, known, depth)
+            found += [Simple(one.words, one.times * times) for one in inner]
+        if len(found) > MOST_COMMANDS:
+            break
+    return found
+
+
+def _steered(words: list[str], loops: list[float], known: dict[str, str]) -> list[str]:
+    """The words after those that steer a shell; loops that begin and end are noted."""
+    while words and words[0] in _OPENS:
+        words = words[1:]
+    if not words or words[0] in _CLOSES:
+        if words[:1] == ["done"] and loops:
+            loops.pop()
+        return []
+    if words[0] in _LOOPS:
+        loops.append(_times(words, known))
+        known.pop(words[1] if len(words) > 1 else "", None)
+        return []
+    return words
+
+
+def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
+    """The words after assignments, which are noted."""
+    declares = bool(words) and words[0] in ("export", "declare", "local", "readonly")
+    words = words[1:] if declares else words
+    while words and (one := _ASSIGNED.fullmatch(words[0])):
+        known[one[1]] = one[2]
+        words = words[1:]
+    return [] if declares else words
+
+
+def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
+    """How often a loop goes round; infinite where that cannot be read."""
+    listed = [_filled(word, known) for word in words[3:]]
+    if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
+        return inf
+    count = 0.0
+    for word in " ".join(listed).split():
+        ends = _RANGE.fullmatch(word)
+        count += abs(int(ends[2]) - int(ends[1])) + 1 if ends else 1
+    return count
+
+
+def _filled(word: str, known: Mapping[str, str]) -> str:
+    """A word with the variables that are known."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1] or found[2]
+        return known.get(name, found[3] if found[3] is not None else found[0])
+
+    if not 0 < word.count("$") <= MOST_FILLED:
+        return word
+    return _VARIABLE.sub(value, word)[:LONGEST]
+
+
+def _commands(text: str) -> Iterable[list[str]]:
+    """The words of each simple command; what cannot be read as one is left out."""
+    text = re.sub(r"\\\r?\n", " ", text)
+    text = _SEQ.sub(
+        lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
+    )
+    text = _SUBSTITUTED.sub("$(_)", text).replace("$(_)", "$_")
+    for line in _whole_lines(text):
+        if len(line) > LONGEST:  # shlex takes the square of its length
+            continue
+        lexer = shlex.shlex(line, posix=True, punctuation_chars=";&|()")
+        lexer.whitespace_split, lexer.commenters = True, "#"
+        words: list[str] = []
+        try:
+            for word in lexer:
+                if word and set(word) <= set(";&|()"):
+                    yield words
+                    words = []
+                else:
+                    words.append(word)
+        except ValueError:
+            continue
+        yield words
+
+
+def _whole_lines(text: str) -> Iterable[str]:
+    """Lines, joined where a quote goes on over the end of one; no lines of documents (`<<EOF`)."""
+    held, until, odd = "", "", 0
+    for line in text.splitlines():
+        if until:
+            until = "" if line.strip() == until else until
+            continue
+        if not held and (line.lstrip().startswith("#") or not line.strip()):
+            continue
+        held = f"{held}\n{line}" if held else line
+        odd ^= line.count("'") % 2 | 2 * (line.count('"') % 2)
+        if odd and len(held) < LONGEST:
+            continue
+        odd = 0
+        if document := re.search(r"<<-?\s{0,4}['\"]?(\w{1,40})", held):
+            until = document[1]
+        yield held
+        held = ""
+    if held:
+        yield held
