@@ -14,7 +14,7 @@ from pipeline.traces.base import Batch, MeteredFile, Options
 from pipeline.traces.cast import blank_to_null, cast_or_null, from_floats, mask
 from pipeline.traces.check import Draft
 from pipeline.traces.delimited import Column
-from pipeline.traces.helios import SLURM_ENDS
+from pipeline.traces.helios import SLURM_STATES
 from pipeline.traces.tables import TableAdapter
 
 _OFFSET = r"(?P<offset>Z|[+-]\d{2}:?\d{2})$"
@@ -26,14 +26,15 @@ class Acme(TableAdapter):
     Each file writes one zone throughout; a row in another one is refused (``mixed_zones``).
     The README calls ``duration`` the time from start to end. In Kalos it counts from submission:
     ``duration_s`` is end - start, the recorded value is kept apart and the difference is raised as
-    the warning ``duration_counts_waiting``. The nearest thing to a job name is the workload type
-    (Pretrain, Evaluation, ...): it stands in ``name``.
+    the warning ``duration_counts_waiting``; of one that runs, or never started, it is null.
+    The nearest thing to a job name is the workload type (Pretrain, Evaluation, ...): it stands in
+    ``name``.
     """
 
     name = "acme"
-    version = 1
+    version = 2
     title = "AcmeTrace trace_seren.csv, trace_kalos.csv"
-    states = SLURM_ENDS
+    states = SLURM_STATES
     columns = (
         Column("job_id", "job_id", "text"),
         Column("user", "user"),
@@ -61,6 +62,10 @@ class Acme(TableAdapter):
         for name in ("submit_time", "start_time", "end_time"):
             self._zoned(draft, name)
         self.map_states(draft)
+        # what is recorded of one that never started, or still runs, is no duration
+        unknown = np.isnan(draft.millis("start_time")) | np.isnan(draft.millis("end_time"))
+        recorded = np.where(unknown, np.nan, draft.number("recorded_duration_s"))
+        draft.columns["recorded_duration_s"] = from_floats(recorded)
         if "memory_mib" in draft.columns:
             pods = np.nan_to_num(draft.number("nodes"), nan=1.0)
             draft.columns["memory_mib"] = from_floats(draft.number("memory_mib") * 1024 * pods)

@@ -8,14 +8,16 @@ import zoneinfo
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
-from typing import BinaryIO, ClassVar
+from typing import IO, BinaryIO, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pipeline.traces.packed import BROKEN, SeveralFiles, unpacked
 
 MAX_TEXT = 500
 HEAD_BYTES = 64 << 10
@@ -76,7 +78,7 @@ class Batch:
 
 @dataclass(slots=True)
 class SourceFile:
-    """Name, size in bytes and SHA-256 of a file that was read."""
+    """Name of a file that was read; size in bytes and SHA-256 of its content, unpacked."""
 
     name: str
     size: int = 0
@@ -93,16 +95,16 @@ class Meter:
 
     @contextmanager
     def open(self, path: Path) -> Iterator[MeteredFile]:
-        """Open a file for reading; once closed, its size and digest stand in ``files``.
+        """Open a file for reading, unpacked; once closed, its size and digest stand in ``files``.
 
-        What the reader left unread is digested too: the digest is that of the whole file.
+        What the reader left unread is digested too: the digest is that of the whole content.
         """
         try:
             raw = path.open("rb")
         except OSError as error:
             raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
-        with raw:
-            metered = MeteredFile(raw, self)
+        with raw, _unpacked(raw, path) as content:
+            metered = MeteredFile(content, self, path)
             yield metered
             while metered.read(1 << 20):
                 pass
@@ -112,8 +114,9 @@ class Meter:
 class MeteredFile:
     """A binary file that counts and digests what is read from it."""
 
-    def __init__(self, raw: BinaryIO, meter: Meter) -> None:
+    def __init__(self, raw: IO[bytes], meter: Meter, path: Path) -> None:
         self._raw = raw
+        self._path = path
         self._meter = meter
         self.size = 0
         self.digest = hashlib.sha256()
@@ -123,9 +126,12 @@ class MeteredFile:
 
         With ``rest_of_line``, also what is missing of the last line, up to so many bytes.
         """
-        data = self._raw.read(size)
-        if rest_of_line and data and not data.endswith(b"\n"):
-            data += self._raw.readline(rest_of_line)
+        try:
+            data = self._raw.read(size)
+            if rest_of_line and data and not data.endswith(b"\n"):
+                data += self._raw.readline(rest_of_line)
+        except BROKEN as error:
+            raise TraceError(f"{self._path.name}: cannot be unpacked ({error})") from None
         self.digest.update(data)
         self.size += len(data)
         self._meter.done += len(data)
@@ -248,12 +254,25 @@ def zone_of(zone: str) -> tzinfo:
     return zoneinfo.ZoneInfo(name)
 
 
+@contextmanager
+def _unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
+    with ExitStack() as stack:
+        try:
+            content = stack.enter_context(unpacked(raw, path))
+        except SeveralFiles as error:
+            raise TraceError(str(error)) from None
+        except BROKEN as error:
+            raise TraceError(f"{path.name}: cannot be unpacked ({error})") from None
+        yield content
+
+
 def head(path: Path) -> bytes:
-    """The first bytes of a file without a byte order mark; empty for what is no readable file."""
+    """The first bytes of a file, unpacked, without a byte order mark; empty for what is no readable
+    file."""
     try:
-        with path.open("rb") as file:
-            return file.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
-    except OSError:
+        with path.open("rb") as file, unpacked(file, path) as content:
+            return content.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
+    except (*BROKEN, SeveralFiles):
         return b""
 
 

@@ -15,6 +15,22 @@ SLURM_ENDS = {
     "TIMEOUT": State.TIMEOUT,
     "NODE_FAIL": State.NODE_FAIL,
 }
+SLURM_STATES = {
+    **SLURM_ENDS,
+    "REVOKED": State.CANCELLED,
+    "DEADLINE": State.TIMEOUT,
+    "BOOT_FAIL": State.NODE_FAIL,
+    "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
+    "PREEMPTED": State.PREEMPTED,
+    "RUNNING": State.RUNNING,
+    "COMPLETING": State.RUNNING,
+    "RESIZING": State.RUNNING,
+    "SUSPENDED": State.RUNNING,
+    "PENDING": State.PENDING,
+    "CONFIGURING": State.PENDING,
+    "REQUEUED": State.PENDING,
+    "REQUEUE_HOLD": State.PENDING,
+}
 
 
 class Helios(TableAdapter):

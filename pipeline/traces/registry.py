@@ -80,7 +80,7 @@ def _looks(path: Path) -> str:
         return "is a directory, but not one of PAI 2020 tables"
     start = head(path)
     if not start:
-        return "is empty"
+        return "is empty, or an archive of several files: unpack it, and name one of them"
     if b"\0" in start:
         return "is a binary file"
     first = start.split(b"\n", 1)[0].decode("utf-8", "replace").strip()

@@ -19,28 +19,9 @@ from pipeline.traces.base import Options, TraceError, head
 from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
 from pipeline.traces.check import EARLIEST, LATEST, MAX_DURATION_S, Draft
 from pipeline.traces.delimited import Column, Layout, layout_for, split_header
+from pipeline.traces.helios import SLURM_STATES
 from pipeline.traces.tables import TableAdapter
 
-_STATES = {
-    "COMPLETED": State.COMPLETED,
-    "FAILED": State.FAILED,
-    "CANCELLED": State.CANCELLED,
-    "REVOKED": State.CANCELLED,
-    "TIMEOUT": State.TIMEOUT,
-    "DEADLINE": State.TIMEOUT,
-    "NODE_FAIL": State.NODE_FAIL,
-    "BOOT_FAIL": State.NODE_FAIL,
-    "OUT_OF_MEMORY": State.OUT_OF_MEMORY,
-    "PREEMPTED": State.PREEMPTED,
-    "RUNNING": State.RUNNING,
-    "COMPLETING": State.RUNNING,
-    "RESIZING": State.RUNNING,
-    "SUSPENDED": State.RUNNING,
-    "PENDING": State.PENDING,
-    "CONFIGURING": State.PENDING,
-    "REQUEUED": State.PENDING,
-    "REQUEUE_HOLD": State.PENDING,
-}
 # Columns beside JobName in which anything may stand, bars included.
 _FREE = {"Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Constraints"}
 _BAR = "\x1f"  # stands for a bar inside a value while a line is split
@@ -71,7 +52,7 @@ class Sacct(TableAdapter):
     title = "Slurm sacct --parsable2"
     timezone = "UTC"
     delimiter = "|"
-    states = _STATES
+    states = SLURM_STATES
     advice: ClassVar[Mapping[str, str]] = {
         "bad_submit_time": "times have to look like 2026-03-02T10:00:00: unset SLURM_TIME_FORMAT "
         "and make the dump again",
@@ -189,7 +170,7 @@ class _Repair:
     def _stands(self, values: Sequence[bytes]) -> bool:
         """The columns that cannot hold bars are where they belong."""
         state = _state(values[self._state].decode(errors="replace"))
-        return _TIME.fullmatch(values[self._submit]) is not None and state in _STATES
+        return _TIME.fullmatch(values[self._submit]) is not None and state in SLURM_STATES
 
 
 class _Tres(NamedTuple):

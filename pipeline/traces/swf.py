@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from features.schema import LABEL, State
 from pipeline.traces.base import HEAD_BYTES, Adapter, Batch, Options, TraceError, head
 from pipeline.traces.cast import from_floats, map_unique, offset_times
-from pipeline.traces.check import Draft
+from pipeline.traces.check import EARLIEST, Draft
 from pipeline.traces.delimited import Column, Layout, parse
 from pipeline.traces.text import Block, blocks
 
@@ -37,6 +37,7 @@ _STATES = {
     5: State.CANCELLED,
     -1: State.UNKNOWN,
 }
+_CANCELLED = 5
 # Status 2, 3, 4: one part of a job that was swapped out; the whole job has a line of its own.
 _PARTS = (2, 3, 4)
 
@@ -53,11 +54,14 @@ class Swf(Adapter):
 
     ``gpus`` are the processors requested, else those allocated. ``vc`` is the queue, else the
     partition; queue and partition go by the name their header line gives them, if there is one.
-    ``UnixStartTime`` of the header is the origin; a file without it needs one declared.
+    ``UnixStartTime`` of the header is the origin, unless one is declared; a file without it, or
+    with 0 as converters write it, needs one declared. Submissions that are Unix seconds already
+    are taken as that (``absolute_times``). What was cancelled in the queue never started: its wait
+    is the time to its cancellation.
     """
 
     name = "swf"
-    version = 1
+    version = 2
     title = "Standard Workload Format 2.2"
     origin = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -85,6 +89,7 @@ class Swf(Adapter):
             for block in blocks(file):
                 if not seen:
                     header.read(block)
+                    header.check(_first_submits(block))
                     if not self.sniff(path):
                         raise TraceError(f"{path.name} as swf: no line of {len(_NAMES)} numbers")
                 seen = True
@@ -93,6 +98,16 @@ class Swf(Adapter):
                 yield _convert(Draft.of(frame, path.name, block.text), header)
             if not seen:
                 raise TraceError(f"{path.name}: is empty")
+
+
+def _first_submits(block: Block) -> list[float]:
+    """Submission of the first jobs, as they are written."""
+    found = []
+    for line in block.data[:HEAD_BYTES].split(b"\n")[:-1]:
+        row = line.decode("utf-8", "replace").split()
+        if len(row) == len(_NAMES) and _numeric(row):
+            found.append(float(row[1]))
+    return found
 
 
 def _numeric(row: list[str]) -> bool:
@@ -108,17 +123,26 @@ class _Header:
     def __init__(self, options: Options) -> None:
         self.origin = options.origin
         self.assumed = not options.origin_declared
+        self.absolute = False
+        self._declared = options.origin_declared
         self.names: dict[str, dict[str, str]] = {"Queue": {}, "Partition": {}}
 
     def read(self, block: Block) -> None:
         for key, value in _HEADER.findall(block.data[: 1 << 20].decode("utf-8", "replace")):
             value = value.strip()
             if key == "UnixStartTime" and re.fullmatch(r"-?\d{1,11}", value):
-                self.origin = datetime.fromtimestamp(int(value), UTC)
-                self.assumed = False
+                start = datetime.fromtimestamp(int(value), UTC)
+                if start >= EARLIEST and not self._declared:
+                    self.origin, self.assumed = start, False
             elif key in self.names and " " in value:
                 number, name = value.split(None, 1)
                 self.names[key][number] = name
+
+    def check(self, submits: list[float]) -> None:
+        """Whether submissions are offsets, or instants by themselves."""
+        if submits and min(submits) >= EARLIEST.timestamp():
+            self.origin, self.assumed = datetime(1970, 1, 1, tzinfo=UTC), False
+            self.absolute = True
 
 
 def _convert(draft: Draft, header: _Header) -> Batch:
@@ -129,10 +153,19 @@ def _convert(draft: Draft, header: _Header) -> Batch:
     run = _known(draft, "recorded_duration_s")
     with np.errstate(invalid="ignore"):
         draft.refuse(wait < 0, "start_before_submit")
+    never = (
+        (draft.number("status") == _CANCELLED)
+        & ~(np.nan_to_num(run) > 0)
+        & ~(np.nan_to_num(_known(draft, "processors")) > 0)
+    )
+    draft.warn(never, "never_started")
+    ran = np.where(never, 0.0, run)
     columns["submit_time"] = offset_times(from_floats(submit), header.origin)
-    columns["start_time"] = offset_times(from_floats(submit + wait), header.origin)
-    columns["end_time"] = offset_times(from_floats(submit + wait + run), header.origin)
-    columns["recorded_duration_s"] = from_floats(run)
+    columns["start_time"] = offset_times(
+        from_floats(np.where(never, np.nan, submit + wait)), header.origin
+    )
+    columns["end_time"] = offset_times(from_floats(submit + wait + ran), header.origin)
+    columns["recorded_duration_s"] = from_floats(np.where(never, np.nan, run))
     gpus = _known(draft, "requested", "processors")
     columns["gpus"] = from_floats(gpus)
     columns["time_limit_s"] = from_floats(_known(draft, "requested_time"))
@@ -144,6 +177,8 @@ def _convert(draft: Draft, header: _Header) -> Batch:
     queue = pc.cast(_names(columns["queue"], header.names["Queue"]), pa.string())
     columns["vc"] = pc.coalesce(queue, pc.cast(partition, pa.string()))
     _map_status(draft)
+    if header.absolute:
+        draft.warn(np.ones(len(draft), bool), "absolute_times")
     if header.assumed:
         draft.warn(np.ones(len(draft), bool), "origin_assumed")
     return draft.batch()

@@ -138,6 +138,25 @@ dlc1t2ypl09b8qtp,uf794,8,64,960,1000,100.0,Other,CANCELLED,2023-05-17 11:28:42+0
         with pytest.raises(TraceError, match="timezone"):
             load(write_acme(tmp_path, samples()), timezone="UTC")
 
+    def test_what_never_started_or_still_runs_has_no_duration(self, tmp_path: Path) -> None:
+        """The recorded one counts the queue, or up to the day of the export."""
+        head = (
+            "job_id,user,node_num,gpu_num,cpu_num,mem_per_pod_GB,shared_mem_per_pod,type,state,"
+            "submit_time,start_time,end_time,fail_time,stop_time,duration,queue,gpu_time"
+        )
+        submit, start = "2023-05-17 10:00:00+00:00", "2023-05-17 10:01:00+00:00"
+        common = "u1,1,8,96,100,10.0,Other"
+        (tmp_path / "trace_kalos.csv").write_text(
+            f"{head}\n"
+            f"a,{common},RUNNING,{submit},{start},,,,18,10.0,1.0\n"
+            f"b,{common},CANCELLED,{submit},,2023-05-17 10:30:00+00:00,,,1800,,0.0\n"
+            f"c,{common},OUT_OF_MEMORY,{submit},{start},2023-05-17 10:02:00+00:00,,,60,,0.0\n"
+        )
+        summary, jobs = load(tmp_path / "trace_kalos.csv")
+        assert [job["state"] for job in jobs] == ["running", "cancelled", "out_of_memory"]
+        assert [job["duration_s"] for job in jobs] == [None, None, 60]
+        assert summary.warnings == {}
+
 
 class TestOpenb:
     def test_shares_and_phases(self, tmp_path: Path) -> None:

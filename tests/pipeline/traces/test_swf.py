@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pipeline.traces import IngestSummary, ingest, read_dataset
 
 START = 1_600_000_000
@@ -102,3 +104,38 @@ def test_no_start_time(tmp_path: Path) -> None:
     summary, [job] = load(tmp_path, log(line(), header="; Version: 2.2"), origin=origin)
     assert summary.warnings == {}
     assert job["submit_time"] == datetime(2010, 1, 1, 0, 0, 10, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("header", ["; UnixStartTime: 0", "; UnixStartTime: 1500000000"])
+def test_a_declared_origin_holds_whatever_the_header_has(header: str, tmp_path: Path) -> None:
+    origin = datetime(2023, 1, 1, tzinfo=UTC)
+    summary, [job] = load(tmp_path, log(line(), header=header), origin=origin)
+    assert job["submit_time"] == datetime(2023, 1, 1, 0, 0, 10, tzinfo=UTC)
+    assert summary.warnings == {}
+
+
+def test_a_start_of_0_is_no_start(tmp_path: Path) -> None:
+    summary, [job] = load(tmp_path, log(line(), header="; UnixStartTime: 0"))
+    assert job["submit_time"].year == 2000
+    assert summary.warnings == {"origin_assumed": 1}
+
+
+@pytest.mark.parametrize("origin", [None, datetime(1970, 1, 1, tzinfo=UTC)])
+@pytest.mark.parametrize("header", [f"; UnixStartTime: {START}", "; Version: 2.2"])
+def test_submissions_that_are_instants_are_taken_as_these(
+    header: str, origin: datetime | None, tmp_path: Path
+) -> None:
+    text = log(line(submit=1_672_531_800), header=header)
+    summary, [job] = load(tmp_path, text, origin=origin)
+    assert job["submit_time"] == datetime(2023, 1, 1, 0, 10, tzinfo=UTC)
+    assert summary.warnings == {"absolute_times": 1}
+
+
+@pytest.mark.parametrize("run", [0, -1])
+def test_what_was_cancelled_in_the_queue_never_started(run: int, tmp_path: Path) -> None:
+    never = line(1, run=run, status=5, processors=-1)
+    summary, jobs = load(tmp_path, log(never, line(2, status=5, processors=-1)))
+    assert (jobs[0]["start_time"], jobs[0]["duration_s"]) == (None, None)
+    assert jobs[0]["end_time"] == datetime.fromtimestamp(START + 15, UTC)
+    assert jobs[1]["duration_s"] == 100
+    assert summary.warnings == {"never_started": 1}
