@@ -41,6 +41,16 @@ class Address:
 
         with user_errors(), connect(self.server, self.token) as client:
             yield client
+            if client.unread_since is not None:
+                _warn_unread(client.unread_since)
+
+
+def _warn_unread(since: float) -> None:
+    from scheduler.explain.words import clock_time, duration
+
+    now = time.time()
+    at, ago = clock_time(since, now), duration(max(0.0, now - since))
+    typer.echo(f"Slurm does not answer: what is shown is of {at}, {ago} ago.", err=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,7 @@ from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
+from scheduler.service.api.unread import Unread
 from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.paging import BadCursor
@@ -122,6 +123,7 @@ def create_app(
     app.state.counts = counts or Counts()
     app.state.metrics = Metrics(store, app.state.counts)
     app.state.questions = Questions(store, limits.answer_s)
+    app.state.unread = Unread(store, follows=settings.follows)
 
     problems.install(app)
     _answer_our_errors(app)

@@ -28,6 +28,9 @@ ATTEMPTS = 4  # of a request that may be repeated, when the server is not there 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
+UNREAD = "pellucid-slurm-unread-since"  # a header, as `scheduler.service.api.unread` sets it
+
+
 class ServiceError(ValueError):
     """The service turned a request down, or is not there; one line that says why.
 
@@ -65,6 +68,7 @@ class Connection:
             raise ServiceError(f"server is {self.server!r}; give http://HOST:PORT or https://...")
         if not token.isascii() or not token.isprintable():
             raise ServiceError("the token holds characters that no token has")
+        self.unread_since: float | None = None  # of when answers are: Slurm is silent since
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             self._http = http or Http(self.server, timeout_s)
@@ -111,6 +115,8 @@ class Connection:
                 if last:
                     raise ServiceError(f"{self.server}: {_reason(error)}") from None
             else:
+                since = answer.headers.get(UNREAD, "")
+                self.unread_since = float(since) if since.isdecimal() else None
                 if answer.status_code not in (429, 503) or last:
                     return self._read(answer)
                 pause_s = float(answer.headers.get("retry-after", pause_s))

@@ -22,6 +22,7 @@ from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
+PING_PATIENCE_S = 4.0
 READ_PATIENCE_S = 30.0  # a long queue takes its time
 MOST_PRINTED = 1024**2  # bytes, against one command
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
@@ -114,6 +115,15 @@ class Slurm:
         return self._show is not None
 
     # --- reading ------------------------------------------------------------------------------
+
+    def ping(self) -> None:
+        """Ask whether the controller is there, which costs it next to nothing. Raises SlurmDown."""
+        try:
+            text = self._run(("scontrol", "ping"), PING_PATIENCE_S)
+        except SlurmError as error:  # it ends with 1 where none is up
+            raise SlurmDown(str(error)) from None
+        if " is UP" not in text:
+            raise SlurmDown(" ".join(text.split())[:200])
 
     def jobs(self) -> list[parse.SlurmJob]:
         """Every job the controller knows, ended ones for `MinJobAge` too."""

@@ -19,6 +19,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler.service.api.problems import Problem, answer, unavailable
+from scheduler.service.api.unread import HEADER, Unread
 
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -39,6 +40,21 @@ SECURITY_HEADERS = {
 log = logging.getLogger("pellucid.api")
 
 
+def _complete(headers: MutableHeaders, since: float | None) -> None:
+    """Headers that every answer has. `since`: of when it is, where that is not now."""
+    for name, value in SECURITY_HEADERS.items():
+        headers.setdefault(name, value)
+    headers.setdefault("Cache-Control", "no-store")
+    if since is not None:
+        headers.setdefault(HEADER, f"{since:.0f}")
+
+
+async def _unread_since(scope: Scope) -> float | None:
+    """Of when an answer is, where the Slurm that is followed does not answer; None: of now."""
+    unread: Unread | None = getattr(scope["app"].state, "unread", None) if "app" in scope else None
+    return None if unread is None else await run_in_threadpool(unread.since)
+
+
 class RequestGuard:
     """ASGI middleware. `hosts` are the names we go by; None: any."""
 
@@ -51,16 +67,13 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun = False
+        begun, since = False, await _unread_since(scope)
 
         async def sending(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                headers = MutableHeaders(scope=message)
-                for name, value in SECURITY_HEADERS.items():
-                    headers.setdefault(name, value)
-                headers.setdefault("Cache-Control", "no-store")
+                _complete(MutableHeaders(scope=message), since)
             await send(message)
 
         try:

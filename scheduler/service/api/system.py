@@ -8,8 +8,10 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy.exc import SQLAlchemyError
 
 from scheduler.core.plural import count
+from scheduler.explain.words import clock_time
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.unread import Unread
 from scheduler.service.log.store.store import Store
 from scheduler.service.metrics import Counts, Metrics
 
@@ -34,7 +36,8 @@ def health() -> Health:
 @router.get("/ready", summary="Requests can be served", responses=responses(503))
 def ready(request: Request) -> Health:
     """No token needed. The database answers, and somebody decides: the process that holds the
-    lease has taken its first decision, or found that none is due."""
+    lease has taken its first decision, or found that none is due. `stale`: so they are, and Slurm
+    does not answer, with since when."""
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts
     try:
@@ -52,9 +55,12 @@ def ready(request: Request) -> Health:
     if lease is not None and not lease.ready:
         why = f"nobody decides yet: the decider {doing or 'begins'}"
         raise Problem(503, "not-ready", why + _as_it_hung(counts))
-    return Health(
-        "ok", {"database": "answers", "decider": f"decides; {doing}" if doing else "decides"}
-    )
+    checks = {"database": "answers", "decider": f"decides; {doing}" if doing else "decides"}
+    unread: Unread = request.app.state.unread
+    if (since := unread.since()) is None:
+        return Health("ok", checks)
+    was = f"does not answer: what is shown is of {clock_time(since, store.clock.now())}"
+    return Health("stale", checks | {"slurm": was})
 
 
 def _as_it_hung(counts: Counts) -> str:

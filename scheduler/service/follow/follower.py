@@ -41,6 +41,7 @@ from scheduler.explain.whatif.forecasts import (
     unfinished,
 )
 from scheduler.explain.whatif.memory import Memory
+from scheduler.explain.words import clock_time
 from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
@@ -80,6 +81,7 @@ SAMPLES = 24  # futures
 BUDGET_S = 6.0  # processor seconds for them: fewer are too few for a line of some sixty jobs
 REST = 99.0  # seconds of rest per processor second that futures took: a hundredth of a core
 NICE = 19
+PING_S = 8.0  # between looks, from question to question whether Slurm is there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +311,9 @@ class Follower:
         planner = self._planner
         if self._last is None or planner.site is None:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
+        if self._failed:
+            since = clock_time(self._last[0].now, self.clock.now())
+            return {"unavailable": f"Slurm does not answer; it was read last at {since}"}
         snapshot, first = self._last
         twin = twin_in(snapshot.core.policy)
         if kind == NODES and twin is not None:
@@ -442,7 +447,7 @@ class Follower:
     ) -> None:
         """Follow until stopped, while nobody else does."""
         self.every_s = interval_s
-        due = 0.0
+        due, ping_at = 0.0, 0.0
         while not stopping():
             try:
                 if self.store is not None and self.lease is None:
@@ -453,6 +458,10 @@ class Follower:
                 if self.clock.monotonic() >= due:
                     due = self.clock.monotonic() + interval_s
                     self._watch()
+                    ping_at = self.clock.monotonic() + PING_S
+                elif self.clock.monotonic() >= ping_at:
+                    ping_at = self.clock.monotonic() + PING_S
+                    due = 0.0 if self._is_back() else due
                 if self.store is not None:
                     answer_questions(self.store, self.answer)
             except LeaseLost as lost:
@@ -464,6 +473,7 @@ class Follower:
     def _watch(self) -> None:
         """A look, and what became of it. No fault but a lost lease ends the follower."""
         try:
+            self.slurm.ping()  # one that hangs would keep the commands of a look waiting for longer
             self.look()
             self._is_ready()
             self._failed = ""
@@ -478,6 +488,16 @@ class Follower:
         except Exception as error:
             self.log.exception("look_failed")
             self._fail(f"{type(error).__name__} {error}")
+
+    def _is_back(self) -> bool:
+        """Whether a Slurm that did not answer does again; between looks, one that does not any more
+        is found out here."""
+        try:
+            self.slurm.ping()
+        except SlurmDown as down:
+            self._fail(str(down))
+            return False
+        return bool(self._failed)
 
     def _end(self) -> None:
         if self.order and (self.store is None or self.lease is not None):

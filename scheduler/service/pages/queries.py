@@ -17,6 +17,7 @@ from features.codec import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
+from scheduler.service.api.unread import unread_since
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
@@ -150,8 +151,7 @@ class PageQueries(VisibleQueries):
         """When the last decider's lease ran out, or of when the answers are since Slurm could not
         be read; None while somebody decides."""
         if self._store.held("decider"):
-            last = self._body(Kind.ADVISED)
-            return float(last.get("unread_since") or 0.0) if last.get("failed") else None
+            return unread_since(self._store)
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
         return float(rows[0]["expires_at"]) if rows else 0.0
 

@@ -7,14 +7,16 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
+from fastapi.testclient import TestClient
 from sqlalchemy import insert
 from typer.testing import CliRunner
 
 from pipeline.app import app
+from scheduler.explain.words import clock_time
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.app import create_app
-from scheduler.service.follow.answers import ETA, answer_questions
+from scheduler.service.follow.answers import ETA, TRIED, answer_questions
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 from scheduler.service.log.store.visibility import Role
@@ -65,6 +67,56 @@ def test_other_ids_are_of_themselves(environment: dict[str, str]) -> None:
     for named in ("14", "14_[1]", "3"):  # of somebody else, and of nobody
         done = CliRunner().invoke(app, ["why", named], env=environment)
         assert str(done.exception) == "there is no such job of yours"
+
+
+def test_a_heterogeneous_job_is_answered_for_by_all_of_its_components(store: Store) -> None:
+    scene = Scene(store, "slurm", order=False)
+    parts = [scene.job(f"7+{n}", user="ada", gpus=4, reason="Resources") for n in (1, 0)]
+    scene.look(*parts, scene.job("8", user="ben"))
+    assert scene.follower.lease is not None
+    store.let_go(scene.follower.lease)
+    for told in asked_of(store, "why", "7"):
+        lines = told.splitlines()
+        assert lines[0] == "7 is a heterogeneous job of 2 components."
+        heads = [line.split()[0] for line in lines if " is queued: " in line]
+        assert heads == ["7+0", "7+1"]
+
+
+def asked_of(store: Store, *words: str) -> Iterator[str]:
+    """What ada's command line prints, both streams."""
+    _, secret = tokens.create(store, "ada", Role.OPERATOR, os_user=service_user(), now=time.time())
+    settings = Settings(database=address_of(store), auth="on", backend="slurm")
+    for address in listening(create_app(settings, store=store)):
+        environment = {"PELLUCID_SERVER": address, "PELLUCID_TOKEN": secret, "COLUMNS": "160"}
+        done = CliRunner().invoke(app, list(words), env=environment)
+        yield f"{done.output}{done.exception or ''}"
+
+
+def test_every_answer_says_since_when_slurm_does_not_answer(store: Store) -> None:
+    """Two minutes after slurmctld had died `ps` and `why` went on without a word."""
+    scene = Scene(store, "slurm", order=False)
+    scene.look(scene.job("12", user="ada", reason="Priority"))
+    seen, scene.slurm.down = scene.now, True
+    scene.now += 8.0
+    scene.follower._is_ready()
+    assert not scene.follower._is_back()  # between two looks
+    silent = f"Slurm does not answer: what is shown is of {clock_time(seen, time.time())}"
+    for words in (("ps",), ("ps", "--all")):
+        for told in asked_of(store, *words):
+            assert silent in told, told
+    assert scene.follower.answer(TRIED, {"job_id": "12"})["unavailable"].startswith(
+        "Slurm does not"
+    )
+    api = TestClient(create_app(Settings(database=address_of(store), backend="slurm"), store=store))
+    ready = api.get("/ready")
+    assert ready.json()["status"] == "stale"
+    assert ready.json()["checks"]["slurm"].startswith("does not answer: what is shown is of ")
+    assert int(ready.headers["pellucid-slurm-unread-since"]) == round(seen)
+    scene.slurm.down = False
+    assert scene.follower._is_back()
+    scene.look(scene.job("12", user="ada", reason="Priority"))
+    for told in asked_of(store, "ps"):
+        assert "does not answer" not in told
 
 
 def test_whatif_says_that_why_tells_what_would_help(environment: dict[str, str]) -> None:

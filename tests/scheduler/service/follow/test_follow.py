@@ -106,6 +106,10 @@ class Told:
             raise SlurmDown("scontrol: no answer")
         return [self.answer] * len(lines)
 
+    def ping(self) -> None:
+        if self.down:
+            raise SlurmDown("Slurmctld(primary) is DOWN")
+
     def close(self) -> None:
         self.lines.clear()
 
