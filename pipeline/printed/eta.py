@@ -50,7 +50,7 @@ def lines(answer: Eta) -> list[str]:
     rows = []
     for one in answer.tried:
         at_once = not one.reason and one.start_p50 is not None
-        when = starts(one.start_p50, one.start_p90, "", answer.now)
+        when = starts(one.start_p50, one.start_p90, "" if one.reason else one.why, answer.now)
         word = f"{one.reason}: {one.why}" if one.reason and one.why else one.reason
         rows.append((one.partition, "starts at once" if at_once else when, word))
     found = aligned([HEAD, *rows]) if rows else []

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pipeline.traces.delimited import Layout, split_header
-from pipeline.traces.sacct import Sacct
+from pipeline.traces.sacct import Sacct, columns_of
+from pipeline.traces.sacct_records import BAR, Records
+from pipeline.traces.text import BLOCK_BYTES
 
 COLUMNS = (
     "User", "Account", "QOS", "Reason", "Priority", "Flags", "NodeList", "ReqTRES", "AllocTRES",
@@ -47,14 +49,13 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
     found: dict[int, list[str]] = {}
     layout: Layout | None = None
     with dump.open("rb") as file:
-        for number, line in enumerate(file, start=1):
-            if layout is None:
-                if line.strip():
-                    layout = Sacct().layout(split_header(line, Sacct.delimiter), dump)
-            elif number in wanted:
-                found[number] = _fields(line, layout)
-    if layout is None:
-        return Extra({}, len(lines))
+        number, names = _names(file, dump)
+        if names is None:
+            return Extra({}, len(lines))
+        layout = Sacct().layout(names, dump)
+        for place, line in enumerate(_lines(file, Records(names)), start=number):
+            if place in wanted:
+                found[place] = _fields(line, layout)
     rows = [found.get(number, []) for number in lines.tolist()]
     at = {name: layout.names.index(name) for name in COLUMNS if name in layout.names}
     return Extra(
@@ -63,8 +64,33 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
     )
 
 
+def _lines(file: BinaryIO, records: Records) -> Iterator[bytes]:
+    """The lines of a dump below its header, a record in each or none."""
+    data = file.read(BLOCK_BYTES) + file.readline()
+    while data:
+        following = file.read(BLOCK_BYTES) + file.readline()
+        whole = data if data.endswith(b"\n") else data + b"\n"
+        mended, _ = records.mend(whole, last=not following)
+        yield from mended.split(b"\n")[:-1]
+        data = following
+
+
+def _names(file: BinaryIO, dump: Path) -> tuple[int, list[str] | None]:
+    """The number of the first line below the header, and the columns; None: there is no line."""
+    number = 1
+    for line in iter(file.readline, b""):
+        number += 1
+        if line.strip():
+            bare = line.removeprefix(b"\xef\xbb\xbf")
+            if names := columns_of(bare):
+                file.seek(file.tell() - len(line))
+                return number - 1, list(names)
+            return number, split_header(bare, Sacct.delimiter)
+    return number, None
+
+
 def _fields(line: bytes, layout: Layout) -> list[str]:
     bare = line.rstrip(b"\r\n")
     if bare.count(b"|") + 1 != len(layout.names) and layout.repair is not None:
         bare = layout.repair(bare) or b""
-    return bare.decode("utf-8", errors="replace").split("|")
+    return [one.replace(BAR, "|") for one in bare.decode("utf-8", errors="replace").split("|")]

@@ -291,8 +291,10 @@ def replay(
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
     checked = tests.get(base) if base is not None else None
     against = found[base][0] if checked is not None and base is not None else None
-    if why_not := doubts(against):
-        why_not = [*why_not, *site.unlike]
+    lost, too_many = site.lost
+    why_not = doubts(against)
+    if why_not or too_many:  # jobs that are not there make no others wait
+        why_not = [*lost, *why_not, *site.unlike]
     return {
         "seeds": seeds,
         "backtest": checked,

@@ -37,6 +37,7 @@ from pipeline.replay.window import (
 from pipeline.traces import IngestSummary, ingest
 from pipeline.traces.base import zone_of
 from pipeline.traces.dataset import read_months
+from pipeline.traces.sacct import Sacct
 from pipeline.worlds.closed_loop import in_loop
 from pipeline.worlds.plain import workload_of
 from pipeline.worlds.shape import (
@@ -125,6 +126,20 @@ class Site:
             if counts[state]
         ]
         return [*ended, *(self.twin.left_out if self.twin is not None else ())]
+
+    @property
+    def lost(self) -> tuple[list[str], bool]:
+        """What lines that could not be read take from a replay, as a sentence; and whether they are
+        too many for any to be believed."""
+        lines = sum(self.quarantined.values())
+        share = lines / max(1, lines + len(self.recorded))
+        if share < LOST:
+            return [], False
+        text = (
+            f"{share:.0%} of the jobs could not be read ({count(lines, 'line')}): what they took "
+            "others find free here."
+        )
+        return [text], share >= TOO_MANY_LOST
 
     @property
     def submitted(self) -> pa.Table:
@@ -527,9 +542,13 @@ def _missing(table: pa.Table, extra: Extra, summary: IngestSummary) -> list[str]
         notes.append("No users: no user's history can be learned from, and who gains is not shown.")
     if not table["eligible_time"].is_valid().to_numpy().any():
         notes.append("No Eligible times: waiting for a dependency counts as waiting in the queue.")
-    bad = sum(n for why, n in summary.quarantined.items() if why != "no_gpu")
-    if bad:
-        notes.append(f"{bad:,} lines could not be read and are left out.")
+    lost = {why: n for why, n in summary.quarantined.items() if why != "no_gpu"}
+    for why, many in sorted(lost.items(), key=lambda one: -one[1]):
+        remedy = Sacct.advice.get(why) or REMEDIES.get(why, "")
+        lines = (
+            f"{count(many, 'line')} could not be read and {'is' if many == 1 else 'are'} left out"
+        )
+        notes.append(f"{lines}: {why}{f'; {remedy}' if remedy else ''}.")
     types = {kind for kind in text(table, "gpu_type") if kind}
     if len(types) > 1:
         notes.append(
@@ -546,6 +565,14 @@ def _missing(table: pa.Table, extra: Extra, summary: IngestSummary) -> list[str]
         "own schedule, and only on nodes that were given; jobs without GPUs are in no other."
     )
     return notes
+
+
+# of lines that are lost, what gives them back
+REMEDIES = {
+    "control_character": "names hold control characters: `tr -d '\\000'` takes them out",
+    "implausible_wait": "the clock was wrong when they were submitted: leave them out",
+}
+LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:

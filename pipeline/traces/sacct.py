@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,17 +15,15 @@ import pyarrow.compute as pc
 
 from features.clock import parse_elapsed
 from features.schema import LABEL, State
-from pipeline.traces.base import Options, TraceError, head
+from pipeline.traces.base import Batch, MeteredFile, Options, TraceError, head
 from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
 from pipeline.traces.check import EARLIEST, LATEST, MAX_DURATION_S, Draft
-from pipeline.traces.delimited import Column, Layout, layout_for, split_header
+from pipeline.traces.delimited import Column, Layout, layout_for, parse, split_header
 from pipeline.traces.helios import SLURM_STATES
-from pipeline.traces.tables import TableAdapter
+from pipeline.traces.sacct_records import BAR, Records, headerless, is_data
+from pipeline.traces.tables import TableAdapter, split_first_line
+from pipeline.traces.text import Block, blocks
 
-# Columns beside JobName in which anything may stand, bars included.
-_FREE = {"Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Constraints"}
-_BAR = "\x1f"  # stands for a bar inside a value while a line is split
-_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d|Unknown|None|N/A|")
 _MIB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
 
@@ -44,11 +42,14 @@ class Sacct(TableAdapter):
     - Tasks of an array (``123_4``) are jobs. So are the parts of a heterogeneous job (``123+0``),
       counted by the warning ``het_component``; pending array tasks share one line
       (``pending_array``).
-    - A job name may hold bars: where only the name can hold them, the line is put together again.
+    - Names and commands may hold bars, line breaks and bytes of any encoding: a record is put
+      together by the columns that cannot (`pipeline.traces.sacct_records`).
+    - A run that was requeued and ran is ``preempted``: an attempt of its job.
+    - Without a header the columns are those that Open XDMoD has its sites dump.
     """
 
     name = "sacct"
-    version = 3
+    version = 4
     title = "Slurm sacct --parsable2"
     timezone = "UTC"
     delimiter = "|"
@@ -58,7 +59,8 @@ class Sacct(TableAdapter):
         "and make the dump again",
         "no_gpu": "no line names gres/gpu: does AccountingStorageTRES of slurm.conf?",
         "step": "only job steps: make the dump with sacct -X",
-        "wrong_column_count": "make the dump with sacct -P (--parsable2)",
+        "wrong_column_count": "names or commands hold what looks like columns: make the dump with "
+        "sacct -P, SubmitLine last, as docs/replay.md has it",
     }
     columns = (
         Column("JobID", "job_id", "text", required=False),
@@ -67,6 +69,7 @@ class Sacct(TableAdapter):
         Column("User", "user", required=False),
         Column("Partition", "vc", required=False),
         Column("QOS", "qos", required=False),
+        Column("Cluster", "cluster", required=False),
         Column("Submit", "submit_time", "time"),
         Column("Eligible", "eligible_time", "time", required=False),
         Column("Start", "start_time", "time", required=False),
@@ -88,17 +91,48 @@ class Sacct(TableAdapter):
     def sniff(self, path: Path) -> float:
         names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
         ids = "JobID" in names or "JobIDRaw" in names
-        return 1.0 if ids and "State" in names and "Submit" in names else 0.0
+        if ids and "State" in names and "Submit" in names:
+            return 1.0
+        return 0.9 if columns_of(head(path).split(b"\n", 1)[0]) else 0.0
+
+    def _read(self, file: MeteredFile, path: Path, options: Options) -> Iterator[Batch]:
+        records: Records | None = None
+        layout: Layout | None = None
+        clusters: set[str] = set()
+        for block, last in _with_last(blocks(file)):
+            data, line = block.data, block.first_line
+            if layout is None or records is None:
+                names, had, data, line = _header(block)
+                layout = self.layout(names, path)
+                records = Records(names)
+                if had and not data:
+                    continue
+            data, with_held = records.mend(data, last=last)
+            if not data:
+                continue
+            mended = Block(data, line - with_held)
+            draft = Draft.of(parse(mended, layout, path.name), path.name, mended.text)
+            draft.warnings["other_encoding"] += records.recoded
+            records.recoded = 0
+            _check_one_cluster(draft, clusters, path.name)
+            self.convert(draft, options)
+            yield draft.batch()
+        if layout is None:
+            raise TraceError(f"{path.name}: is empty")
 
     def layout(self, names: list[str], path: Path) -> Layout:
         what = f"{path.name} as {self.name}"
+        if is_data(names):
+            raise TraceError(
+                f"{what}: it has no header: make the dump without sacct -n (--noheader)"
+            )
         if len(names) <= 1:
             raise TraceError(f"{what}: {_separated(names)}; make the dump with sacct -P")
         for wanted in (("JobID", "JobIDRaw"), ("AllocTRES", "ReqTRES", "AllocGRES", "ReqGRES")):
             if not set(wanted) & set(names):
                 raise TraceError(f"{what}: the header has none of {', '.join(wanted)}")
         layout = layout_for(names, self.columns, what, self.delimiter, quotes=False)
-        return replace(layout, repair=_Repair(names))
+        return replace(layout, repair=Records(names).whole)
 
     def convert(self, draft: Draft, options: Options) -> None:
         draft.without_gpus = options.without_gpus
@@ -110,8 +144,10 @@ class Sacct(TableAdapter):
         draft.warn(pc.match_substring_regex(columns["job_id"], r"^\d+\+\d+$"), "het_component")
         draft.warn(pc.match_substring(columns["job_id"], "["), "pending_array")
         if "name" in columns:
-            columns["name"] = pc.replace_substring(columns["name"], _BAR, "|")
+            columns["name"] = pc.replace_substring(columns["name"], BAR, "|")
+        requeued = _requeued(columns)
         columns["state"], odd = states(map_unique(columns["state"], _state, LABEL), self.states)
+        columns["state"] = _attempts(columns["state"], requeued)
         draft.warnings.update(odd)
         _resources(draft)
         _durations(draft)
@@ -124,6 +160,62 @@ class Sacct(TableAdapter):
         _refuse_endless_waits(draft)
         if not options.zone_declared:
             draft.warn(np.ones(len(draft), bool), "zone_assumed")
+
+
+def columns_of(line: bytes) -> tuple[str, ...]:
+    """The columns of a dump without a header, by its first line; (): it has one, or they are not
+    known."""
+    return headerless(line, lambda one: split_header(one, "|"))
+
+
+def _with_last(found: Iterator[Block]) -> Iterator[tuple[Block, bool]]:
+    """Each block, and whether it is the last."""
+    block = next(found, None)
+    while block is not None:
+        following = next(found, None)
+        yield block, following is None
+        block = following
+
+
+def _header(block: Block) -> tuple[list[str], bool, bytes, int]:
+    """The columns, whether the first line names them, and the lines of jobs with the first one's
+    number."""
+    header, rest = split_first_line(block)
+    if names := columns_of(header):
+        return list(names), False, block.data, block.first_line
+    return split_header(header, "|"), True, rest.data, rest.first_line
+
+
+def _check_one_cluster(draft: Draft, seen: set[str], name: str) -> None:
+    """TraceError where jobs of several clusters stand in one dump: their nodes have the same
+    names."""
+    if "cluster" not in draft.columns:
+        return
+    here = pc.unique(draft.columns["cluster"].cast(pa.string())).to_pylist()
+    seen |= {one for one in here if one}
+    if len(seen) > 1:
+        some = ", ".join(sorted(seen)[:8])
+        raise TraceError(
+            f"{name}: jobs of {len(seen)} clusters ({some}), which are not one: make a dump of "
+            f"each (sacct -M {min(seen)})"
+        )
+
+
+def _requeued(columns: Mapping[str, Any]) -> Any:
+    """Runs that ended in their job being requeued."""
+    if "start_time" not in columns or "end_time" not in columns:
+        return None
+    ran = pc.and_(pc.is_valid(columns["start_time"]), pc.is_valid(columns["end_time"]))
+    words = pc.cast(columns["state"], pa.string())
+    return pc.and_(ran, pc.fill_null(pc.starts_with(words, "REQUEUE"), False))
+
+
+def _attempts(state: Any, requeued: Any) -> Any:
+    """States in which a run that was requeued is one that was stopped for another."""
+    if requeued is None or not pc.any(requeued).as_py():
+        return state
+    texts = pc.cast(state, pa.string())
+    return pc.dictionary_encode(pc.if_else(requeued, State.PREEMPTED.value, texts)).cast(LABEL)
 
 
 def _state(text: str) -> str:
@@ -140,37 +232,6 @@ def _separated(names: Sequence[str]) -> str:
         if separator in header:
             return f"columns are separated by {called}, not by bars"
     return f"columns are not separated by bars (first line {header[:60]!r})"
-
-
-class _Repair:
-    """Puts lines together again whose job name, or free text at the end, holds bars."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self._width = len(names)
-        self._at = names.index("JobName") if "JobName" in names else None
-        self._submit, self._state = names.index("Submit"), names.index("State")
-        self._sure = not _FREE & set(names)
-        self._last = names[-1] in _FREE
-
-    def __call__(self, line: bytes) -> bytes | None:
-        values = line.split(b"|")
-        if self._last and len(values) > self._width and self._stands(values):
-            end = _BAR.encode().join(values[self._width - 1 :])
-            return b"|".join([*values[: self._width - 1], end])
-        if self._at is None:
-            return None
-        extra = len(values) - self._width
-        name = _BAR.encode().join(values[self._at : self._at + extra + 1])
-        values[self._at : self._at + extra + 1] = [name]
-        # Where another column may hold the bars, the fixed ones tell whether it was the name.
-        if _TIME.fullmatch(values[self._submit]) and (self._sure or self._stands(values)):
-            return b"|".join(values)
-        return None
-
-    def _stands(self, values: Sequence[bytes]) -> bool:
-        """The columns that cannot hold bars are where they belong."""
-        state = _state(values[self._state].decode(errors="replace"))
-        return _TIME.fullmatch(values[self._submit]) is not None and state in SLURM_STATES
 
 
 class _Tres(NamedTuple):

@@ -322,8 +322,8 @@ def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
     odd = [f"{count:,} of {gpus} GPUs" for gpus, count in kinds if gpus not in USUAL]
     if odd:
         notes.append(
-            f"Nodes that can hardly be are inferred ({', '.join(odd)}): recorded times, or numbers "
-            f"of nodes, of some jobs are wrong. Give {instead}."
+            f"So many GPUs, or slices of GPUs, were in use at once on some nodes, which may have "
+            f"more: {', '.join(odd)}. Give {instead}."
         )
     return replace(shape, source=source, notes=[*shape.notes, *notes])
 

@@ -73,7 +73,8 @@ def test_what_is_inferred_is_said() -> None:
     assert said[0].endswith(" and 2 more).")
     assert "dump: 1 node (1 of 8 GPUs)" in cluster_of(a_table(row()))[2][0]
     _, _, said = cluster_of(a_table(row(9, nodes=1), row(10, nodes=1)))
-    assert "Nodes that can hardly be are inferred (2 of 10 GPUs)" in said[-1]
+    assert "in use at once on some nodes, which may have more: 2 of 10 GPUs." in said[-1]
+    assert "wrong" not in said[-1]  # slices of GPUs, or nodes that were never full
 
 
 def test_jobs_that_ask_for_several_types_of_gpu_are_told_apart() -> None:

@@ -1,0 +1,191 @@
+"""Records of a dump of `sacct`, whatever its lines: names and commands are free text, in which
+bars, line breaks and bytes of any encoding may stand. The columns that cannot hold such tell where
+a record begins and ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations_with_replacement, islice
+
+import numpy as np
+
+_TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.+-][\d:]+)?|Unknown|None|N/A|")
+_COUNT = re.compile(r"\d*")
+_LASTS = re.compile(r"(?:\d+-)?\d+:\d\d(?::\d\d)?(?:\.\d+)?|UNLIMITED|Partition_Limit|INVALID|")
+_TRES = re.compile(r"(?:[^,=|\s]+=[^,=|\s]+(?:,[^,=|\s]+=[^,=|\s]+)*)?")
+_STATE = re.compile(r"[A-Z_]+\+?(?: by \d+)?")
+# What columns hold that cannot hold free text
+SURE: Mapping[str, re.Pattern[str]] = {
+    "JobID": re.compile(r"\d+(?:_(?:\d+|\[[^|]*\]))?(?:\+\d+)?(?:\.\w+)?"),
+    "JobIDRaw": re.compile(r"\d+(?:\+\d+)?(?:\.\w+)?"),
+    **dict.fromkeys(("Submit", "Eligible", "Start", "End"), _TIME),
+    **dict.fromkeys(("Elapsed", "Timelimit"), _LASTS),
+    **dict.fromkeys(("NNodes", "NCPUS", "AllocCPUS", "ReqCPUS", "Priority", "ElapsedRaw"), _COUNT),
+    **dict.fromkeys(("AllocTRES", "ReqTRES"), _TRES),
+    "ExitCode": re.compile(r"\d+:\d+|"),
+    "State": _STATE,
+}
+# Columns in which anything may stand, bars and line breaks included
+FREE = (
+    "JobName", "Comment", "AdminComment", "SystemComment", "WorkDir", "SubmitLine", "Constraints",
+)  # fmt: skip
+BAR = "\x1f"  # stands for a bar inside a value while a line is split
+MOST_LINES, MOST_BARS = 64, 24  # that one value may hold
+MOST_WAYS = 512  # in which the bars of a line are tried
+# The columns that Open XDMoD's manual has sites dump without a header, by how many they are
+_XDMOD = (
+    "JobID JobIDRaw Cluster Partition QOS Account Group GID User UID Submit Eligible Start End "
+    "Elapsed ExitCode State NNodes NCPUS ReqCPUS ReqMem {}Timelimit NodeList JobName"
+)
+HEADERLESS = tuple(
+    tuple(_XDMOD.format(more).split())
+    for more in ("ReqTRES AllocTRES ", "ReqGRES ReqTRES ", "ReqTRES ", "ReqGRES ")
+)
+
+
+class Records:
+    """Puts lines of a dump together to records.
+
+    Args:
+        names: of its columns.
+
+    Attributes:
+        recoded: lines that were in no UTF-8.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names, self._width = list(names), len(names)
+        self._sure = [(at, SURE[name]) for at, name in enumerate(names) if name in SURE]
+        self._free = [at for at, name in enumerate(names) if name in FREE]
+        self._last_is_free = self._width - 1 in self._free
+        self.recoded = 0
+        self._open: list[bytes] = []  # lines of a record that has not ended
+
+    def mend(self, data: bytes, *, last: bool = True) -> tuple[bytes, int]:
+        """Lines with a record in each; those that were joined to another are empty, so that all
+        keep their numbers.
+
+        Args:
+            last: no lines follow; else those of a record that has not ended wait for these.
+
+        Returns:
+            the lines, and how many of those before come with them.
+        """
+        held, self._open = self._open, []
+        if not held and self._sound(data):
+            return data, 0
+        lines = [*held, *data.split(b"\n")[:-1]]
+        found = self._joined([self._text(line) for line in lines], last=last)
+        return b"".join(line + b"\n" for line in found), len(held)
+
+    def _sound(self, data: bytes) -> bool:
+        """Nothing in these lines need be looked at closely."""
+        raw = np.frombuffer(data, np.uint8)
+        if not len(raw) or not data.isascii():
+            return False
+        starts = np.concatenate([[0], np.flatnonzero(raw == 10)[:-1] + 1])
+        bars = np.add.reduceat(raw == ord("|"), starts, dtype=np.int64)
+        return bool((bars == self._width - 1).all())
+
+    def _text(self, line: bytes) -> bytes:
+        """In UTF-8: what is none was written as Latin-1, as far as can be known."""
+        try:
+            line.decode("utf-8")
+        except UnicodeDecodeError:
+            self.recoded += 1
+            return line.decode("latin-1").encode()
+        return line
+
+    def _joined(self, lines: list[bytes], *, last: bool) -> Iterator[bytes]:
+        at = 0
+        before: list[bytes] = []  # the record that ended last, and its empty lines
+        while at < len(lines):
+            record, took = self._record(lines, at)
+            if record is None and not last and len(lines) - at < MOST_LINES and took == 0:
+                break  # it may go on in the next lines
+            if record is None and before and self._goes_on(lines[at]):
+                before[0] += b" " + lines[at].replace(b"|", BAR.encode())
+                before.append(b"")
+                at += 1
+                continue
+            yield from before
+            before = [lines[at] if record is None else record, *[b""] * max(0, took - 1)]
+            at += max(1, took)
+        yield from before
+        self._open = lines[at:]
+
+    def _goes_on(self, line: bytes) -> bool:
+        """A line that begins no record belongs to the free text that the last record ends in."""
+        first, bar, _ = line.decode("utf-8", "replace").partition("|")
+        begins = bar and self._sure[:1] and self._sure[0][0] == 0 and self._stands_first(first)
+        short = line.count(b"|") < self._width - 1
+        return self._last_is_free and short and bool(line.strip()) and not begins
+
+    def _stands_first(self, value: str) -> bool:
+        return bool(self._sure[0][1].fullmatch(value))
+
+    def _record(self, lines: Sequence[bytes], at: int) -> tuple[bytes | None, int]:
+        """The record that begins in a line, and how many lines it takes; None: none does, with
+        1 for a line that is certainly by itself."""
+        line = lines[at]
+        if not line.strip() or self.whole(line) is not None:
+            return self.whole(line) or line, 1
+        if line.count(b"|") >= self._width - 1:
+            return None, 1
+        joined = line
+        for n in range(at + 1, min(len(lines), at + MOST_LINES)):
+            if self.whole(lines[n]) is not None:
+                return None, 1  # another record begins: this is the rest of one
+            joined += b" " + lines[n]
+            if joined.count(b"|") >= self._width - 1 and (found := self.whole(joined)) is not None:
+                return found, n - at + 1
+        return None, 0
+
+    def whole(self, line: bytes) -> bytes | None:
+        """The line with bars of free text hidden, if it is one record; None: it is not, or in more
+        than one way."""
+        values = line.removesuffix(b"\r").decode("utf-8", "replace").split("|")
+        extra = len(values) - self._width
+        if extra < 0 or extra > MOST_BARS:
+            return None
+        if not extra:
+            return line if self._stands(values) else None
+        found = {}
+        for split in self._splits(values, extra):
+            if self._stands(split):
+                found["|".join(split)] = split
+        if self._last_is_free and len(found) > 1:  # as much as possible at the end
+            return next(iter(found)).encode()
+        return next(iter(found)).encode() if len(found) == 1 else None
+
+    def _splits(self, values: list[str], extra: int) -> Iterator[list[str]]:
+        """The ways in which the bars may stand in free text, the last column's first."""
+        ways = combinations_with_replacement(self._free[::-1], extra)
+        for chosen in islice(ways, MOST_WAYS):
+            many = {at: chosen.count(at) for at in chosen}
+            split, rest = [], iter(values)
+            for at in range(self._width):
+                parts = [next(rest) for _ in range(1 + many.get(at, 0))]
+                split.append(BAR.join(parts))
+            yield split
+
+    def _stands(self, values: Sequence[str]) -> bool:
+        return all(sure.fullmatch(values[at]) for at, sure in self._sure)
+
+
+def headerless(line: bytes, split: Callable[[bytes], list[str]]) -> tuple[str, ...]:
+    """The columns of a dump by its first line, which is no header; (): they are not known."""
+    width = len(split(line))
+    for names in HEADERLESS:
+        if width >= len(names) and Records(names).whole(line) is not None:
+            return names
+    return ()
+
+
+def is_data(values: Sequence[str]) -> bool:
+    """Whether a first line holds a job, not names of columns."""
+    times = [
+        value for value in values if value and value[:1].isdecimal() and _TIME.fullmatch(value)
+    ]
+    return len(times) >= 2
