@@ -22,7 +22,8 @@ class FeatureSpec:
         family: the group it is switched on and off with (``size``, ``user``, ``template``, ...).
         unit: unit of the value, empty when it has none.
         text: one line a waiting person understands; other words are no other feature.
-        monotone: +1 or -1 when the duration may only rise or fall with it, else 0.
+        monotone: +1 or -1 when a fit lets the duration only rise or fall with it, else 0. A
+            property of the fit: the feature is the same feature.
     """
 
     name: str
@@ -30,4 +31,4 @@ class FeatureSpec:
     family: str
     unit: str = ""
     text: str = field(default="", compare=False)
-    monotone: int = 0
+    monotone: int = field(default=0, compare=False)

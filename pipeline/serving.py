@@ -4,7 +4,7 @@ find it by that."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -72,3 +72,25 @@ def _alive(note: Path) -> str | None:
     with suppress(OSError):
         note.unlink()
     return None
+
+
+def usable(folders: Sequence[Path]) -> tuple[Path | None, list[str]]:
+    """Return the first bundle that a service would decide with, and why those before are refused.
+
+    None when there is no such bundle.
+    """
+    from models.bundle import Bundle, BundleError
+    from models.bundle.acceptance import check
+    from models.bundle.store import JSON_NAME
+
+    refused = []
+    for folder in folders:
+        if not (folder / JSON_NAME).is_file():
+            continue
+        try:
+            check(Bundle.load(folder))
+        except BundleError as error:
+            refused.append(f"{folder} is refused: {error}")
+        else:
+            return folder, refused
+    return None, refused

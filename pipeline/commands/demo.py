@@ -36,11 +36,17 @@ def serve_demo(
     """
     with user_errors():
         from pipeline.demo.plan import plan
-        from pipeline.demo.run import OPERATOR, feed, outcome, service, unfinished
+        from pipeline.demo.run import BUNDLES, OPERATOR, feed, outcome, service, unfinished
+        from pipeline.serving import usable
 
         stop = threading.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, lambda *_: stop.set())
+        bundle, refused = usable(BUNDLES)
+        for line in refused:
+            typer.echo(line)
+        if refused:
+            typer.echo(f"Durations come from {bundle or 'what has ended so far'}.")
         with service(folder, port, policy) as running:
             typer.echo(f"Open {running.address} and log in with one of these tokens:")
             for who, secret in running.secrets.items():

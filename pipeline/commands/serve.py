@@ -235,6 +235,7 @@ def declared(gpus: int, settings: Settings) -> ClusterSpec:
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
     """What of the settings has no effect here, or is otherwise than it was written."""
+    from pipeline.serving import usable
     from scheduler.assembly import folded_note
     from scheduler.core.settings import flat
 
@@ -243,6 +244,9 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
     unread = settings.backend == "local" and not settings.read_progress
     if unread and flat(spec.settings).get("learns_speeds"):
         yield UNMEASURED
+    if settings.bundle is not None:
+        for line in usable([settings.bundle])[1]:
+            yield f"{line}. Durations come from the models before it, or from what has ended."
     if settings.follows:
         from scheduler.service.backends import notes
 

@@ -20,6 +20,7 @@ import yaml
 from pipeline.console import bar
 from pipeline.demo.plan import CLUSTER, USERS, Sent, declared
 from pipeline.errors import UserError
+from pipeline.serving import usable
 from scheduler.service.api import tokens
 from scheduler.service.client import Client, ServiceError
 from scheduler.service.log.store.schema import prepare
@@ -118,7 +119,7 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
     """Writes the settings, the cluster and the declared profiles; returns the settings."""
     (folder / "cluster.yaml").write_text(yaml.safe_dump(CLUSTER, sort_keys=False))
     (folder / "profiles.json").write_text(json.dumps(list(declared()), indent=1))
-    bundle = next((b.resolve() for b in BUNDLES if (b / "bundle.json").is_file()), None)
+    bundle, _ = usable(BUNDLES)
     settings = {
         "database": f"sqlite:///{folder.resolve() / 'pellucid.db'}",
         "cluster": str(folder / "cluster.yaml"),
@@ -129,7 +130,7 @@ def _settings(folder: Path, port: int, policy: str | None) -> dict[str, str]:
         "fake_profiles": str(folder / "profiles.json"),
         "auth": "on",
         "port": port,
-        "bundle": str(bundle) if bundle else None,
+        "bundle": str(bundle.resolve()) if bundle else None,
         **({"policy": policy} if policy else {}),
     }
     (folder / "service.yaml").write_text(yaml.safe_dump(settings, sort_keys=False))

@@ -20,6 +20,7 @@ from features.state import FAMILIES, FeatureState
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked
 from models.bundle import Bundle, BundleError
+from models.bundle.acceptance import positions
 from scheduler.core.decisions import Score
 from scheduler.core.durations import Stated
 
@@ -321,14 +322,7 @@ class LiveEstimator(FeatureEstimator):
 
     def use(self, bundle: Bundle) -> None:
         """Score with another bundle from now on. BundleError when it wants a feature not kept."""
-        kept = {spec: i for i, spec in enumerate(self.state.features)}
-        for spec in bundle.duration.features:
-            if spec not in kept:
-                raise BundleError(
-                    f"bundle {bundle.digest[:12]} wants a feature {spec.name!r} that is not kept "
-                    "(or means otherwise here): train it again with this version"
-                )
-        self._picks = [kept[spec] for spec in bundle.duration.features]
+        self._picks = positions(bundle, self.state.features)
         self.bundle = bundle
         self.bundles[bundle.digest] = bundle
 

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import psutil
 
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Bundle
 from pipeline.demo.plan import CLUSTER, USERS, declared, plan
+from pipeline.serving import usable
 from scheduler.backends.local.host import Host, read_declared
 from scheduler.service.api.schemas import SubmitRequest
 from scheduler.service.client import Client
@@ -36,6 +39,21 @@ def test_every_job_can_be_asked_for_and_run(tmp_path: Path) -> None:
         assert asked.vc in USERS[one.user]
         assert asked.gpus <= CLUSTER["vcs"][asked.vc] * CLUSTER["gpus_per_node"]
         assert host.declared_profile(asked.command) is not None
+
+
+def test_a_bundle_that_the_service_would_refuse_is_named_and_another_taken(tmp_path: Path) -> None:
+    prebuilt = Path(__file__).resolve().parents[2] / "data/prebuilt/bundle"
+    model = Bundle.load(prebuilt).duration
+    odd = Axis(FeatureSpec("shoe_size", "continuous", "size"))
+    mine = AdditiveModel((*model.axes, odd), model.terms, model.intercept, model.link)
+    folder = Bundle(duration=mine).save(tmp_path / "bundle")
+    found, refused = usable([tmp_path / "nothing", folder, prebuilt])
+    assert found == prebuilt
+    [line] = refused
+    assert line.startswith(f"{folder} is refused: bundle ")
+    assert "'shoe_size' that is not kept" in line
+    assert usable([folder]) == (None, refused)
+    assert usable([prebuilt, folder]) == (prebuilt, [])
 
 
 def test_what_it_prints_opens_the_door_and_ctrl_c_ends_all(tmp_path: Path) -> None:

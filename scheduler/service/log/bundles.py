@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from features.files import sync
-from features.job import Job
 from models.bundle import Bundle, BundleError
+from models.bundle.acceptance import check
 from models.bundle.store import JSON_NAME
-from scheduler.core.estimates import LiveEstimator
-from scheduler.core.pairs import pair_predictor_of
 
 Signature = tuple[int, int, int]  # inode, size and time of bundle.json: they change with the bundle
 
@@ -55,27 +52,6 @@ class BundleStore:
             sync(self.folder)
         self._loaded[bundle.digest] = bundle
         return bundle
-
-
-def check(bundle: Bundle) -> None:
-    """BundleError unless this code can decide with it: features, and a finite estimate."""
-    try:
-        seconds = _tried(bundle)
-    except BundleError:
-        raise
-    except Exception as error:  # a model that is not what it says may raise anything
-        why = " ".join(f"{type(error).__name__}: {error}".split())
-        raise BundleError(f"bundle {bundle.digest[:12]} cannot be decided with ({why})") from None
-    if not isfinite(seconds):
-        raise BundleError(f"bundle {bundle.digest[:12]} estimates {seconds} s for a plain job")
-
-
-def _tried(bundle: Bundle) -> float:
-    """What it estimates for a plain job, seconds."""
-    estimator = LiveEstimator()
-    estimator.use(bundle)
-    pair_predictor_of(bundle)
-    return estimator.estimate(Job("probe", 0.0, 1), 0.0).seconds
 
 
 def signature(path: Path) -> Signature | None:

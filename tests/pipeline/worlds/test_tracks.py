@@ -265,7 +265,7 @@ def test_a_partition_that_is_not_used_is_said(tmp_path: Path) -> None:
     (said,) = [note for note in world.notes_on("pellucid") if "named for profiling" in note]
     assert said.startswith("1 node is named for profiling, 25% of the GPUs")
     assert not any("named for profiling" in note for note in world.notes_on("lucid"))
-    (line,) = must_know(spec, Settings(backend="simulated"))
+    (line,) = must_know(spec, Settings(backend="simulated", bundle=None))
     assert line == said
 
 

@@ -167,7 +167,7 @@ def test_a_model_that_fails_where_it_is_tried_is_refused(
         raise IndexError("index 9 is out of bounds")
 
     promote(desk, bundles[0])
-    monkeypatch.setattr("scheduler.service.log.bundles.pair_predictor_of", fails)
+    monkeypatch.setattr("models.bundle.packing.PackingModel.classify", fails)
     desk.turn()
     [refused] = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
     assert "cannot be decided with (IndexError: index 9 is out of bounds)" in refused.body["why"]
