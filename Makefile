@@ -31,11 +31,9 @@ $(STAMP): pyproject.toml constraints.txt | $(BIN)/python
 	@$(SETUP) -e '.[dev]'
 	@touch $(BASE) $@
 
-# dvc.lock holds hashes of what is made here, the MLflow run among them: git is to overlook it.
 demo: $(BASE) ## Run the whole pipeline on the embedded trace; a first page after a minute, then data/report.html
 	@python -m pipeline.demo.first
 	@$(MAKE) --no-print-directory $(STAMP)
-	@git update-index --skip-worktree dvc.lock 2>/dev/null || true
 	dvc repro
 	@echo "Open data/report.html. Ask about one job: $(BIN)/pellucid explain JOB --run data/runs/pellucid"
 

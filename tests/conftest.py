@@ -16,6 +16,8 @@ from hypothesis.vendor import pretty
 from sqlalchemy import create_engine, event, make_url, text
 from sqlalchemy.pool import Pool
 
+from scheduler.service.settings import Settings
+
 # How long an example takes says how busy the machine is, and nothing about the code.
 # Who plants bugs (benchmarks.mutants) need not know the smallest example of each.
 shrinks = "PELLUCID_TESTS_SHRINK_NOTHING" not in os.environ
@@ -66,6 +68,17 @@ def fresh_loggers() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(structlog, "configure", lambda **how: configure(**{**how, **kept}))
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_models_of_the_work_tree() -> Iterator[None]:
+    """A service of a test decides with no models that `make demo` happened to leave here."""
+    bundle = Settings.model_fields["bundle"]
+    before, bundle.default = bundle.default, Path("data/no-bundle")
+    Settings.model_rebuild(force=True)
+    yield
+    bundle.default = before
+    Settings.model_rebuild(force=True)
 
 
 @pytest.fixture
