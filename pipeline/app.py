@@ -67,6 +67,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
     ),
     "Models and measurements": (
         _one("train", "Train the models and export them as a bundle."),
+        _one("promote", "Judge a candidate against the champion; make it champion, or go back."),
         _one("evaluate", "Recompute the figures of a model, beside baselines."),
         _one("profile", "Run a command briefly and measure what it does to the GPU."),
         _one(

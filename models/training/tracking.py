@@ -1,9 +1,7 @@
 """Training runs and the registered model, in MLflow.
 
-The rule of promotion: the challenger and the current champion score the same rows, now; the
-challenger becomes champion only if it is better, by more than a stated margin. Of a champion that
-can no longer be read, or was fitted on other features, what its run recorded of the same rows
-counts; without that a person decides.
+A training registers a candidate, and nothing more. The champion is the version with that alias;
+`promote` moves it, and keeps the evidence with the version.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ import json
 import logging
 import os
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version as installed
@@ -36,7 +34,6 @@ from mlflow.types import ColSpec, DataType, Schema
 from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training import pyfunc_bundle
 from models.training.card import effects, model_card, write_card
-from models.training.errors import TrainingError
 from models.training.export import as_ebm
 from models.training.plots import plot_shapes
 
@@ -45,52 +42,30 @@ ARTIFACT_ROOT = "mlartifacts"
 EXPERIMENT = "pellucid"
 MODEL_NAME = "pellucid-duration"
 CHAMPION = "champion"
+FORMER = "former-champion"
 EBM = "interpret.glassbox._ebm._ebm.ExplainableBoostingRegressor"
 NOTE = "mlflow.note.content"  # what the UI shows as the description
 SHAPES = "What each feature multiplies the duration by"
 PICTURE = "get-artifact?path=shapes.png&run_uuid="  # as the UI's own server gives it
 VIEW = "errors"  # of the table of runs: metrics in view
-ROWS = "evaluation_rows"  # tag: what the compared figure is of
-BY_HAND = "to promote it all the same, see docs/pipeline.md"
-
-
-@dataclass(frozen=True, slots=True)
-class TrackedRun:
-    """What became of a training run.
-
-    Attributes:
-        run_id: MLflow run.
-        version: version of the registered model.
-        promoted: whether it is the champion now.
-        reason: why, one line.
-        value: the challenger's figure on the evaluation rows.
-        champion_value: the former champion's; None without one, or when it is not known.
-    """
-
-    run_id: str
-    version: str
-    promoted: bool
-    reason: str
-    value: float
-    champion_value: float | None
+ROWS = "evaluation_rows"  # tag: what the figures are of
+DIGEST = "bundle_digest"  # tag of a version
+CANDIDATE = "A candidate: it decides nothing before `pellucid promote`."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contest:
-    """By what a challenger is compared with the champion.
+class Version:
+    """A registered bundle.
 
     Attributes:
-        evaluate: one figure of a duration model on the evaluation rows, higher is better;
-            `evaluation.tail_auc` of the latest days is the usual choice.
-        figure: what `evaluate` measures, for the reason.
-        margin: by how much more than the champion's it must be.
-        rows: digest of the evaluation rows, whatever their features: `evaluation.rows_digest`.
+        number: of the version.
+        run_id: MLflow run that it came from.
+        digest: of the bundle.
     """
 
-    evaluate: Callable[[AdditiveModel], float]
-    figure: str = "tail AUC"
-    margin: float = 0.0
-    rows: str = ""
+    number: str
+    run_id: str
+    digest: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,45 +88,43 @@ HERE = Registry()
 
 def log_training(
     bundle_path: str | Path,
-    contest: Contest,
     *,
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
     input_digest: str,
+    rows: str = "",
     card: str | None = None,
     registry: Registry = HERE,
     columns: Sequence[str] = (),
-) -> TrackedRun:
-    """Logs a run with its bundle, registers the bundle, and promotes it if it is better.
+) -> Version:
+    """Log a run with its bundle, and register the bundle as a candidate.
 
     With the run go the purified effects (`effects.json`), their picture and the model card.
 
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
-        contest: by what it is compared with the champion.
         params, metrics: logged as they are; metrics that are not finite are left out.
         input_digest: digest of what it was trained on.
+        rows: digest of the rows that the metrics are of, whatever their features.
         card: the model card as HTML; by default one made from the bundle alone.
         registry: where it is kept.
-        columns: metrics that the UI shows as columns, beside the one compared.
+        columns: metrics that the UI shows as columns, the most telling one first.
     """
     bundle = Bundle.load(bundle_path)
-    value = float(contest.evaluate(bundle.duration))
     with _store(registry.tracking_uri) as client:
         experiment = _experiment(client, Path(registry.artifact_root))
-        _view(client, experiment, (contest.figure, *columns))
+        _view(client, experiment, columns)
+        finite = {k: float(v) for k, v in metrics.items() if abs(float(v)) < float("inf")}
         name = registry.name
-        champion_value, promoted, reason = _challenge(client, name, value, contest, bundle.parts)
-        about = _about(bundle, contest.figure, value, promoted, reason)
+        figures = [f"{column}: {finite[column]:.4f}" for column in columns[:1] if column in finite]
+        about = _about(bundle, figures)
         short = bundle.digest[:12]  # the UI cuts off longer ones
-        tags = {"input_digest": input_digest[:12], "bundle_digest": short, NOTE: about}
-        tags[ROWS] = contest.rows
+        tags = {"input_digest": input_digest[:12], DIGEST: short, ROWS: rows, NOTE: about}
         title = f"bundle {short}"
         with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
             mlflow.log_input(_dataset(bundle, input_digest), context="training")
             mlflow.log_params(dict(params))
-            finite = {k: float(v) for k, v in metrics.items() if abs(float(v)) < float("inf")}
-            mlflow.log_metrics({**finite, contest.figure: value} if value == value else finite)
+            mlflow.log_metrics(finite)
             with TemporaryDirectory() as scratch:
                 mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
                 page = model_card(bundle) if card is None else card
@@ -175,24 +148,19 @@ def log_training(
             )
             version = _register(client, name, info, run.info.run_id)
             mlflow.set_tag(NOTE, f"{about}\n\n![{SHAPES}]({PICTURE}{run.info.run_id})")
-            mlflow.set_tags({"promoted": str(promoted).lower(), "promotion_reason": reason})
         client.update_model_version(name, version, description=about)
-        client.set_model_version_tag(name, version, "bundle_digest", bundle.digest)
-        client.set_model_version_tag(name, version, "promotion_reason", reason)
-        if promoted:
-            client.set_registered_model_alias(name, CHAMPION, version)
-    return TrackedRun(run.info.run_id, version, promoted, reason, value, champion_value)
+        client.set_model_version_tag(name, version, DIGEST, bundle.digest)
+    return Version(number=version, run_id=run.info.run_id, digest=bundle.digest)
 
 
-def _about(bundle: Bundle, figure: str, value: float, promoted: bool, reason: str) -> str:
+def _about(bundle: Bundle, measured: Sequence[str]) -> str:
     """What a run is, for the page that MLflow gives it: Markdown."""
     made = bundle.metadata.get("duration", {})
     rows = f" on {made['rows']:,} ended jobs" if "rows" in made else ""
-    became = "It became" if promoted else "It did not become"
+    figures = f" On days it never saw: {'; '.join(measured)}." if measured else ""
     return (
-        f"Duration GA2M of {len(bundle.duration.terms)} terms, trained{rows}; the bundle holds "
-        f"{', '.join(bundle.parts)}. {figure[:1].upper()}{figure[1:]} on days it never saw: "
-        f"{value:.4f}. {became} champion: {reason}.\n\n"
+        f"{CANDIDATE}\n\nDuration GA2M of {len(bundle.duration.terms)} terms, trained{rows}; the "
+        f"bundle holds {', '.join(bundle.parts)}.{figures}\n\n"
         "Artifacts: `card.html` (the model card), `shapes.png` and `effects.json` (what each "
         "feature adds). The logged model `ebm` opens in interpret: "
         "`interpret.show(mlflow.sklearn.load_model(...).explain_global())`; it predicts "
@@ -210,79 +178,80 @@ def _dataset(bundle: Bundle, digest: str) -> MetaDataset:
     return MetaDataset(source, name=name, digest=digest[:36], schema=schema)
 
 
-def champion_bundle(
-    tracking_uri: str = TRACKING_URI, name: str = MODEL_NAME, into: str | Path | None = None
-) -> Path:
-    """Directory of the champion's bundle, copied into the folder `into` if one is given.
-
-    Raises TrainingError when there is no champion.
-    """
-    with _store(tracking_uri) as client:
-        return _champion(client, name, into)
+def champion(registry: Registry = HERE) -> Version | None:
+    """Return the champion; None while there is none."""
+    return _aliased(registry, CHAMPION)
 
 
-def _challenge(
-    client: MlflowClient,
-    name: str,
-    value: float,
-    contest: Contest,
-    parts: Collection[str],
-) -> tuple[float | None, bool, str]:
-    """(champion's figure, promoted, reason). `parts`: the models the challenger holds."""
-    figure, margin = contest.figure, contest.margin
-    held, apart = frozenset(parts), ""
-    with TemporaryDirectory() as scratch:
+def former_champion(registry: Registry = HERE) -> Version | None:
+    """Return whoever was champion before; None when nobody was."""
+    return _aliased(registry, FORMER)
+
+
+def versions(registry: Registry = HERE) -> list[Version]:
+    """Return every registered version, the newest first."""
+    with _store(registry.tracking_uri) as client:
+        found = client.search_model_versions(f"name = '{registry.name}'")
+        return sorted(map(_version, found), key=lambda one: -int(one.number))
+
+
+def registered(digest: str, registry: Registry = HERE) -> Version | None:
+    """Return the newest version that holds the bundle of this digest; None when none does."""
+    return next((one for one in versions(registry) if one.digest == digest), None)
+
+
+def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
+    """Return a version's bundle, copied into the folder `into`. BundleError when it is gone."""
+    with _store(registry.tracking_uri):
         try:
-            champion = Bundle.load(_champion(client, name, scratch))
-            former, held = float(contest.evaluate(champion.duration)), frozenset(champion.parts)
-        except TrainingError:
-            return None, True, "first version"
-        except BundleError as error:
-            former, apart = _recorded(client, name, contest), f"cannot score them now: {error}"
-    if former != former:
-        return None, False, f"no {figure} of the champion on these rows{_also(apart)}; {BY_HAND}"
-    more = sorted(set(parts) - held)
-    lack = apart or (f"has no {more[0]} model" if more else "")
-    if value == former and lack:
-        return former, True, f"{figure} {value:.4f} is the champion's, which {lack}"
-    better = value > former + margin
-    by = f" by more than {margin:g}" if margin else ""
-    text = f"is{'' if better else ' not'} above the champion's {former:.4f}{by}{_also(apart)}"
-    return former, better, f"{figure} {value:.4f} {text}"
-
-
-def _also(apart: str) -> str:
-    return f", which {apart}" if apart else ""
-
-
-def _recorded(client: MlflowClient, name: str, contest: Contest) -> float:
-    """The figure that the champion's own run recorded; NaN unless it is of the same rows."""
-    try:
-        version = client.get_model_version_by_alias(name, CHAMPION)
-        run = client.get_run(str(version.run_id)).data
-    except MlflowException:
-        return float("nan")
-    same = contest.rows and run.tags.get(ROWS) == contest.rows
-    return float(run.metrics.get(contest.figure, "nan")) if same else float("nan")
-
-
-def _champion(client: MlflowClient, name: str, into: str | Path | None) -> Path:
-    try:
-        version = client.get_model_version_by_alias(name, CHAMPION)
-    except MlflowException:
-        raise TrainingError(f"registered model {name!r} has no {CHAMPION}") from None
-    try:
-        folder = mlflow.artifacts.download_artifacts(
-            artifact_uri=f"models:/{name}/{version.version}",
-            dst_path=None if into is None else str(into),
-        )
-    except (MlflowException, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise BundleError(f"artifacts of {name} version {version.version}: {reason}") from None
+            folder = mlflow.artifacts.download_artifacts(
+                artifact_uri=f"models:/{registry.name}/{version.number}", dst_path=str(into)
+            )
+        except (MlflowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise BundleError(
+                f"artifacts of {registry.name} version {version.number}: {reason}"
+            ) from None
     found = sorted(Path(folder).glob("artifacts/*/bundle.json"))
     if not found:
-        raise BundleError(f"no bundle among the artifacts of {name} version {version.version}")
-    return found[0].parent
+        raise BundleError(
+            f"no bundle among the artifacts of {registry.name} version {version.number}"
+        )
+    return Bundle.load(found[0].parent)
+
+
+def promote(
+    version: Version, reason: str, evidence: Mapping[str, Any], registry: Registry = HERE
+) -> None:
+    """Make a version the champion: its reason and evidence are kept with it."""
+    with _store(registry.tracking_uri) as client:
+        name, before = registry.name, _aliased(registry, CHAMPION)
+        client.log_dict(version.run_id, dict(evidence), f"promotion-of-{version.number}.json")
+        for key, value in (("promoted", "true"), ("promotion_reason", reason)):
+            client.set_model_version_tag(name, version.number, key, value)
+            client.set_tag(version.run_id, key, value)
+        page = str(client.get_run(version.run_id).data.tags.get(NOTE, ""))
+        _, _, rest = page.partition("\n\n")
+        about = f"Promoted: {reason}.\n\n{rest}"
+        client.set_tag(version.run_id, NOTE, about)
+        client.update_model_version(name, version.number, about)
+        client.set_registered_model_alias(name, CHAMPION, version.number)
+        if before is not None and before.number != version.number:
+            client.set_registered_model_alias(name, FORMER, before.number)
+
+
+def _aliased(registry: Registry, alias: str) -> Version | None:
+    with _store(registry.tracking_uri) as client:
+        try:
+            return _version(client.get_model_version_by_alias(registry.name, alias))
+        except MlflowException:
+            return None
+
+
+def _version(found: Any) -> Version:
+    return Version(
+        number=str(found.version), run_id=str(found.run_id), digest=found.tags.get(DIGEST, "")
+    )
 
 
 def _register(client: MlflowClient, name: str, info: Any, run_id: str) -> str:

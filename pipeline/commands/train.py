@@ -57,7 +57,10 @@ def train(
     seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
     mlflow: Annotated[
         str | None,
-        typer.Option(help="Also track the run there, e.g. sqlite:///mlflow.db, and promote it."),
+        typer.Option(
+            help="Also track the run there, e.g. sqlite:///mlflow.db, and register the bundle as a "
+            "candidate: pellucid promote."
+        ),
     ] = None,
     where: Annotated[
         str | None,
@@ -94,7 +97,7 @@ def train(
         from models.training.edits import check_names, measured, read_edits
         from models.training.tracking import Registry
         from pipeline.stages.common import test_from
-        from pipeline.stages.evaluate import roll, track
+        from pipeline.stages.evaluate import evaluated, roll, track
         from pipeline.stages.train import arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
@@ -144,11 +147,11 @@ def train(
             with step("tracking", as_json):
                 tracked = track(
                     out,
-                    rolling,
+                    evaluated(out, table, rows, rolling),
                     {"trace": trace.name, "preset": preset},
                     registry=Registry(tracking_uri=mlflow),
                 )
-            figures["version"], figures["promoted"] = tracked.version, tracked.promoted
+            figures["version"] = tracked.number
     if as_json:
         typer.echo(json.dumps(figures))
         return

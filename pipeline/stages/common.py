@@ -6,15 +6,13 @@ import os
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from features.codec import Json
-from features.files import write_json
 from pipeline.cluster import HERE
 from pipeline.errors import UserError
 
@@ -39,18 +37,14 @@ def unseen(done: int, of: int) -> None:
     """Nobody watches."""
 
 
-def write_figures(path: Path, figures: Json) -> None:
-    """Write figures as JSON, to the digits on which all processors agree."""
-    write_json(path, _agreed(figures))
-
-
-def _agreed(figures: Any) -> Any:
+def agreed(figures: Any) -> Any:
+    """Return figures, plain JSON, to the digits on which all processors agree."""
     if isinstance(figures, float):
         return float(f"{figures:.{DIGITS}g}")
     if isinstance(figures, dict):
-        return {name: _agreed(one) for name, one in figures.items()}
+        return {name: agreed(one) for name, one in figures.items()}
     if isinstance(figures, list | tuple):
-        return [_agreed(one) for one in figures]
+        return [agreed(one) for one in figures]
     return figures
 
 
@@ -89,6 +83,7 @@ class MLflow(_Strict):
     uri: str
     artifacts: str
     model: str
+    promote: Literal["ask", "beyond-chance"] = "ask"
 
 
 class Simulate(_Strict):

@@ -1,14 +1,15 @@
-"""Stage `evaluate`: errors on days the models never saw, beside the baselines; then promotion.
+"""Stage `evaluate`: errors on days the models never saw, beside the baselines.
 
 The rolling evaluation refits as the live system would. The candidate itself is then logged to
-MLflow and becomes champion if it is better than the present one on the same rows.
+MLflow and registered there; who is champion, it leaves alone.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.codec import Json
 from features.files import write_json, write_whole
 from features.rows import Rows
 from models.bundle import Bundle
@@ -33,7 +35,7 @@ from models.training.evaluation import (
     tail_auc,
 )
 from models.training.metrics import TITLES
-from models.training.tracking import Contest, Registry, TrackedRun, log_training
+from models.training.tracking import Registry, Version, log_training
 from pipeline.stages.common import (
     CANDIDATE,
     DAY_S,
@@ -43,14 +45,15 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
+    agreed,
     test_from,
     unseen,
-    write_figures,
 )
 from pipeline.traces import read_dataset
 
 WARM = 10  # jobs of a user after which their histories say something
 IN_VIEW = "spearman", "mae_log10", "auc_6h"  # columns of MLflow's table of runs
+FIGURE = "tail AUC"
 FACTORS = np.linspace(1.0, 10.0, 37)
 EXACTLY = 1 + 1e-9  # three times as long is within a factor of three, whatever the last bit says
 
@@ -68,71 +71,64 @@ def run(params: Params, shown: Shown = unseen) -> str:
         seed=wanted.seed,
         shown=shown,
     )
-    chosen = {
-        **{f"train.{k}": v for k, v in params.train.model_dump().items()},
-        "features.families": ",".join(params.features.families),
-    }
-    by_slice = slices(rolling, cuts(trace, rolling.rows))
-    moved = drift(CANDIDATE, rolling)
-    examples = foils(CANDIDATE, rows, rolling)
-    tracked = track(
-        CANDIDATE,
-        rolling,
-        chosen,
-        by_slice=by_slice,
-        moved=moved,
-        examples=examples,
-        registry=Registry(
-            tracking_uri=params.mlflow.uri,
-            artifact_root=params.mlflow.artifacts,
-            name=params.mlflow.model,
-        ),
-    )
-    corrected = edits.measured(Bundle.load(CANDIDATE))
-    tested = {name: dict(row) for name, row in {**rolling.metrics, **corrected}.items()}
-    write_figures(
-        METRICS / "evaluate.json",
-        {
-            "test_jobs": len(rolling.rows),
-            "refits": rolling.refits,
-            "duration": tested,
-            "within": by_day(rolling),
-            "candidate_tail_auc": tracked.value,
-            "slices": by_slice,
-            "foils": examples,
-            "drift": None
-            if moved is None
-            else {
-                "rows": moved.rows,
-                "features": dict(moved.features),
-                "residual_shift": moved.residual_shift,
-                "residual_spread": moved.residual_spread,
-                "warnings": list(moved.warnings),
-            },
-        },
-    )
-    write_json(METRICS / "models.json", headline(tested))
-    write_json(
-        METRICS / "tracking.json",
-        {
-            "run_id": tracked.run_id,
-            "version": tracked.version,
-            "promoted": tracked.promoted,
-            "reason": tracked.reason,
-        },
-    )
+    found = evaluated(CANDIDATE, trace, rows, rolling)
+    write_json(METRICS / "evaluate.json", found)
+    tested = found["duration"]
+    write_json(METRICS / "models.json", headline(found))
     write_whole(PLOTS / "errors.csv", _errors(rolling))
+    version = track(CANDIDATE, found, chosen(params), registry=registry_of(params))
     return (
         f"{len(rolling.rows):,} unseen jobs, Spearman {tested['ga2m']['spearman']:.3f} "
-        f"(LightGBM mean {tested['lightgbm_l2']['spearman']:.3f}); version {tracked.version} "
-        f"{'is champion' if tracked.promoted else 'was not promoted'}: {tracked.reason}"
+        f"(LightGBM mean {tested['lightgbm_l2']['spearman']:.3f}); candidate {version.digest[:12]} "
+        f"is version {version.number}"
     )
 
 
-def headline(tested: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """What `dvc metrics show` prints of the duration model and of LightGBM beside it."""
-    models = {"spearman": "ga2m", "spearman_lightgbm_mean": "lightgbm_l2"}
-    return {name: round(float(tested[model]["spearman"]), 3) for name, model in models.items()}
+def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvaluation) -> Json:
+    """Return `evaluate.json`: the rolling evaluation, and what the bundle itself is worth."""
+    loaded, moved = Bundle.load(bundle), drift(bundle, rolling)
+    tested = {**rolling.metrics, **edits.measured(loaded)}
+    found: Json = agreed(
+        {
+            "test_jobs": len(rolling.rows),
+            "rows": rows_digest(rolling.rows),
+            "refits": rolling.refits,
+            "duration": {name: dict(figures) for name, figures in tested.items()},
+            "within": by_day(rolling),
+            "candidate_tail_auc": tail_auc(rolling.rows)(loaded.duration),
+            "slices": slices(rolling, cuts(trace, rolling.rows)),
+            "foils": foils(bundle, rows, rolling),
+            "drift": None if moved is None else asdict(moved),
+        }
+    )
+    return found
+
+
+def chosen(params: Params) -> dict[str, object]:
+    """Return the parameters that MLflow shows with a run."""
+    return {
+        **{f"train.{name}": value for name, value in params.train.model_dump().items()},
+        "features.families": ",".join(params.features.families),
+    }
+
+
+def registry_of(params: Params) -> Registry:
+    """Return where runs and models are kept."""
+    wanted = params.mlflow
+    return Registry(tracking_uri=wanted.uri, artifact_root=wanted.artifacts, name=wanted.model)
+
+
+def headline(found: Json) -> dict[str, float]:
+    """What `dvc metrics` and `dvc exp show` print of the duration model, and of LightGBM beside it:
+    in git, so of few digits."""
+    tested = found["duration"]
+    figures = {
+        "spearman": tested["ga2m"]["spearman"],
+        "spearman_lightgbm_mean": tested["lightgbm_l2"]["spearman"],
+        "mae_log10": tested["ga2m"]["mae_log10"],
+        "candidate_tail_auc": found["candidate_tail_auc"],
+    }
+    return {name: round(float(value), 3) for name, value in figures.items()}
 
 
 def roll(
@@ -253,24 +249,20 @@ def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
 
 
 def track(
-    bundle: Path,
-    rolling: DurationEvaluation,
-    params: Mapping[str, object],
-    *,
-    registry: Registry,
-    by_slice: Mapping[str, Any] | None = None,
-    moved: Drift | None = None,
-    examples: Sequence[Mapping[str, Any]] = (),
-) -> TrackedRun:
-    """Log a bundle with its evaluation and card; promote it if it is better than the champion."""
-    loaded = Bundle.load(bundle)
-    measured = {**rolling.metrics, **edits.measured(loaded)}
+    bundle: Path, found: Mapping[str, Any], params: Mapping[str, object], *, registry: Registry
+) -> Version:
+    """Log a bundle with its evaluation and card, and register it as a candidate.
+
+    Args:
+        found: `evaluate.json`.
+    """
+    loaded, measured, moved = Bundle.load(bundle), found["duration"], found["drift"]
     card = model_card(
         loaded,
         metrics=measured,
-        slices=by_slice,
-        limits=moved.warnings if moved is not None else (),
-        examples=examples,
+        slices=found["slices"],
+        limits=() if moved is None else moved["warnings"],
+        examples=found["foils"],
     )
     metrics = {
         f"{TITLES[model]}/{TITLES[name]}": value
@@ -278,19 +270,22 @@ def track(
         for name, value in figures.items()
     }
     if moved is not None:
-        metrics |= moved.metrics()
+        metrics |= Drift(**moved).metrics()
     return log_training(
         bundle,
-        Contest(evaluate=tail_auc(rolling.rows), rows=rows_digest(rolling.rows)),
         params=params,
-        metrics=metrics,
+        metrics={**metrics, FIGURE: found["candidate_tail_auc"]},
         input_digest=str(loaded.metadata["duration"]["data_digest"]),
+        rows=found["rows"],
         card=card,
         registry=registry,
         columns=[
-            f"{TITLES[model]}/{TITLES[name]}"
-            for name in IN_VIEW
-            for model in ("ga2m", "lightgbm_l2")
+            FIGURE,
+            *(
+                f"{TITLES[model]}/{TITLES[name]}"
+                for name in IN_VIEW
+                for model in ("ga2m", "lightgbm_l2")
+            ),
         ],
     )
 

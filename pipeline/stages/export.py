@@ -1,16 +1,41 @@
-"""Stage `export`: the champion's bundle, which is what the scheduler reads."""
+"""Stage `export`: the champion's bundle, which is what the scheduler reads.
+
+The first candidate of all becomes champion here. A later one does only where `mlflow.promote` says
+so, if it is better beyond chance, and never in an experiment: otherwise `pellucid promote` does.
+"""
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
+import json
 
 from models.bundle import Bundle
-from models.training.tracking import champion_bundle
-from pipeline.stages.common import BUNDLE, Params, Shown, unseen
+from models.training.tracking import champion, registered
+from pipeline.promotion import accepted, carried_out, in_experiment, proposed
+from pipeline.stages.common import BUNDLE, CANDIDATE, METRICS, TRACE, Params, Shown, unseen
+from pipeline.stages.evaluate import chosen, registry_of, track
+from pipeline.traces import read_dataset
 
 
 def run(params: Params, shown: Shown = unseen) -> str:
-    with TemporaryDirectory() as scratch:
-        bundle = Bundle.load(champion_bundle(params.mlflow.uri, params.mlflow.model, scratch))
-        bundle.save(BUNDLE)
-    return f"champion {bundle.digest[:12]} ({', '.join(bundle.parts)})"
+    registry, candidate = registry_of(params), Bundle.load(CANDIDATE)
+    version = registered(candidate.digest, registry)
+    if version is None:  # its evaluation was not run again, and the registry is another one
+        found = json.loads((METRICS / "evaluate.json").read_text())
+        version = track(CANDIDATE, found, chosen(params), registry=registry)
+    present = champion(registry)
+    if present is None and in_experiment():
+        candidate.save(BUNDLE)
+        return f"candidate {candidate.digest[:12]}: an experiment makes no champion"
+    automatic = params.mlflow.promote == "beyond-chance" and not in_experiment()
+    noted = ""
+    if present is None or (automatic and present.digest != candidate.digest):
+        proposal = proposed(version, registry, read_dataset(TRACE))
+        noted = f"; {proposal.reason}"
+        if proposal.better:
+            carried_out(proposal, proposal.reason, registry, BUNDLE, by="dvc repro")
+            present = version
+    elif present.digest != candidate.digest:
+        noted = f"; version {version.number} is a candidate: pellucid promote {version.number}"
+    bundle = accepted(present or version, registry)
+    bundle.save(BUNDLE)
+    return f"champion {bundle.digest[:12]} ({', '.join(bundle.parts)}){noted}"

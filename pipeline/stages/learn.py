@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.codec import Json
-from features.files import write_whole
+from features.files import write_json, write_whole
 from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import LIKE, MIN_ROWS, fit_at, knows_histories
@@ -31,11 +31,11 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
+    agreed,
     drawn,
     test_from,
     unseen,
     workers,
-    write_figures,
 )
 from pipeline.traces import read_dataset
 from pipeline.worlds import plain
@@ -96,7 +96,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
             shown(len(found), len(tasks))
     each = len(seeds)
     points = [together(found[i : i + each]) for i in range(0, len(found), each)]
-    write_figures(METRICS / "learning.json", {"policy": POLICY, "points": points})
+    write_json(METRICS / "learning.json", agreed({"policy": POLICY, "points": points}))
     rows = [f"{point['jobs']},{point['avg_jct_s']:.6g}" for point in points]
     write_whole(PLOTS / "learning.csv", "\n".join(["jobs,avg_jct_s", *rows, ""]))
     first, last = points[0], points[-1]

@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.files import write_json
 from features.rows import Rows
 from models.bundle import AdditiveModel, Bundle
+from models.bundle.acceptance import check
 from models.bundle.gputypes import GpuTypeSpeed
 from models.training.arrivals import MIN_BINS, Arrivals, fit_arrivals
 from models.training.duration import fit_at
@@ -34,9 +36,9 @@ from pipeline.stages.common import (
     TRACE,
     Params,
     Shown,
+    agreed,
     test_from,
     unseen,
-    write_figures,
 )
 from pipeline.traces import read_dataset
 
@@ -70,6 +72,8 @@ def fit(
     `edits` are a person's corrections of the duration model. They are refused when they make its
     tail AUC on the days after `cut` worse than `models.training.edits` tolerates; the errors there
     without and with them are kept in the bundle (`models.training.edits.measured`).
+
+    Raises TrainingError, and BundleError when no service could decide with what was fitted.
     """
     duration = fit_at(rows, cut, seed=seed, preset=preset)
     model, corrected = duration.model, {}
@@ -93,7 +97,7 @@ def fit(
     if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
         found = fit_arrivals(arrivals, preset="fast", seed=seed)
         coming, metadata["arrivals"] = found.model, dict(found.metadata)
-    return settled(
+    bundle = settled(
         Bundle(
             duration=model,
             packing=packing.model,
@@ -104,6 +108,8 @@ def fit(
             created_by=f"pellucid {version('pellucid')}",
         )
     )
+    check(bundle)
+    return bundle
 
 
 def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
@@ -135,14 +141,16 @@ def run(params: Params, shown: Shown = unseen) -> str:
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)
     inside = duration_metrics(bundle.duration.score_batch(seen.X), seen.y, seen.gpus)
-    write_figures(
+    write_json(
         METRICS / "train.json",
-        {
-            "jobs": len(seen),
-            "terms": len(bundle.duration.terms),
-            "training_spearman": inside["spearman"],
-            "packing": evaluate_packing(pairs, seed=wanted.seed, repeats=3),
-            "pair_speed": evaluate_pair_speed(pairs),
-        },
+        agreed(
+            {
+                "jobs": len(seen),
+                "terms": len(bundle.duration.terms),
+                "training_spearman": inside["spearman"],
+                "packing": evaluate_packing(pairs, seed=wanted.seed, repeats=3),
+                "pair_speed": evaluate_pair_speed(pairs),
+            }
+        ),
     )
     return f"{len(seen):,} ended jobs, {len(bundle.duration.terms)} terms, {bundle.digest[:12]}"

@@ -1,4 +1,4 @@
-"""One pass through MLflow: first champion, a worse and a better challenger."""
+"""One pass through MLflow: candidates, a champion, another, and back."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ import pytest
 from interpret.glassbox import merge_ebms
 
 from models.bundle import AdditiveModel, Bundle, BundleError
-from models.training.errors import TrainingError
-from models.training.tracking import MODEL_NAME, Contest, Registry, champion_bundle, log_training
+from models.training.tracking import (
+    MODEL_NAME,
+    Registry,
+    bundle_of,
+    champion,
+    former_champion,
+    log_training,
+    promote,
+    registered,
+    versions,
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,48 +44,71 @@ def fresh(empty, tmp_path):
     return folder
 
 
-def test_a_challenger_becomes_champion_only_if_it_is_better(fresh, bundle, tmp_path, make_frame):
+def candidate(bundle: Bundle, folder: Path, registry: Registry, intercept: float, **given):
+    """A registered bundle that differs from others by its intercept."""
+    model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
+    told = {"params": {}, "metrics": {}, "input_digest": "abc", "registry": registry, **given}
+    return log_training(Bundle(duration=model).save(folder), **told)
+
+
+def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
+    fresh, bundle, tmp_path, make_frame
+):
     uri = f"sqlite:///{fresh / 'mlflow.db'}"
     registry = Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts")
     before = mlflow.get_tracking_uri()
-    with pytest.raises(TrainingError, match="has no champion"):
-        champion_bundle(uri)
-    figures = {1.0: 0.80, 2.0: 0.80, 3.0: 0.81}  # what each is worth, by its intercept
-    runs = {}
-    for number, (intercept, champion) in enumerate({1.0: 1.0, 2.0: 1.0, 3.0: 3.0}.items(), 1):
-        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
-        runs[number] = log_training(
-            Bundle(duration=model).save(tmp_path / "bundle"),
-            Contest(evaluate=lambda model: figures[model.intercept]),
-            registry=registry,
+    assert champion(registry) is None
+    assert versions(registry) == []
+    one, two, three = (
+        candidate(
+            bundle, tmp_path / "bundle", registry, intercept,
             params={"preset": "fast"},
-            metrics={"spearman": 0.5, "auc_6h": float("nan"), "huge": float("inf")},
-            input_digest="abc",
-            columns=["spearman"],
+            metrics={"tail AUC": 0.80, "spearman": 0.5, "auc_6h": float("nan"), "x": float("inf")},
+            columns=["tail AUC", "spearman"],
         )
-        kept = Bundle.load(champion_bundle(uri, into=tmp_path / f"copy{number}"))
-        assert kept.duration.intercept == champion
-    assert [runs[n].promoted for n in (1, 2, 3)] == [True, False, True]
-    assert [runs[n].champion_value for n in (1, 2, 3)] == [None, 0.80, 0.80]
-    assert runs[1].reason == "first version"
-    assert "0.8000 is not above the champion's 0.8000" in runs[2].reason
+        for intercept in (1.0, 2.0, 3.0)
+    )  # fmt: skip
+    assert champion(registry) is None, "nobody said so"
+    assert versions(registry) == [three, two, one]
+    assert registered(two.digest, registry) == two
+    assert registered("0" * 64, registry) is None
+    promote(one, "first version", {"reason": "first version"}, registry)
+    assert (champion(registry), former_champion(registry)) == (one, None)
+    promote(three, "better", {"gain": 0.01}, registry)
+    assert (champion(registry), former_champion(registry)) == (three, one)
+    promote(one, "back", {}, registry)
+    assert (champion(registry), former_champion(registry)) == (one, three)
+    promote(three, "better", {"gain": 0.01}, registry)
+    for version, intercept in ((one, 1.0), (three, 3.0)):
+        kept = bundle_of(version, registry, tmp_path / f"copy{version.number}")
+        assert (kept.digest, kept.duration.intercept) == (version.digest, intercept)
     assert mlflow.get_tracking_uri() == before
 
     client = mlflow.MlflowClient(uri, uri)
-    run = client.get_run(runs[2].run_id)
+    run = client.get_run(two.run_id)
     assert run.data.params == {"preset": "fast"}
     assert run.data.metrics == {"spearman": 0.5, "tail AUC": 0.80}
     assert run.data.tags["input_digest"] == "abc"
     assert run.info.run_name.startswith("bundle ")
-    assert "did not become champion: tail AUC 0.8000" in run.data.tags["mlflow.note.content"]
+    assert run.data.tags["mlflow.note.content"].startswith("A candidate: it decides nothing")
+    assert "On days it never saw: tail AUC: 0.8000." in run.data.tags["mlflow.note.content"]
     (given,) = run.inputs.dataset_inputs
     assert (given.dataset.digest, given.dataset.name[:4]) == ("abc", "jobs")
     assert all(client.get_model_version(MODEL_NAME, n).description for n in "123")
-    assert [a.path for a in client.list_artifacts(runs[2].run_id)] == [
+    assert [a.path for a in client.list_artifacts(two.run_id)] == [
         "card.html",
         "effects.json",
         "shapes.png",
     ]
+    evidence = mlflow.artifacts.load_dict(
+        f"{client.get_run(three.run_id).info.artifact_uri}/promotion-of-3.json"
+    )
+    assert evidence == {"gain": 0.01}
+    for told in (
+        client.get_model_version(MODEL_NAME, "3").description,
+        client.get_run(three.run_id).data.tags["mlflow.note.content"],
+    ):
+        assert told.startswith("Promoted: better.\n\nDuration GA2M of ")
     experiment = client.get_experiment(run.info.experiment_id)
     assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     view = json.loads(experiment.tags["mlflow.sharedViewState.errors"])
@@ -91,11 +123,11 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(fresh, bundle, tmp_p
     mlflow.set_tracking_uri(uri)
     try:
         served = mlflow.pyfunc.load_model(f"models:/{MODEL_NAME}@champion")
-        ebm = mlflow.sklearn.load_model(f"runs:/{runs[3].run_id}/ebm")
+        ebm = mlflow.sklearn.load_model(f"runs:/{three.run_id}/ebm")
     finally:
         mlflow.set_tracking_uri(before)
         mlflow.set_registry_uri(before)
-    X = make_frame(20, 11)
+    X, model = make_frame(20, 11), kept.duration
     expected = model.seconds(model.score_batch(X))
     assert np.allclose(served.predict(X), expected, rtol=1e-12)
     assert np.abs(ebm.predict(X) - model.score_batch(X)).max() < 1e-6
@@ -108,77 +140,34 @@ def test_a_challenger_becomes_champion_only_if_it_is_better(fresh, bundle, tmp_p
     assert list(example.columns) == [spec.name for spec in model.features]
     assert served.predict(example) > 0
 
-    more = log_training(  # as good, and more is in it
-        bundle.save(tmp_path / "bundle"),
-        Contest(evaluate=lambda model: 0.81),
-        registry=registry,
-        params={},
-        metrics={},
-        input_digest="abc",
+
+def test_a_version_whose_artifacts_are_gone_is_an_error_in_one_line(fresh, bundle, tmp_path):
+    registry = Registry(
+        tracking_uri=f"sqlite:///{fresh / 'mlflow.db'}", artifact_root=tmp_path / "artifacts"
     )
-    assert more.promoted
-    assert "which has no packing model" in more.reason
-
-
-def test_a_champion_that_cannot_score_is_judged_by_what_was_recorded_of_the_same_rows(
-    fresh, bundle, tmp_path
-):
-    uri = f"sqlite:///{fresh / 'mlflow.db'}"
-
-    def challenge(value, rows):
-        def evaluate(model):
-            if model.intercept != value:
-                raise BundleError("feature 'like_all_log_s' is not among the columns")
-            return value
-
-        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, value)
-        run = log_training(
-            Bundle(duration=model).save(tmp_path / "bundle"),
-            Contest(evaluate=evaluate, rows=rows),
-            registry=Registry(tracking_uri=uri, artifact_root=tmp_path / "artifacts"),
-            params={},
-            metrics={},
-            input_digest="abc",
-        )
-        return run.promoted, run.champion_value, run.reason
-
-    assert challenge(0.8, "a week")[0]
-    promoted, former, reason = challenge(0.1, "a week")
-    assert (promoted, former) == (False, 0.8)
-    assert "0.1000 is not above the champion's 0.8000, which cannot score them now: fe" in reason
-    promoted, former, reason = challenge(0.9, "another")
-    assert (promoted, former) == (False, None)
-    assert "to promote it all the same, see docs/pipeline.md" in reason
-    assert challenge(0.9, "a week")[:2] == (True, 0.8)
+    version = candidate(bundle, tmp_path / "bundle", registry, 0.8)
     shutil.rmtree(tmp_path / "artifacts" / "models")
-    promoted, _, reason = challenge(0.9, "a week")
-    assert promoted
-    assert "0.9000 is the champion's, which cannot score them now: no bundle" in reason
+    with pytest.raises(BundleError, match=r"^(artifacts of|no bundle among).+version 1"):
+        bundle_of(version, registry, tmp_path / "copy")
 
 
 def test_the_folder_can_be_moved_and_goes_back_a_version(fresh, bundle, tmp_path, monkeypatch):
     monkeypatch.chdir(fresh)
-    for intercept in (1.0, 2.0):  # the better, the later
-        model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
-        run = log_training(
-            Bundle(duration=model).save(fresh / "bundle"),
-            Contest(evaluate=lambda model: model.intercept),
-            params={},
-            metrics={},
-            input_digest="abc",
-        )
-        assert run.promoted
+    registry = Registry()
+    for intercept in (1.0, 2.0):
+        version = candidate(bundle, fresh / "bundle", registry, intercept)
+        promote(version, "as asked", {}, registry)
     moved = fresh.rename(tmp_path / "moved")
     monkeypatch.chdir(moved)
-    assert Bundle.load(champion_bundle(into="again")).duration.intercept == 2.0
+    assert bundle_of(version, registry, "again").duration.intercept == 2.0
     uri = f"sqlite:///{moved / 'mlflow.db'}"
     client = mlflow.MlflowClient(uri, uri)
-    about = client.get_run(run.run_id).data.tags["mlflow.note.content"]
+    about = client.get_run(version.run_id).data.tags["mlflow.note.content"]
     shown = re.search(r"!\[.+\]\(get-artifact\?path=(.+)&run_uuid=(.+)\)", about)
-    assert shown[2] == run.run_id
+    assert shown[2] == version.run_id
     picture = mlflow.artifacts.download_artifacts(
-        run_id=run.run_id, artifact_path=shown[1], tracking_uri=uri
+        run_id=version.run_id, artifact_path=shown[1], tracking_uri=uri
     )
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     client.set_registered_model_alias(MODEL_NAME, "champion", "1")  # as its page does
-    assert Bundle.load(champion_bundle(into="back")).duration.intercept == 1.0
+    assert bundle_of(champion(registry), registry, "back").duration.intercept == 1.0

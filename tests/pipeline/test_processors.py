@@ -13,7 +13,7 @@ import yaml
 from numpy._core import _multiarray_umath as numpy_core
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = "ingest", "features", "train", "evaluate"
+STAGES = "ingest", "features", "train", "evaluate", "export"
 
 # As a processor of 2006: no AVX in BLAS, in NumPy, in the C library.
 PLAIN = {
@@ -39,8 +39,7 @@ def made(folder: Path, **environment: str) -> dict[str, str]:
         cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
         check=True, capture_output=True,
     )  # fmt: skip
-    mlflow = folder / "data/metrics/tracking.json"  # ids of its run
-    files = [file for file in (folder / "data").rglob("*") if file.is_file() and file != mlflow]
+    files = [file for file in (folder / "data").rglob("*") if file.is_file()]
     return {
         str(file.relative_to(folder)): hashlib.sha256(file.read_bytes()).hexdigest()
         for file in files

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from models.bundle import Bundle
+from models.bundle import AdditiveModel, Bundle
+from models.training.tracking import champion, versions
 from pipeline.console import _left
 from pipeline.errors import UserError
 from pipeline.explain import RunFolder, counterfactuals, read_story
@@ -56,8 +57,6 @@ def test_the_exported_bundle_is_the_champion(folder: Path) -> None:
     assert "user_submitted_1h" not in exported.duration.term_names
     (edit,) = exported.metadata["duration"]["edits"]["edits"]
     assert edit["why"] == "bursts say nothing"
-    tracking = json.loads((folder / "data/metrics/tracking.json").read_text())
-    assert tracking["promoted"] is True
 
 
 def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path) -> None:
@@ -208,3 +207,38 @@ def test_what_cannot_be_trained_is_refused(
     params.train.test_days = 365
     with pytest.raises(UserError, match="test_days"):
         train.run(params)
+
+
+def test_an_experiment_registers_a_candidate_and_moves_nothing(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It became the production model, in silence and by chance."""
+    monkeypatch.chdir(folder)
+    params = common.read_params()
+    params.mlflow.promote = "beyond-chance"
+    registry = evaluate.registry_of(params)
+    before, exported = champion(registry), Bundle.load(common.BUNDLE)
+    known = len(versions(registry))
+    model = exported.duration
+    other = Bundle(
+        duration=AdditiveModel(model.axes, model.terms, model.intercept + 0.5, model.link),
+        metadata=exported.metadata,
+    )
+    try:
+        other.save(common.CANDIDATE)
+        monkeypatch.setenv("DVC_EXP_BASELINE_REV", "abc")
+        assert "pellucid promote 2" in export.run(params)
+        monkeypatch.delenv("DVC_EXP_BASELINE_REV")
+        assert "worse by" in export.run(params)
+        params.mlflow.promote = "ask"
+        assert "pellucid promote 2" in export.run(params)
+        assert len(versions(registry)) == known + 1, "registered once"
+        assert champion(registry) == before
+        assert Bundle.load(common.BUNDLE).digest == exported.digest
+        params.mlflow.uri = "sqlite:///another.db"
+        monkeypatch.setenv("DVC_EXP_BASELINE_REV", "abc")
+        assert "an experiment makes no champion" in export.run(params)
+        assert champion(evaluate.registry_of(params)) is None
+    finally:
+        exported.save(common.CANDIDATE)
+        exported.save(common.BUNDLE)

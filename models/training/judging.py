@@ -1,0 +1,175 @@
+"""Is a candidate better than the champion, beyond chance? On the same rows, which neither saw.
+
+Each figure is the mean over all rows, and its interval comes from a paired bootstrap: users are
+drawn with replacement, with all their jobs, and both models are scored on what was drawn. Jobs of
+one user resemble each other, so rows drawn one by one would make any difference look firm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from features.rows import Rows
+from models.bundle import AdditiveModel
+from models.training.errors import TrainingError
+from models.training.metrics import LN10, TAILS_S
+
+Floats = NDArray[np.float64]
+
+RESAMPLES = 1000
+LEVEL = 0.95
+LEAST_ROWS = 200
+LEAST_USERS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """One figure of both models on the same rows.
+
+    Attributes:
+        title: what it is.
+        candidate, champion: its values.
+        gain: how much better the candidate is, whichever way the figure goes.
+        low, high: 95 % interval of the gain.
+    """
+
+    title: str
+    candidate: float
+    champion: float
+    gain: float
+    low: float
+    high: float
+
+    @property
+    def verdict(self) -> str:
+        """Return "better" or "worse" when that is beyond chance, else "as good"."""
+        return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.title} {self.candidate:.4f}, the champion's {self.champion:.4f}: "
+            f"{self.verdict} by {self.gain:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What both models make of the same rows.
+
+    Attributes:
+        figures: what decides.
+        rows, users: on which they were compared.
+    """
+
+    figures: tuple[Paired, ...]
+    rows: int
+    users: int
+
+    @property
+    def better(self) -> bool:
+        """Return whether the candidate is better in one figure, and worse in none."""
+        verdicts = {figure.verdict for figure in self.figures}
+        return "better" in verdicts and "worse" not in verdicts
+
+    @property
+    def reason(self) -> str:
+        """Return the judgement as one line, the figure that tells most first."""
+        order = {"worse": 0, "better": 1, "as good": 2}
+        ranked = sorted(self.figures, key=lambda figure: order[figure.verdict])
+        return f"{ranked[0]}; {self.rows:,} jobs of {self.users} users"
+
+    def document(self) -> dict[str, Any]:
+        """Return all of it as plain JSON."""
+        figures = {
+            one.title: {
+                "candidate": one.candidate, "champion": one.champion, "gain": one.gain,
+                "low": one.low, "high": one.high, "verdict": one.verdict,
+            }
+            for one in self.figures
+        }  # fmt: skip
+        return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
+
+
+def judge(
+    candidate: AdditiveModel,
+    champion: AdditiveModel,
+    rows: Rows,
+    user: Sequence[object],
+    *,
+    seed: int = 0,
+) -> Judgement:
+    """Compare both on rows of ended jobs.
+
+    Args:
+        rows: with the features of both, of jobs that neither saw.
+        user: of each row; the unit that is drawn.
+
+    Raises TrainingError when the rows are too few to say anything.
+    """
+    _, who = np.unique(np.array([str(one) for one in user], dtype=object), return_inverse=True)
+    users = int(who.max()) + 1 if len(who) else 0
+    if len(rows) < LEAST_ROWS or users < LEAST_USERS:
+        raise TrainingError(
+            f"{len(rows)} jobs of {users} users that neither model saw: to compare them takes "
+            f"{LEAST_ROWS} of {LEAST_USERS}"
+        )
+    drawn = np.random.default_rng(seed).multinomial(users, np.full(users, 1 / users), RESAMPLES)
+    weights = np.concatenate([np.ones((1, users)), drawn.astype(np.float64)])[:, who]
+    scores = [model.score_batch(rows.X) for model in (candidate, champion)]
+    figures = [
+        _paired("tail AUC", [_tail_auc(score, rows.y, weights) for score in scores], sign=1.0),
+        _paired("MAE of log10", [_mae(score, rows.y, weights) for score in scores], sign=-1.0),
+    ]
+    known = tuple(figure for figure in figures if figure is not None)
+    return Judgement(figures=known, rows=len(rows), users=users)
+
+
+def _paired(title: str, values: Sequence[Floats], sign: float) -> Paired | None:
+    """One figure; None when it means nothing on these rows. `values`: all rows first."""
+    candidate, champion = values
+    gain = sign * (candidate - champion)
+    spread = gain[1:][np.isfinite(gain[1:])]
+    if not np.isfinite(gain[0]) or len(spread) < RESAMPLES / 2:
+        return None
+    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    return Paired(
+        title=title,
+        candidate=float(candidate[0]),
+        champion=float(champion[0]),
+        gain=float(gain[0]),
+        low=low,
+        high=high,
+    )
+
+
+def _mae(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
+    miss = np.abs(score - np.log1p(duration_s)) / LN10
+    return np.asarray(np.array([w @ miss for w in weights]) / weights.sum(axis=1))
+
+
+def _tail_auc(score: Floats, duration_s: Floats, weights: Floats) -> Floats:
+    """`evaluation.tail_auc` of each row of weights: a mean over the limits that mean something."""
+    limits: Mapping[str, float] = TAILS_S
+    each = np.array([_auc(score, duration_s > limit, weights) for limit in limits.values()])
+    known = np.isfinite(each)
+    total = np.where(known, each, 0.0).sum(axis=0)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(total / known.sum(axis=0))
+
+
+def _auc(score: Floats, positive: NDArray[np.bool_], weights: Floats) -> Floats:
+    """`metrics.auc` with rows that count several times, for each row of weights, (n,)."""
+    values, place = np.unique(score, return_inverse=True)
+    found = np.full(len(weights), np.nan)
+    for i, w in enumerate(weights):
+        up = np.bincount(place, w * positive, len(values))
+        down = np.bincount(place, w * ~positive, len(values))
+        pairs = up.sum() * down.sum()
+        if pairs:
+            found[i] = up @ (np.cumsum(down) - down / 2) / pairs
+    return found

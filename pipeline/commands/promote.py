@@ -1,0 +1,135 @@
+"""`pellucid promote`: a candidate becomes the champion, with evidence."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipeline.console import step, user_errors
+from pipeline.errors import UserError
+from pipeline.options import JSON_OBJECT
+
+if TYPE_CHECKING:
+    from models.training.tracking import Registry, Version
+    from pipeline.promotion import Proposal
+
+NOT_BETTER = 1  # exit status
+BACK = "back to the former champion"
+
+
+def promote(
+    version: Annotated[
+        str | None,
+        typer.Argument(help="Of the registered model; by default the newest.", metavar="VERSION"),
+    ] = None,
+    back: Annotated[
+        bool, typer.Option("--back", help="Return to the former champion instead.")
+    ] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="Judge only; change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Though it is not better beyond chance; needs --why.")
+    ] = False,
+    why: Annotated[str | None, typer.Option(help="Kept with the promotion.")] = None,
+    trace: Annotated[Path, typer.Option(help="Dataset to judge on.")] = Path("data/trace"),
+    out: Annotated[Path, typer.Option(help="Where services read the champion's bundle.")] = Path(
+        "data/bundle"
+    ),
+    params: Annotated[Path, typer.Option(help="Names the registry.", metavar="FILE")] = Path(
+        "params.yaml"
+    ),
+    as_json: JSON_OBJECT = False,
+) -> None:
+    """Judge a registered candidate against the champion, and make it champion if it is better.
+
+    Both score the jobs of --trace that neither learned from. A figure counts as better where the
+    95 % interval of the difference says so: users are drawn again and again, with all their jobs.
+    Better in one figure and worse in none promotes; otherwise the exit status is 1, and --anyway
+    with --why promotes all the same. The service's own check of a bundle comes first. Evidence is
+    kept with the version in MLflow. A service that watches --out takes the bundle; dvc repro then
+    plays the schedules again.
+
+    Examples:
+
+      pellucid promote --preview
+
+      pellucid promote 3 --yes
+
+      pellucid promote --back --why "forecasts of long jobs got worse"
+    """
+    with user_errors():
+        from models.training.tracking import champion
+        from pipeline.promotion import Proposal, carried_out, proposed
+        from pipeline.stages.common import read_params
+        from pipeline.stages.evaluate import registry_of
+        from pipeline.traces import read_dataset
+
+        if anyway and not why:
+            raise UserError("--anyway needs --why: it is kept with the promotion")
+        registry = registry_of(read_params(params))
+        present, candidate = champion(registry), _candidate(version, back, registry)
+        if present is not None and present.number == candidate.number:
+            raise UserError(f"version {candidate.number} is champion already")
+        if back:
+            proposal = Proposal(candidate=candidate, champion=present, why_not=BACK)
+        else:
+            with step("judging", as_json):
+                proposal = proposed(candidate, registry, read_dataset(trace))
+        _tell(proposal, as_json)
+        if preview:
+            return
+        if not (proposal.better or back or anyway):
+            typer.echo("Not promoted. --anyway --why TEXT promotes it all the same.", err=True)
+            raise typer.Exit(NOT_BETTER)
+        if not yes and not _agreed(candidate):
+            raise typer.Exit(NOT_BETTER)
+        reason = why or proposal.reason
+        bundle = carried_out(proposal, reason, registry, out, by=getpass.getuser(), why=why)
+    typer.echo(
+        f"Version {candidate.number} is champion; {out} holds {bundle.digest[:12]}.", err=as_json
+    )
+
+
+def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
+    """The version that is to become champion. Raises UserError when there is none."""
+    from models.training.tracking import former_champion, versions
+
+    if back:
+        former = former_champion(registry)
+        if former is None:
+            raise UserError("nobody was champion before: there is nothing to go back to")
+        return former
+    known = versions(registry)
+    for one in known:
+        if version is None or one.number == version:
+            return one
+    held = ", ".join(one.number for one in known) or "none"
+    raise UserError(f"version {version}: {registry.name} has {held}; dvc repro registers one")
+
+
+def _tell(proposal: Proposal, as_json: bool) -> None:
+    """Both models on the same jobs, and what follows."""
+    if as_json:
+        found = dict(proposal.evidence(version=proposal.candidate.number, better=proposal.better))
+        typer.echo(json.dumps(found))
+        return
+    judgement = proposal.judgement
+    typer.echo(f"Version {proposal.candidate.number}, {proposal.candidate.digest[:12]}")
+    if judgement is None:
+        typer.echo(f"  {proposal.reason}")
+        return
+    for figure in judgement.figures:
+        typer.echo(f"  {figure}")
+    typer.echo(f"  on {judgement.rows:,} jobs of {judgement.users} users that neither saw; 95 %")
+
+
+def _agreed(candidate: Version) -> bool:
+    """Whether a person at a terminal says so. Raises UserError where there is none."""
+    if not sys.stdin.isatty():
+        raise UserError("nobody to ask: say --yes to promote")
+    return typer.confirm(f"Make version {candidate.number} the champion?", err=True)

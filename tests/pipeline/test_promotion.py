@@ -1,0 +1,287 @@
+"""From candidate to champion: one check for fit, promotion and service; beyond chance only."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from features.rows import Rows, training_rows
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Bundle, BundleError
+from models.bundle.acceptance import check
+from models.training.duration import fit_at
+from models.training.edits import EditError, Edits, apply_edits
+from models.training.errors import TrainingError
+from models.training.judging import judge
+from models.training.metrics import auc
+from models.training.settled import settled
+from models.training.tracking import (
+    HERE,
+    Registry,
+    Version,
+    champion,
+    former_champion,
+    log_training,
+)
+from pipeline import promotion
+from pipeline.app import app
+from pipeline.promotion import accepted, carried_out, judged, proposed
+from pipeline.stages import common
+from pipeline.traces.synthetic import generate as synthetic
+from scheduler.core.estimates import LiveEstimator
+from scheduler.service.log.bundles import BundleStore
+
+ROOT = Path(__file__).resolve().parents[2]
+FAMILIES = "size", "survival", "burst"
+PAGE = (ROOT / "docs/editing-models.md").read_text().split("```yaml\n")[1].split("```")[0]
+DOCUMENTED = yaml.safe_load(PAGE)["edits"]
+
+
+@pytest.fixture(scope="module")
+def trace() -> pa.Table:
+    """Two weeks of 54 users."""
+    return synthetic.generate(synthetic.default_config("demo", 0))
+
+
+@pytest.fixture(scope="module")
+def cut(trace: pa.Table) -> float:
+    return common.test_from(trace.column("submit_time"), 7)
+
+
+@pytest.fixture(scope="module")
+def rows(trace: pa.Table) -> Rows:
+    return training_rows(trace, families=FAMILIES)
+
+
+def bundle_of(rows: Rows, cut: float) -> Bundle:
+    """Durations as the pipeline fits them, in a hurry."""
+    fitted = fit_at(rows, cut, seed=0, preset="online")
+    return settled(Bundle(duration=fitted.model, metadata={"duration": dict(fitted.metadata)}))
+
+
+@pytest.fixture(scope="module")
+def good(rows: Rows, cut: float) -> Bundle:
+    return bundle_of(rows, cut)
+
+
+@pytest.fixture(scope="module")
+def bad(rows: Rows, cut: float) -> Bundle:
+    """Learned from durations that were dealt out among the jobs."""
+    ended = np.flatnonzero(np.isfinite(rows.y))
+    dealt = rows.y.copy()
+    dealt[ended] = np.random.default_rng(1).permutation(rows.y[ended])
+    histories = ("like_", "user_")
+    frame = rows.X.copy()
+    for name in frame.select_dtypes("float64"):
+        if name.startswith(histories):
+            frame[name] = np.random.default_rng(2).permutation(frame[name])
+    return bundle_of(replace(rows, X=frame, y=dealt), cut)
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database of MLflow's, whose tables take it seconds to make."""
+    path = tmp_path_factory.mktemp("mlflow") / "mlflow.db"
+    mlflow.MlflowClient(f"sqlite:///{path}").search_experiments()
+    return path
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch) -> dict[Version, Bundle]:
+    """Versions and their bundles, without MLflow, which takes seconds for each."""
+    versions: dict[Version, Bundle] = {}
+    champions: list[Version] = []
+    monkeypatch.setattr(promotion, "bundle_of", lambda version, *_: versions[version])
+    monkeypatch.setattr(promotion, "champion", lambda _: champions[-1] if champions else None)
+    monkeypatch.setattr(promotion, "promote", lambda version, *_: champions.append(version))
+    return versions
+
+
+def held_as(held: dict[Version, Bundle], bundle: Bundle) -> Version:
+    version = Version(number=str(len(held) + 1), run_id="", digest=bundle.digest)
+    held[version] = bundle
+    return version
+
+
+@pytest.fixture
+def registry(empty: Path, tmp_path: Path) -> Registry:
+    (tmp_path / "mlflow.db").write_bytes(empty.read_bytes())
+    return Registry(
+        tracking_uri=f"sqlite:///{tmp_path / 'mlflow.db'}", artifact_root=tmp_path / "mlartifacts"
+    )
+
+
+@pytest.fixture
+def register(registry: Registry, tmp_path: Path) -> Callable[[Bundle], Version]:
+    def registers(bundle: Bundle) -> Version:
+        folder = bundle.save(tmp_path / "candidate")
+        return log_training(folder, params={}, metrics={}, input_digest="x", registry=registry)
+
+    return registers
+
+
+# --- judged on the same rows ---------------------------------------------------------------------
+
+
+def test_a_figure_is_that_of_all_rows_and_its_interval_is_of_users(
+    rows: Rows, cut: float, good: Bundle, bad: Bundle
+) -> None:
+    unseen = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    user = np.arange(len(unseen)) % 30
+    found = judge(good.duration, bad.duration, unseen, user.tolist())
+    tail, mae = found.figures
+    score = good.duration.score_batch(unseen.X)
+    each = [auc(score, unseen.y > limit) for limit in (3600.0, 21600.0)]
+    assert tail.candidate == pytest.approx(np.mean(each), abs=1e-12)
+    assert mae.gain == pytest.approx(mae.champion - mae.candidate)
+    for figure in found.figures:
+        assert figure.low < figure.gain < figure.high
+    assert (found.rows, found.users) == (len(unseen), 30)
+    with pytest.raises(TrainingError, match="100 jobs of 30 users that neither model saw"):
+        judge(good.duration, bad.duration, unseen.where(np.arange(len(unseen)) < 100), user[:100])
+
+
+def test_the_better_one_is_better_and_the_same_one_is_not(
+    trace: pa.Table, good: Bundle, bad: Bundle
+) -> None:
+    assert judged(good, bad, trace).better
+    assert not judged(bad, good, trace).better
+    same = judged(good, good, trace)
+    assert not same.better
+    assert {figure.verdict for figure in same.figures} == {"as good"}
+
+
+def test_of_models_with_other_features_each_is_given_its_own(
+    trace: pa.Table, cut: float, good: Bundle
+) -> None:
+    fewer = bundle_of(training_rows(trace, families=("size", "calendar")), cut)
+    found = judged(good, fewer, trace)
+    assert found.better
+    assert found.rows > 2000
+
+
+# --- promoted ------------------------------------------------------------------------------------
+
+
+def test_a_champion_that_nobody_can_score_needs_a_person(
+    held: dict[Version, Bundle], trace: pa.Table, good: Bundle
+) -> None:
+    old, new = held_as(held, foreign(good)), held_as(held, good)
+    assert proposed(new, HERE, trace).better, "there is none yet"
+    promotion.promote(old, "by hand", {}, HERE)
+    found = proposed(new, HERE, trace)
+    assert not found.better
+    assert "'shoe_size' that is not kept" in found.reason
+
+
+def test_the_command_asks_refuses_goes_through_and_goes_back(
+    registry: Registry, register: Callable[[Bundle], Version], trace: pa.Table,
+    good: Bundle, bad: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr("pipeline.traces.read_dataset", lambda _: trace)
+    params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["mlflow"] |= {
+        "uri": registry.tracking_uri, "artifacts": str(registry.artifact_root)
+    }  # fmt: skip
+    (tmp_path / "params.yaml").write_text(yaml.safe_dump(params))
+
+    def asked(*words: str) -> tuple[int, str]:
+        done = CliRunner().invoke(
+            app, ["promote", *words, "--out", str(tmp_path / "bundle"),
+                  "--params", str(tmp_path / "params.yaml")],
+        )  # fmt: skip
+        return done.exit_code, done.output + str(done.exception or "")
+
+    one, two = register(good), register(bad)
+    assert "say --yes" in asked("1")[1]
+    assert champion(registry) is None
+    status, said = asked("1", "--yes")
+    assert status == 0, said
+    assert champion(registry) == one
+    status, said = asked()
+    assert status == 1
+    assert "worse by" in said
+    assert "Not promoted" in said
+    assert "needs --why" in asked("--anyway", "--yes")[1]
+    assert champion(registry) == one
+    assert json.loads(asked("--preview", "--json")[1])["better"] is False
+    assert asked("--anyway", "--why", "a trial", "--yes")[0] == 0
+    assert (champion(registry), former_champion(registry)) == (two, one)
+    assert Bundle.load(tmp_path / "bundle").digest == bad.digest
+    client = mlflow.MlflowClient(registry.tracking_uri, registry.tracking_uri)
+    place = client.get_run(two.run_id).info.artifact_uri
+    kept = mlflow.artifacts.load_dict(f"{place}/promotion-of-2.json")
+    assert (kept["why"], kept["former"]["digest"]) == ("a trial", good.digest)
+    assert kept["judgement"]["figures"]["tail AUC"]["verdict"] == "worse"
+    assert asked("--back", "--yes")[0] == 0
+    assert champion(registry) == one
+    assert Bundle.load(tmp_path / "bundle").digest == good.digest
+    assert "version 9" in asked("9")[1]
+
+
+# --- one check for fit, promotion and service ----------------------------------------------------
+
+
+def foreign(bundle: Bundle) -> Bundle:
+    """Of a feature that is kept of no job."""
+    model = bundle.duration
+    odd = Axis(FeatureSpec("shoe_size", "continuous", "size"))
+    metadata = bundle.metadata
+    return Bundle(
+        duration=AdditiveModel((*model.axes, odd), model.terms, model.intercept), metadata=metadata
+    )
+
+
+@pytest.mark.parametrize("edit", DOCUMENTED, ids=lambda edit: next(k for k in edit if k != "why"))
+def test_a_documented_edit_goes_from_the_fit_to_the_service(
+    edit: dict[str, Any], held: dict[Version, Bundle], tmp_path: Path
+) -> None:
+    """Monotone, the first of the page, was taken by the fit and refused by the service."""
+    demo = Bundle.load(ROOT / "data/prebuilt/bundle")
+    edits = Edits.model_validate({"version": 1, "edits": [edit]})
+    done = apply_edits(demo.duration, edits)
+    assert Bundle(duration=done.model).digest != Bundle(duration=demo.duration).digest
+    bundle = settled(Bundle(duration=done.model, metadata=demo.metadata))
+    check(bundle)  # as a fit asks
+    proposal = promotion.Proposal(candidate=held_as(held, bundle), champion=None)
+    carried_out(proposal, "a test", HERE, tmp_path / "bundle")
+    taken = BundleStore(tmp_path / "state").take(tmp_path / "bundle")
+    assert taken.digest == bundle.digest
+    LiveEstimator().use(taken)
+
+
+def test_what_no_service_could_decide_with_is_refused_by_all_in_one_sentence(
+    held: dict[Version, Bundle], good: Bundle, tmp_path: Path
+) -> None:
+    odd, said = foreign(good), set()
+    version = held_as(held, odd)
+    proposal = promotion.Proposal(candidate=version, champion=None)
+    for ask in (
+        lambda: check(odd),
+        lambda: accepted(version, HERE),
+        lambda: carried_out(proposal, "a test", HERE, tmp_path / "bundle"),
+        lambda: BundleStore(tmp_path / "state").take(odd.save(tmp_path / "odd")),
+        lambda: LiveEstimator().use(odd),
+    ):
+        with pytest.raises(BundleError) as refused:
+            ask()
+        said.add(str(refused.value))
+    assert len(said) == 1
+    assert "wants a feature 'shoe_size' that is not kept" in said.pop()
+    assert promotion.champion(HERE) is None, "nothing was moved"
+
+
+def test_an_edit_against_a_promise_ends_at_the_fit(good: Bundle) -> None:
+    wrong = {"feature": "like_user", "monotone": -1, "why": "a test"}
+    with pytest.raises(EditError, match="promises"):
+        apply_edits(good.duration, Edits.model_validate({"version": 1, "edits": [wrong]}))
