@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -10,50 +9,68 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 
-from features.rows import training_rows
+from features.job import Profile
+from features.rows import Rows, training_rows
 from models.bundle import Bundle
-from models.training.duration import data_digest, imputed_s
+from models.training.evaluation import tail_auc
 from pipeline.demo import first, installing
-from pipeline.stages import common
+from pipeline.stages import common, train
 from pipeline.traces.synthetic import generate as synthetic
 
 ROOT = Path(__file__).resolve().parents[2]
 PREBUILT = ROOT / first.PREBUILT
 
 
-def _locked(stage: str, out: str) -> str:
-    outs = yaml.safe_load((ROOT / "dvc.lock").read_text())["stages"][stage]["outs"]
-    return next(entry["md5"] for entry in outs if entry["path"] == out)
+TOLERANCE = 1e-3  # of ln(1 + seconds): a thousandth of a duration
 
 
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()
-
-
-def test_the_prebuilt_is_what_the_pipeline_last_made() -> None:
-    """By the hashes of `dvc.lock`. Where this fails: python -m pipeline.demo.first --keep."""
-    files = sorted((PREBUILT / "bundle").iterdir())
-    listed = [{"md5": _md5(file.read_bytes()), "relpath": file.name} for file in files]
-    folder = _md5(json.dumps(listed, sort_keys=True).encode())
-    assert f"{folder}.dir" == _locked("export", "data/bundle")
-    errors = _md5((PREBUILT / first.ERRORS).read_bytes())
-    assert errors == _locked("evaluate", "data/metrics/evaluate.json")
-
-
-def test_the_prebuilt_models_were_trained_on_the_rows_that_the_code_makes_now() -> None:
+@pytest.fixture(scope="module")
+def made() -> tuple[Rows, float, Bundle]:
+    """The rows of the embedded trace, where its test days begin, and what is trained on it now."""
     params = common.read_params(ROOT / "params.yaml")
     trace = synthetic.generate(synthetic.default_config(params.ingest.scale, params.ingest.seed))
     cut = common.test_from(trace.column("submit_time"), params.train.test_days)
-    known = training_rows(trace, families=params.features.families).known_by(cut)
-    running = np.isnan(known.y)
-    lasts = known.y.copy()
-    lasts[running] = imputed_s(known.X[running], cut - known.start_time[running])
-    made = Bundle.load(PREBUILT / "bundle").metadata["duration"]
-    assert made["rows"] == len(known)
-    assert made["running"] == running.sum() > 0
-    assert made["data_digest"] == data_digest(known.X, np.log1p(lasts))
+    rows = training_rows(trace, families=params.features.families).agreed()
+    wanted = params.train
+    pairs = train.read_measured(wanted.pairs, wanted.seed, wanted.sharing)
+    return rows, cut, train.fit(rows, cut, pairs, preset=wanted.preset, seed=wanted.seed)
+
+
+def test_the_prebuilt_predict_what_is_trained_now(made: tuple[Rows, float, Bundle]) -> None:
+    """Whatever the processor. Where this fails: dvc repro; python -m pipeline.demo.first --keep."""
+    rows, _, now = made
+    before = Bundle.load(PREBUILT / "bundle")
+    assert before.parts == now.parts
+    assert before.duration.term_names == now.duration.term_names
+    scores = [bundle.duration.score_batch(rows.X) for bundle in (before, now)]
+    assert np.abs(scores[0] - scores[1]).max() < TOLERANCE
+    for util in (5.0, 40.0, 75.0, 95.0):
+        own, other = Profile(util, util / 2, 4000.0, True), Profile(60.0, 30.0, 9000.0, False)
+        assert before.packing.classify(own)[0] == now.packing.classify(own)[0]
+        speeds = [bundle.pair_speed(own, other) for bundle in (before, now)]
+        assert speeds[0] == pytest.approx(speeds[1], abs=TOLERANCE)
+
+
+def test_the_prebuilt_models_were_trained_on_the_rows_that_the_code_makes_now(
+    made: tuple[Rows, float, Bundle],
+) -> None:
+    said, now = (
+        bundle.metadata["duration"] for bundle in (Bundle.load(PREBUILT / "bundle"), made[2])
+    )
+    assert now["running"] > 0
+    for name in ("rows", "running", "window_from", "window_to", "settings", "seed"):
+        assert said[name] == now[name]
+
+
+def test_the_prebuilt_errors_are_of_the_prebuilt_models(made: tuple[Rows, float, Bundle]) -> None:
+    rows, cut, _ = made
+    said = json.loads((PREBUILT / first.ERRORS).read_text())
+    test = rows.where((rows.time >= cut) & np.isfinite(rows.y))
+    model = Bundle.load(PREBUILT / "bundle").duration
+    assert said["test_jobs"] == len(test)
+    assert said["candidate_tail_auc"] == pytest.approx(tail_auc(test)(model), abs=TOLERANCE)
+    assert {foil["job_id"] for foil in said["foils"]} <= set(test.job_id)
 
 
 def test_a_first_page_is_made_of_the_prebuilt(
