@@ -411,7 +411,10 @@ def _printed(check: Callable[[Asked], str]) -> Callable[[Asked], str]:
 
 
 def _range(told: Told | None) -> str:
-    """How long it should run, in the words that every place has."""
+    """How long it should run, in the words that every place has; of a run, which grows older from
+    place to place, that it runs."""
+    if str((told or {"text": ""})["text"]).startswith("It has run "):
+        return "It has run"
     return str((told or {"text": ""})["text"]).partition(". ")[0].partition(" run ")[2]
 
 

@@ -150,7 +150,7 @@ def _show_score(breakdown: Breakdown, console: Console) -> None:
 def _show_sharing(sharing: Sharing, console: Console) -> None:
     section(console, "Shared GPUs", list(sharing_words(sharing)))
     if sharing.tree_path:
-        console.print("  [dim]because, from the root of the packing tree:[/]")
+        console.print("  [dim]because, step by step:[/]")
     for step in sharing.tree_path:
         console.print(Padding(escape(step), (0, 0, 0, 4), expand=False))
 

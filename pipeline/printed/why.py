@@ -242,7 +242,9 @@ def _sharing(packing: Packing) -> list[tuple[str, str]]:
             f": predicted speed {packing.speed:.0%} of alone, of the other "
             f"{packing.partner_speed:.0%}"
         )
-    return [("Shares GPUs", f"{text}."), *((" because", step) for step in packing.tree_path)]
+    gain = [(" because", packing.text)] if packing.text else []
+    steps = [(" because", step) for step in packing.tree_path]
+    return [("Shares GPUs", f"{text}."), *gain, *steps]
 
 
 def _times(times: Times, now: float) -> str:

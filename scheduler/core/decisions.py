@@ -282,11 +282,13 @@ class PairPrediction:
         scores: sharing score of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
         speeds: predicted relative speed of newcomer and partner; None when not predicted.
         path: the tree path behind the newcomer's score, then the partner's, root first.
+        speed_path: likewise behind the speeds; () where they are not of a tree.
     """
 
     scores: tuple[int, int]
     speeds: tuple[float, float] | None = None
     path: tuple[str, ...] = ()
+    speed_path: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -323,7 +325,8 @@ class Decision:
         priority: the value the queue was ordered by (lower goes first); None before ordering.
         estimate_s: predicted duration in seconds, where the policy uses one.
         score: the model's score with its terms, where a model gave the estimate.
-        tree_path: conditions that led to the sharing score, root first.
+        tree_path: conditions that led to the speeds, or to the sharing score where the policy goes
+            by that, root first.
         speeds: predicted relative speed of this job and of its partner while they share.
         blocker: the job in the way: without it this one starts.
         held_by: whom it waits for as estimated then: the job ahead, the one GPUs are kept for, or

@@ -12,7 +12,7 @@ from scheduler.core.decisions import PairPrediction
 from scheduler.core.findings import NotExamined
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import SharingRules
-from scheduler.core.tree_steps import TreeStep
+from scheduler.core.tree_steps import TreeStep, speed_step
 
 
 class PairPredictor(Protocol):
@@ -73,7 +73,9 @@ class BundlePairPredictor:
             speeds = self._speed(own, other) if self._speed is not None else None
             score, path, _ = self._class(own)
             other_score, _, other_path = self._class(other)
-            prediction = PairPrediction((score, other_score), speeds, path + other_path)
+            scores = score, other_score
+            by_speed = () if self._speed is None else _speed_path(self._speed, own, other)
+            prediction = PairPrediction(scores, speeds, path + other_path, by_speed)
             self._predictions[own, other] = prediction
         return prediction
 
@@ -85,6 +87,16 @@ class BundlePairPredictor:
             of_partner = tuple(str(TreeStep(True, step)) for step in ends)
             found = self._classes[profile] = score, ends, of_partner
         return found
+
+
+def _speed_path(model: PairSpeedModel, own: Profile, other: Profile) -> tuple[str, ...]:
+    """The comparisons behind the speeds of a pair: the newcomer's, then the partner's."""
+    steps = list[str]()
+    for of_partner, pair in ((False, (own, other)), (True, (other, own))):
+        speed, path = model.explain(*pair)
+        ends = (*path, speed_step(speed))
+        steps += [str(TreeStep(of_partner, step)) for step in ends]
+    return tuple(steps)
 
 
 REMEMBERED = 50_000  # verdicts
@@ -107,7 +119,10 @@ class _Marked:
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
         found = self._predictor.predict_pair(newcomer, partner)
-        return None if found is None else replace(found, path=(self._mark, *found.path))
+        if found is None:
+            return None
+        by_speed = (self._mark, *found.speed_path) if found.speed_path else ()
+        return replace(found, path=(self._mark, *found.path), speed_path=by_speed)
 
 
 def believed(

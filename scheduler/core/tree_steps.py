@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MISSING = "missing, taken as"  # as `models.bundle.tree` writes it
+WITHHELD = "not shown"
+# features of a pair: who knows one of the two jobs could work out the other's
+OF_BOTH = ("gpu_util_minus_partner_pct", "gpu_util_sum_pct", "gpu_mem_util_sum_pct")
 _NUMBER = r"-?\d[\d.e+-]*"
 _PARTNER = "partner: "
 _SCORE = re.compile(r"sharing score (\d) \(\w+\)")
-_COMPARED = re.compile(rf"(\w+) ({_NUMBER}|{MISSING}) (<=|>) ({_NUMBER})")
+_SPEED = re.compile(rf"(?:corrected by pairs that ran: )?speed ({_NUMBER})")
+_COMPARED = re.compile(rf"(\w+) ({_NUMBER}|{MISSING}|{WITHHELD}) (<=|>) ({_NUMBER})")
 
 
 @dataclass(frozen=True, slots=True)
 class TreeStep:
-    """A step on the way to the sharing score of a profile, as a decision's record has it.
+    """A step on the way to a sharing score or a pair's speed, as a decision's record has it.
 
     Attributes:
         of_partner: it is about the partner, and not about the job that came.
         text: the step as it was written, without whose it is.
         score: the sharing score that it led to; None before the end.
+        speed: the speed beside the other that it led to; None before the end.
         compared: the feature, its value (None: missing), whether it is at most the cut, the cut;
             None: the step compares nothing.
     """
@@ -27,6 +32,7 @@ class TreeStep:
     of_partner: bool
     text: str
     score: int | None = None
+    speed: float | None = None
     compared: tuple[str, float | None, bool, float] | None = None
 
     def __str__(self) -> str:
@@ -39,8 +45,33 @@ class TreeStep:
         of_partner = text != written
         if found := _SCORE.fullmatch(text):
             return cls(of_partner, text, score=int(found[1]))
+        if found := _SPEED.fullmatch(text):
+            return cls(of_partner, text, speed=float(found[1]))
         if found := _COMPARED.fullmatch(text):
             name, seen, sign, cut = found.groups()
-            value = None if seen == MISSING else float(seen)
+            value = None if seen in (MISSING, WITHHELD) else float(seen)
             return cls(of_partner, text, compared=(name, value, sign == "<=", float(cut)))
         return cls(of_partner, text)
+
+    @property
+    def ends(self) -> bool:
+        """Whether it is what the path led to."""
+        return self.score is not None or self.speed is not None
+
+    def without_value(self) -> TreeStep:
+        """The same without the value compared where that tells of both jobs."""
+        if self.compared is None or self.compared[0] not in OF_BOTH:
+            return self
+        name, _, at_most, cut = self.compared
+        text = f"{name} {WITHHELD} {'<=' if at_most else '>'} {cut:.6g}"
+        return replace(self, text=text, compared=(name, None, at_most, cut))
+
+
+def speed_step(speed: float) -> str:
+    """The end of a path that led to a speed."""
+    return f"speed {speed:.6g}"
+
+
+def corrected_step(speed: float) -> str:
+    """The end of a path whose speed was corrected by what pairs were seen to run at."""
+    return f"corrected by pairs that ran: {speed_step(speed)}"

@@ -81,12 +81,24 @@ class PredictionReason:
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """Why it shares its GPUs: the tree path, and the predicted speed of both."""
+    """Why it shares its GPUs: what the policy decided by.
+
+    Attributes:
+        tree_path: the steps to the predicted speeds, or to the sharing score.
+        speed, partner_speed: of alone, that both were predicted.
+        gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
+            from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
+        text: that in a sentence; "" where no gain is counted.
+    """
 
     partner: str
     tree_path: list[str]
     speed: float | None
     partner_speed: float | None
+    gain_s: float | None = None
+    left_s: float | None = None
+    partner_left_s: float | None = None
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +222,9 @@ class Explanation:
     Attributes:
         dominant: the reason, in a sentence; the first of `principal`.
         principal: at most four, in order of precedence; reasons that held earlier come last.
-        contributions: terms behind `estimate_s`, largest first; `bundle` names the model.
+        contributions: terms behind `predicted_s`, largest first; `bundle` names the model.
+        intercept: what every job starts at, log-seconds: ln(1 + predicted_s) is its sum with the
+            contributions. None: the model gave no terms.
         prediction: the same grouped by what they say, largest first; the factors multiply to the
             same.
         belief: how long it should run, by what decides; None: nothing is predicted.
@@ -254,3 +268,5 @@ class Explanation:
     held_at: float | None = None
     slurm: SlurmReason | None = None
     wait: str = ""
+    intercept: float | None = None
+    predicted_s: float | None = None

@@ -120,8 +120,11 @@ class Sharing:
     Attributes:
         newcomer: whether this job came to the other's GPUs, or the other to this job's.
         speeds: predicted relative speed of this job and of the partner; None: not predicted.
-        tree_path: the comparisons behind the score, the newcomer's first; on the host's side
+        tree_path: the comparisons behind what decided, the newcomer's first; on the host's side
             they say whose they are.
+        gain_s: seconds that both ends, summed up, are expected to be sooner by it; None: the policy
+            does not count it. left_s, partner_left_s: what it rests on, seconds that this job and
+            the partner were expected to run on alone.
         start, end: from the packing until either ended; end None when neither had.
     """
 
@@ -131,6 +134,9 @@ class Sharing:
     end: float | None
     speeds: tuple[float, float] | None
     tree_path: tuple[str, ...]
+    gain_s: float | None = None
+    left_s: float | None = None
+    partner_left_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,15 +318,26 @@ def sharing_of(
         if d.action is Action.PACK and d.partner is not None:
             end = _first_end(job.end_time, ends.get(d.partner))
             path = tuple(comparison(TreeStep.of(step)) for step in d.tree_path)
-            found.append(Sharing(d.partner, True, d.time, end, d.speeds, path))
+            found.append(Sharing(d.partner, True, d.time, end, d.speeds, path, *_rests_on(d)))
     for d in joined:
         if d.action is Action.PACK:
             end = _first_end(job.end_time, ends.get(d.job_id))
             speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
             steps = map(TreeStep.of, d.tree_path)  # this job is the partner in it
             path = tuple(comparison(step, "newcomer: ", "this job: ") for step in steps)
-            found.append(Sharing(d.job_id, False, d.time, end, speeds, path))
+            gain_s, theirs_s, mine_s = _rests_on(d)
+            found.append(
+                Sharing(d.job_id, False, d.time, end, speeds, path, gain_s, mine_s, theirs_s)
+            )
     return sorted(found, key=lambda s: s.start)
+
+
+def _rests_on(d: Decision) -> tuple[float | None, float | None, float | None]:
+    """Of a packing: its gain, what is left of the newcomer and of the partner, seconds."""
+    known = dict(d.evidence)
+    names = ("gain_s", "left_s", "partner_left_s")
+    gain_s, left_s, other_s = (float(known[n]) if n in known else None for n in names)
+    return gain_s, left_s, other_s
 
 
 def _first_end(a: float | None, b: float | None) -> float | None:

@@ -139,6 +139,19 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
         )
     else:
         yield "No speeds were predicted for the pair."
+    if sharing.gain_s is not None:
+        yield gain_words(sharing)
+
+
+def gain_words(sharing: Sharing) -> str:
+    """What sharing was expected to win, and what that rests on; "" where no gain is counted."""
+    if sharing.gain_s is None:
+        return ""
+    own, other = duration(sharing.left_s), duration(sharing.partner_left_s)
+    return (
+        f"Alone this job had {own} left to run and the other {other}; sharing, both ends are in "
+        f"sum {duration(sharing.gain_s)} sooner than one after the other."
+    )
 
 
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:

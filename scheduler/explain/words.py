@@ -12,7 +12,7 @@ from features.clock import LAST_S
 from features.progress import Progress
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.plural import count
-from scheduler.core.tree_steps import TreeStep
+from scheduler.core.tree_steps import WITHHELD, TreeStep
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 AT_ONCE_S = 1.0  # what comes sooner comes at once
@@ -214,12 +214,17 @@ def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str
         own, partner: before a step of the job that came, and before one of the other.
     """
     whose = partner if step.of_partner else own
+    if step.speed is not None:
+        by = " (corrected by pairs that ran)" if step.text.startswith("corrected") else ""
+        return f"{whose}predicted speed {percent(step.speed)} of alone{by}"
     if step.compared is None or step.compared[0] not in _MEASURED:
         return f"{whose}{step.text}"
     name, seen, at_most, cut = step.compared
     what, unit = _MEASURED[name]
     if name == "amp":
         return f"{whose}{'no ' * at_most}{what}"
+    if WITHHELD in step.text:
+        return f"{whose}{what} {'at most' if at_most else 'above'} {cut:.3g} {unit}"
     value = "not measured" if seen is None else f"{seen:.3g} {unit}"
     return f"{whose}{what} {value}, {'at most' if at_most else 'above'} {cut:.3g} {unit}"
 

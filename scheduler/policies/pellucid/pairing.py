@@ -184,9 +184,7 @@ class Pairing:
             return search.guard
         run, prediction = search.best.run, search.best.prediction
         assumed = [*_assumed(queued), *(f"partner: {x}" for x in _assumed(turn.known(run)))]
-        if assumed:
-            prediction = replace(prediction, path=(*assumed, *prediction.path))
-        queued.pair_prediction = prediction
+        queued.pair_prediction = replace(prediction, path=(*assumed, *_decided_by(prediction)))
         return run
 
     def nobody(self, turn: Turn, queued: QueuedJob) -> Reason:
@@ -270,6 +268,15 @@ class Pairing:
             for_s += least_s - ran_s
             self._until[job_id] = until = turn.now + for_s - 0.001  # short of rounding
         return until
+
+
+def _decided_by(prediction: PairPrediction) -> tuple[str, ...]:
+    """The steps to the speeds that the gain of a pair was worked out with."""
+    if prediction.speed_path:
+        return prediction.speed_path
+    if prediction.speeds is not None:
+        return ()  # they are a table's
+    return (f"no speeds are predicted: {UNKNOWN[0]:.0%} is taken for both",)
 
 
 def _assumed(queued: QueuedJob) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ both means are shrunk towards no error. Nothing is forgotten: speeds of hardware
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import isfinite
 
@@ -15,6 +16,7 @@ from features.job import Profile
 from scheduler.core.decisions import PairPrediction
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
+from scheduler.core.tree_steps import TreeStep, corrected_step
 
 Kind = tuple[int | None, int | None, int | None, bool | None]
 STEPS = 5.0, 5.0, 1024.0  # percent, percent, MiB
@@ -74,7 +76,10 @@ class Experienced:
         speeds = self._corrected(a, b, first), self._corrected(b, a, second)
         if speeds == prediction.speeds:
             return prediction
-        return PairPrediction(prediction.scores, speeds, prediction.path)
+        steps = (False, speeds[0]), (True, speeds[1])
+        ends = tuple(str(TreeStep(whose, corrected_step(speed))) for whose, speed in steps)
+        path = (*prediction.speed_path, *ends)
+        return replace(prediction, speeds=speeds, speed_path=path)
 
     def learn(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""

@@ -19,7 +19,7 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
-from scheduler.explain.story import PRINCIPAL_REASONS, Story
+from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
 from scheduler.explain.terms import command_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, still_waiting
 from scheduler.explain.words import has_gpus, overtaken_words
@@ -72,6 +72,8 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         held_at=job.held_at,
         slurm=job.slurm,
         wait="" if job.slurm is not None else story.wait,
+        intercept=score.intercept if score and score.adds_up else None,
+        predicted_s=score.seconds if score and score.adds_up else None,
     )
 
 
@@ -174,4 +176,13 @@ def _packing(story: Story) -> Packing | None:
         return None
     last = story.sharing[-1]
     speed, partner_speed = last.speeds or (None, None)
-    return Packing(last.partner, list(last.tree_path), speed, partner_speed)
+    return Packing(
+        last.partner,
+        list(last.tree_path),
+        speed,
+        partner_speed,
+        last.gain_s,
+        last.left_s,
+        last.partner_left_s,
+        gain_words(last),
+    )

@@ -14,6 +14,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scheduler.explain import words
+from scheduler.explain.story import gain_words
 
 MENU = (
     ("/", "Now"),
@@ -91,6 +92,7 @@ def environment() -> Environment:
     )
     for name in _FILTERS:
         env.filters[name] = getattr(words, name)
+    env.filters["gain_words"] = gain_words
     return env
 
 

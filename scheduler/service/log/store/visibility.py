@@ -75,7 +75,7 @@ def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> 
         shown["partner"] = ANOTHER
         steps = map(TreeStep.of, decision.get("tree_path") or ())
         shown["tree_path"] = [
-            str(step) for step in steps if not step.of_partner or step.score is not None
+            str(step.without_value()) for step in steps if not step.of_partner or step.ends
         ]
     if decision.get("held_by"):
         shown["held_by"] = [job if job in visible else ANOTHER for job in decision["held_by"]]

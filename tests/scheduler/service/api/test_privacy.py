@@ -358,7 +358,7 @@ def test_a_decision_names_no_hidden_job(
     decision = Decision(
         0, 0.0, action, reason, "job", "vc", need=4, free=2, limit=8, position=3,
         blocker=blocker, partner=partner, held_by=tuple(held_by),
-        tree_path=(*own, *(f"partner: {step}" for step in other)),
+        tree_path=(*own, "gpu_util_sum_pct 95.125 <= 101", *(f"partner: {s}" for s in other)),
         evidence=(("gain", 1.5), ("against", "theirs"), ("beside", "mine")),
     )  # fmt: skip
     body = json.loads(json.dumps(decision.body()))
@@ -370,6 +370,8 @@ def test_a_decision_names_no_hidden_job(
     assert not [mark for mark in ("\0", "\1", "None") if mark in words], words
     if partner == "theirs":
         assert "77.125" not in told
-        assert [step for step in shown["tree_path"] if not step.startswith("partner")] == own
+        assert "95.125" not in told, "it knows its own part of the sum"
+        mine = [step for step in shown["tree_path"] if not step.startswith("partner")]
+        assert mine == [*own, "gpu_util_sum_pct not shown <= 101"]
     if partner == "mine":
         assert shown.get("tree_path") == body.get("tree_path")
