@@ -92,7 +92,7 @@ def lines_of(
     for finding in explained.principal[1:] if waits or over else ():
         when = f"{between(finding.since, now)} ago"
         rows.append(("Last decided" if over else "Earlier", f"{when}: {finding.text}"))
-    rows += _what_would_help(explained, analysis)
+    rows += _what_would_help(explained, analysis, now)
     left_out = analysis.not_examined if analysis is not None else ()
     rows += [("Not examined", f"{what}.") for what in left_out]
     if failed:
@@ -126,7 +126,7 @@ def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: b
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis.changed_much:
         rows.append(("Changed", analysis.changed_much))
-    rows += [("You could", _suggestion(one)) for one in analysis.suggestions[:BRIEFLY]]
+    rows += [("You could", _suggestion(one, now)) for one in analysis.suggestions[:BRIEFLY]]
     if never:
         rows.append(("You could", f"{explained.next_step}."))
     return [head, *(_row(label, text) for label, text in rows)]
@@ -204,7 +204,9 @@ def _promised(explained: Explanation) -> list[tuple[str, str]]:
     return [("Foreseen", f"When it was submitted: {_starts(made, made.made_at)}.")]
 
 
-def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[tuple[str, str]]:
+def _what_would_help(
+    explained: Explanation, analysis: Analysis | None, now: float
+) -> list[tuple[str, str]]:
     """What its owner could do, how long it should run, and with whom it runs."""
 
     rows: list[tuple[str, str]] = []
@@ -213,7 +215,7 @@ def _what_would_help(explained: Explanation, analysis: Analysis | None) -> list[
             rows.append(("You could", f"{explained.next_step}."))
         for one in analysis.suggestions:
             assumed = f" Assumed: {'; '.join(one.assumed)}." if one.assumed else ""
-            rows.append(("You could", f"{_suggestion(one)}.{assumed}"))
+            rows.append(("You could", f"{_suggestion(one, now)}.{assumed}"))
     elif explained.next_step and not explained.hold:
         rows.append(("You could", f"{explained.next_step}"))
     if explained.belief is not None:
@@ -227,12 +229,9 @@ def _row(label: str, text: str) -> str:
     return f"{label:<{LABEL}} {text}"
 
 
-def _suggestion(one: WhatIfAnswer) -> str:
-    from scheduler.explain.words import roughly
-
-    gain = "at once" if one.starts_now else f"{roughly(one.gain_s or 0.0)} earlier"
+def _suggestion(one: WhatIfAnswer, now: float) -> str:
     how = f": {one.command}" if one.command else ""
-    return f"{one.words}, {gain}{how}"
+    return f"{one.words}, {one.contract(now)}{how}"
 
 
 def _sharing(packing: Packing) -> list[tuple[str, str]]:

@@ -12,6 +12,9 @@ from typing import Any
 from features.codec import Json, decode
 from scheduler.core.request import CHANGEABLE
 from scheduler.explain.slurm import SlurmReason
+from scheduler.explain.words import clock_time, roughly
+
+MINUTE_S = 60.0
 
 
 def _about(description: str, default: Any = None) -> Any:
@@ -72,6 +75,30 @@ class WhatIfAnswer:
     assumed: list[str] = _about("What was taken for granted, in words.", list)
     unavailable: str = _about("Why there is no answer; empty: there is.", "")
     command: str = _about("What does it, and keeps the place; empty: nothing does.", "")
+    beside: bool = _about("Started at once, it shares the GPUs of another job.", False)
+    speed: float | None = _about("Its speed there; 1: its GPUs are its own.")
+    costs_s: float | None = _about("Seconds by which it ends later; earlier: below 0.")
+
+    def contract(self, now: float) -> str:
+        """What starts, at which speed, and when it ends: "at once beside another job, at 58 % of
+        its speed; ends about 16:40, 2 h later than as it is"."""
+        text = "at once" if self.starts_now else f"{roughly(self.gain_s or 0.0)} earlier"
+        if self.starts_now and self.beside:
+            at = (
+                "a speed that nobody knows"
+                if self.speed is None
+                else f"{self.speed:.0%} of its speed"
+            )
+            text += f" beside another job, at {at}"
+        elif self.starts_now and self.speed is not None:
+            text += " on GPUs of its own"
+        end = self.then.end_p50 if self.then is not None else None
+        if end is not None:
+            text += f"; ends about {clock_time(end, now)}"
+            if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
+                way = "later" if self.costs_s > 0 else "sooner"
+                text += f", {roughly(abs(self.costs_s))} {way} than as it is"
+        return text
 
     @classmethod
     def of(cls, job_id: str, changes: Json, answer: Mapping[str, Any]) -> WhatIfAnswer:

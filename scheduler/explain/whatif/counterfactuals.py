@@ -16,8 +16,8 @@ from types import MappingProxyType
 from features.job import Job
 from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
-from scheduler.core.decisions import STARTS
-from scheduler.core.durations import Quantiles
+from scheduler.core.decisions import STARTS, Action, Decision
+from scheduler.core.durations import Quantiles, at_level
 from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
@@ -35,7 +35,7 @@ from scheduler.explain.whatif.forecasts import (
     summary,
     why_stuck,
 )
-from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.futures import UNKNOWN_SPEED, Believed
 from scheduler.explain.whatif.waits import not_before
 
 MINUTE_S = 60.0
@@ -65,6 +65,9 @@ class Outcome:
         starts_now: it would start at once; decided, not foreseen.
         gain_s: how much earlier it starts with even odds, `now` beside `then`; below 0 is later.
         earlier, futures: in how many of the futures it starts earlier.
+        beside: it starts on the GPUs of another job, and shares them.
+        speed: at which it runs, 1 where its GPUs are its own; None: where it starts is not decided.
+        costs_s: how much later it ends than as it is; below 0 is earlier; None: not known.
         moved: others whose start moves by a minute or more.
         examined: how many others were examined, and `waiting` how many wait.
         assumed: what was taken for granted.
@@ -83,6 +86,16 @@ class Outcome:
     examined: int = 0
     waiting: int = 0
     assumed: tuple[str, ...] = ()
+    beside: bool = False
+    speed: float | None = None
+    costs_s: float | None = None
+
+    @property
+    def costs(self) -> bool:
+        """It ends later for it; or has fewer GPUs, and when it would end otherwise is unknown."""
+        if self.costs_s is None:
+            return "gpus" in self.change.to
+        return self.costs_s > MINUTE_S
 
     @property
     def helps(self) -> bool:
@@ -141,13 +154,14 @@ class WhatIf:
         """
         futures = self.futures
         job = futures.core.jobs[job_id].job
-        predicted, assumed = self._predicted(job, change)
+        predicted, lasts_s, assumed = self._predicted(job, change)
         otherwise = {}
         if change.shape:
             limit = change.job(job).time_limit_s
-            otherwise[job_id] = futures.durations.quantiles(predicted, 0.0, limit)
+            otherwise[job_id] = futures.durations.quantiles(lasts_s, 0.0, limit)
         trial = self._changed(job_id, change, predicted)
-        started = _starts(trial, job_id, futures.now)
+        start = _start_of(trial, job_id, futures.now)
+        started = start is not None
         queued = trial.jobs[job_id]
         queue = trial.queues[queued.job.vc]
         position = queue.position(queued) if queued in queue else None
@@ -185,28 +199,41 @@ class WhatIf:
             len(beside),
             len(waiting),
             assumed,
+            start is not None and start.action is Action.PACK,
+            _speed(start),
+            _costs(is_now, then),
         )
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
-        """Changes that would help a waiting job, those that start it at once first.
+        """Changes that would help a waiting job: those that cost it nothing first, and of them
+        those that start it at once.
 
-        Each was seen to help: at once by a decision of the core, earlier in most futures.
+        Each was seen to help: at once by a decision of the core, earlier in most futures. A start
+        is of the run: to be profiled is none.
 
         Args:
             vcs: other virtual clusters its owner may use.
         """
         at_once: list[Change] = []
+        begun: list[Decision] = []
         others: list[Change] = []
         until = time.process_time() + self.budget_s
         job = self.futures.core.jobs[job_id].job
         for change in candidates(job, vcs, self._types(job)):
+            if change.to.get("profile") and not self._is_profiled(job):
+                continue
             if _kind(change) in map(_kind, at_once):
                 continue  # the least that is enough
             try:  # a decision costs milliseconds, the futures behind a gain seconds
-                (at_once if self.starts(job_id, change) else others).append(change)
+                start = self.start(job_id, change)
             except NotPossible:
                 continue
-        found = [self._at_once(job_id, change) for change in at_once[:most]]
+            if start is None:
+                others.append(change)
+            else:
+                at_once.append(change)
+                begun.append(start)
+        found = [self._at_once(job_id, *one) for one in zip(at_once, begun, strict=True)][:most]
         later: list[Outcome] = []
         for change in others:
             left_s = until - time.process_time()
@@ -217,14 +244,45 @@ class WhatIf:
         later = sorted((o for o in later if o.helps), key=lambda o: -(o.gain_s or 0.0))
         kinds = dict.fromkeys(_kind(o.change) for o in later)
         found += [next(o for o in later if _kind(o.change) == kind) for kind in kinds]
-        return found[:most]
+        return sorted(found[:most], key=lambda outcome: outcome.costs)
 
-    def _at_once(self, job_id: str, change: Change) -> Outcome:
+    def _at_once(self, job_id: str, change: Change, start: Decision) -> Outcome:
         """A start that was decided: no future need be looked into."""
-        _, assumed = self._predicted(self.futures.core.jobs[job_id].job, change)
-        now = self.futures.now
-        then = StartForecast(now, now, now)
-        return Outcome(change, StartForecast(now), then, True, None, 0, 0, assumed=assumed)
+        futures, now = self.futures, self.futures.now
+        job, speed = futures.core.jobs[job_id].job, _speed(start)
+        _, lasts_s, assumed = self._predicted(job, change)
+        if lasts_s is None:
+            lasts_s = futures.beliefs.jobs[job_id].predicted_s
+        then, pace = StartForecast(now, now, now), speed or UNKNOWN_SPEED
+        if lasts_s is not None:
+            limit_s = change.job(job).time_limit_s
+            limit_s = inf if limit_s is None else limit_s
+            quantiles = futures.durations.quantiles(lasts_s, 0.0, change.job(job).time_limit_s)
+            ends = (min(at_level(quantiles, level) / pace, limit_s) for level in (0.5, 0.9))
+            end_p50, end_p90 = (now + seconds for seconds in ends)
+            then = replace(then, end_p50=end_p50, end_p90=end_p90)
+        shown = None
+        if self.as_shown is not None:
+            shown = self.as_shown(job_id, StartForecast(now, why_not=WhyNot.NO_TIME))
+        return Outcome(
+            change,
+            StartForecast(now),
+            then,
+            True,
+            None,
+            0,
+            0,
+            assumed=assumed,
+            beside=start.action is Action.PACK,
+            speed=speed,
+            costs_s=None if shown is None else _costs(shown, then),
+        )
+
+    def _is_profiled(self, job: Job) -> bool:
+        """Whether the profiling partition takes a job of that size, if its owner lets it."""
+        stage, partition = self.futures.core.profiling, self.futures.core.cluster.profiling
+        most = partition.gpus if stage is None else min(stage.max_gpus, partition.gpus)
+        return stage is not None and job.gpus <= most
 
     def _types(self, job: Job) -> list[str]:
         """GPU types of its virtual cluster, where there are several."""
@@ -233,14 +291,18 @@ class WhatIf:
 
     def starts(self, job_id: str, change: Change) -> bool:
         """Whether the core starts the changed job at once. Raises NotPossible."""
+        return self.start(job_id, change) is not None
+
+    def start(self, job_id: str, change: Change) -> Decision | None:
+        """How the core starts the changed job at once; None: it does not. Raises NotPossible."""
         futures, core = self.futures, self.futures.core
-        predicted, _ = self._predicted(core.jobs[job_id].job, change)
+        predicted, _, _ = self._predicted(core.jobs[job_id].job, change)
         if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
             alone = self._alone(job_id)
             apply(alone, job_id, change, futures.now, predicted)
-            if not _starts(alone, job_id, futures.now):
-                return False
-        return _starts(self._changed(job_id, change, predicted), job_id, futures.now)
+            if _start_of(alone, job_id, futures.now) is None:
+                return None
+        return _start_of(self._changed(job_id, change, predicted), job_id, futures.now)
 
     def _alone(self, job_id: str) -> Core:
         """A copy in which nobody else waits."""
@@ -255,26 +317,31 @@ class WhatIf:
         apply(core, job_id, change, self.futures.now, predicted)
         return core
 
-    def _predicted(self, job: Job, change: Change) -> tuple[float | None, tuple[str, ...]]:
+    def _predicted(
+        self, job: Job, change: Change
+    ) -> tuple[float | None, float | None, tuple[str, ...]]:
+        """What the core would believe of the changed job, how long it is taken to last, and what is
+        taken for granted with it: with fewer GPUs it has the same work to do."""
         if not change.shape:
-            return None, ()
+            return None, None, ()
         asked = change.job(job)
         limit = asked.time_limit_s
-        assumed = []
-        if asked.gpus != job.gpus:
-            assumed.append("it lasts as long as jobs like it that ask for as many GPUs")
-        if change.to.get("time_limit_s") is not None:
-            assumed.append("it can be done within that limit")
         before = self.futures.beliefs.jobs[job.job_id].predicted_s
         heard = self.futures.core.waiting.to_estimate(asked, job)
         found = self.predict(heard) if self.predict is not None else None
-        if found is None:
-            found = before
-            if asked.gpus != job.gpus:
-                assumed[0] = "it lasts as long as it would with the GPUs it asks for now"
-        if found is not None and limit is not None:
-            found = min(found, limit)
-        return found, tuple(assumed)
+        found = before if found is None else found
+        lasts, assumed = found, []
+        if asked.gpus < job.gpus and before is not None:
+            times = job.gpus / max(1, asked.gpus)
+            lasts = max(found or 0.0, before * times)
+            assumed.append(f"its work is the same: it takes {times:g} times as long")
+        elif asked.gpus != job.gpus:
+            assumed.append("it lasts as long as it would with the GPUs it asks for now")
+        if change.to.get("time_limit_s") is not None:
+            assumed.append("it can be done within that limit")
+        if limit is not None:
+            found, lasts = (None if one is None else min(one, limit) for one in (found, lasts))
+        return found, lasts, tuple(assumed)
 
     def _others(self, job_id: str, change: Change) -> list[str]:
         """Waiting jobs whose start may move: those of the virtual clusters concerned."""
@@ -365,8 +432,24 @@ def _kind(change: Change) -> tuple[str, ...]:
     return tuple(change.body())
 
 
-def _starts(core: Core, job_id: str, now: float) -> bool:
-    return any(d.job_id == job_id and d.action in STARTS for d in core.decide(now))
+def _start_of(core: Core, job_id: str, now: float) -> Decision | None:
+    """How a job starts to run at once, on GPUs of its own or beside another; None: it does not."""
+    decided = core.decide(now)
+    return next((d for d in decided if d.job_id == job_id and d.action in STARTS), None)
+
+
+def _speed(start: Decision | None) -> float | None:
+    """At which speed of its own a job runs that starts so; None: nobody knows."""
+    if start is None or start.action is Action.START:
+        return None if start is None else 1.0
+    return None if start.speeds is None else start.speeds[0]
+
+
+def _costs(is_now: StartForecast, then: StartForecast) -> float | None:
+    """How much later than as it is a job ends, seconds; None where one of the two is unknown."""
+    if is_now.end_p50 is None or then.end_p50 is None:
+        return None
+    return then.end_p50 - is_now.end_p50
 
 
 def _seen(
@@ -479,6 +562,9 @@ def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False)
         ),
         not_examined=max(0, outcome.waiting - outcome.examined) if outcome.examined else None,
         assumed=list(outcome.assumed),
+        beside=outcome.beside,
+        speed=outcome.speed,
+        costs_s=outcome.costs_s,
     )
 
 

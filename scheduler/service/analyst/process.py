@@ -372,7 +372,7 @@ class Analyst:
         that were `made` just now."""
         if (latest := self.latest.get(job_id)) is not None:
             return latest
-        core, now = self.state.core, self.now()
+        core, now = self.state.core, self.futures().now
         roughly = crude(core, self.memory, now)
         return self.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
 

@@ -43,7 +43,9 @@ def test_fewer_gpus_start_at_once_and_it_is_decided_not_foreseen() -> None:
     assert outcome.helps
     assert (outcome.now.start_p50, outcome.then.start_p50) == (600.0, 100.0)
     assert (outcome.gain_s, outcome.earlier, outcome.futures) == (500.0, 9, 9)
-    assert outcome.assumed == ("it lasts as long as it would with the GPUs it asks for now",)
+    assert outcome.assumed == ("its work is the same: it takes 2 times as long",)
+    assert (outcome.beside, outcome.speed, outcome.then.end_p50) == (False, 1.0, 1300.0)
+    assert (outcome.costs_s, outcome.costs) == (100.0, True)
     assert desk.core.jobs["large"].job.gpus == 4
 
 

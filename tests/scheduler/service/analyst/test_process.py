@@ -376,6 +376,7 @@ def test_what_would_help_is_the_same_whoever_asks(service: Service, names: bool)
     service.add("others", 600, owner="bob")
     service.add("second", 600)
     service.decide()
+    service.analyst.turn()  # what is shown of it as it is, is one forecast
     told = service.ask("suggest", job_id="second", names=names)
     helps = [(one["words"], one["starts_now"], one["moved"]) for one in told["suggestions"]]
     assert helps[0] == ("with 2 GPUs", True, [])

@@ -1,0 +1,76 @@
+"""What is offered says what starts, at which speed and when it ends; what costs comes last."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.profiling import WaitingStage
+from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
+from scheduler.explain.whatif.changes import Change
+from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.memory import Memory
+from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
+from tests.scheduler.explain.test_forecast import Sure
+
+
+def test_a_start_beside_another_names_its_speed_and_when_it_ends() -> None:
+    desk = Desk(pellucid(Likes(speeds={("b", "a"): (0.6, 0.9)})), cluster_of())
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    desk.submit(a_job("a", gpus=8))
+    desk.core.jobs["a"].profile = a_job().work.profile
+    sample = a_job("b", gpus=8, at=1.0)
+    desk.submit(replace(sample, job=replace(sample.job, share=False)), now=1.0)
+    desk.core.jobs["b"].profile = sample.work.profile
+    asking = WhatIf(Futures(desk.core, memory, 10.0), samples=9)
+    (offer, *_) = asking.suggestions("b")
+    assert offer.change == Change({"share": True})
+    assert (offer.starts_now, offer.beside, offer.speed) == (True, True, 0.6)
+    assert offer.then.end_p50 == pytest.approx(10.0 + 600.0 / 0.6, abs=1.0)
+    told = answer_of(offer, "b", "user")
+    assert "at once beside another job, at 60% of its speed; ends about" in told.contract(10.0)
+
+
+def test_what_ends_later_is_offered_last_and_with_its_price() -> None:
+    desk = Desk(pellucid(), cluster_of(nodes={"vc": 1, "other": 1}))
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    desk.submit(a_job("a", gpus=6), a_job("b", gpus=8, at=1.0))
+
+    def shown(job_id: str, made: StartForecast) -> StartForecast:
+        return StartForecast(made.made_at, 600.0, 600.0, 1200.0, 1200.0)
+
+    asking = WhatIf(Futures(desk.core, memory, 10.0), samples=9, as_shown=shown)
+    free, dear = asking.suggestions("b", ["other"])
+    assert (free.change, free.costs) == (Change({"vc": "other"}), False)
+    assert free.costs_s == pytest.approx(-590.0, abs=1.0)
+    assert (dear.change, dear.costs) == (Change({"gpus": 2}), True)
+    assert dear.costs_s == pytest.approx(10.0 + 4 * 600.0 - 1200.0, abs=2.0)
+    assert dear.assumed == ("its work is the same: it takes 4 times as long",)
+
+
+@pytest.mark.parametrize(("gpus", "profiled"), [(2, True), (4, False)])
+def test_nobody_is_offered_a_profile_who_does_not_fit_the_partition(
+    gpus: int, profiled: bool
+) -> None:
+    cluster = cluster_of(nodes=2, profiling=1)
+    stage = WaitingStage(limit_s=200.0, max_gpus=2)
+    desk = Desk(pellucid(), cluster, stage=stage)
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    desk.submit(a_job("a", gpus=8))
+    sample = a_job("b", gpus=gpus)
+    desk.submit(replace(sample, job=replace(sample.job, profile=False)), now=1.0)
+    asking = WhatIf(Futures(desk.core, memory, 10.0), samples=9)
+    assert asking._is_profiled(sample.job) is profiled
+
+
+def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
+    then = ExpectedTimes(start_p50=0.0, end_p50=7200.0)
+    offer = WhatIfAnswer("j", {}, then=then, words="with 2 GPUs", starts_now=True, speed=1.0)
+    assert offer.contract(0.0).startswith("at once on GPUs of its own; ends about")
+    assert replace(offer, costs_s=3600.0).contract(0.0).endswith(", 1 h later than as it is")
+    later = replace(offer, starts_now=False, speed=None, gain_s=600.0, then=None)
+    assert later.contract(0.0) == "10 min earlier"
+    unknown = replace(offer, beside=True, speed=None, then=None)
+    assert unknown.contract(0.0) == "at once beside another job, at a speed that nobody knows"
