@@ -28,7 +28,7 @@ from scheduler.policies.pellucid.gputypes import typed_placement
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
-from scheduler.policies.pellucid.repredict import Repredict
+from scheduler.policies.pellucid.repredict import SAME, Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
     Reservation,
@@ -243,9 +243,9 @@ class Pellucid(Policy):
     def _predict_again(self, turn: Turn) -> None:
         """Order the queue by what is known now; a moved prediction is recorded."""
         moved = False
-        for group, within in self.repredict.due(turn):
+        for group in self.repredict.due(turn):
             before = [queued.estimate_s for queued in group]
-            if not turn.predict_again(group[0], within, group[1:]):
+            if not turn.predict_again(group[0], SAME, group[1:]):
                 continue
             for queued, before_s in zip(group, before, strict=True):
                 assert queued.estimate_s is not None

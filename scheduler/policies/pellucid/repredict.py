@@ -29,8 +29,6 @@ from scheduler.policies.pellucid.reservation import is_starving
 
 # A prediction within this ratio of the one before is the same one.
 SAME = 1.03
-# The same after the end of a job that was alike: each of them is looked into, and recorded.
-NO_NEWS = 1.25
 # The ends of a job's like are news again once they are so many times as many: the hundredth tells
 # less than the second.
 GROWN = 1.25
@@ -151,18 +149,16 @@ class Repredict:
         if job.user:  # nobody knows what is whose: jobs without a user are not all of one
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
 
-    def due(self, turn: Turn) -> Iterator[tuple[Group, float]]:
+    def due(self, turn: Turn) -> list[Group]:
         """The jobs of this virtual cluster that are to be predicted again now, those of one
-        prediction together, and within which ratio they are left as they are."""
+        prediction together."""
         periodic = list(turn.queue) if self._is_time(turn) else []
         groups = [group for group in self.alike.groups(periodic) if self._apply(group)]
         chosen = {queued.job.job_id for queued in chain.from_iterable(groups)}
         heard = [one for one in self.alike.due(turn) if one.job.job_id not in chosen]
-        for found, within in ((groups, SAME), (self.alike.groups(heard), NO_NEWS)):
-            for group in found:
-                waiting = [one for one in group if not is_starving(one)]
-                if waiting:
-                    yield waiting, within
+        groups += self.alike.groups(heard)
+        groups = [[one for one in group if not is_starving(one)] for group in groups]
+        return [group for group in groups if group]
 
     def _is_time(self, turn: Turn) -> bool:
         """Whether all who wait are to be predicted again."""
