@@ -137,7 +137,15 @@ def _starts(made: StartForecastRow | None, now: float) -> str:
 
     if made is None:
         return starts(None, None, "", now)
-    return starts(made.start_p50, made.start_p90, made.why_not, now, made.estimate)
+    return starts(
+        made.start_p50,
+        made.start_p90,
+        made.why_not,
+        now,
+        made.estimate,
+        latest=made.latest,
+        no_latest=made.no_latest,
+    )
 
 
 def _first_lines(
@@ -151,7 +159,7 @@ def _first_lines(
     if explained.standing is not None:
         made = explained.forecast
         when = _starts(made, now)
-        whole = made is None or made.start_p50 is None  # a sentence with its subject
+        whole = not when.startswith("starts ")  # a sentence with its subject
         lines.append(f"{when[0].upper()}{when[1:]}." if whole else f"It {when}.")
     return [*lines, f"It was {_times(explained.times, now)}."]
 

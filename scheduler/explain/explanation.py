@@ -28,6 +28,9 @@ class StartForecastRow:
 
     All figures None: estimate unavailable, and `why_not` says why. estimate: "crude", "impossible"
     (it cannot start), or None.
+
+    latest: the start at the latest, if all before it take their limits and none behind it starts
+    first; `no_latest`: why there is none.
     """
 
     made_at: float
@@ -38,6 +41,8 @@ class StartForecastRow:
     why_not: str = ""
     start_p10: float | None = None
     estimate: str | None = None
+    latest: float | None = None
+    no_latest: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -328,12 +328,19 @@ def starts(
     why_not: str,
     now: float,
     estimate: str | None = None,
+    *,
+    latest: float | None = None,
+    no_latest: str = "",
 ) -> str:
-    """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten"."""
+    """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten", or at the
+    latest, where no more is known."""
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
+    if start_p50 is None and latest is not None:
+        return f"starts at the latest {clock_time(latest, now)}, {LIMITS}"
     if start_p50 is None:
-        return f"its start is unknown: {why_not or 'no estimate was made yet'}"
+        whys = "; ".join(filter(None, (why_not or "no estimate was made yet", no_latest)))
+        return f"its start is unknown: {whys}"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
         text += f"; by {clock_time(start_p90, now)}, nine in ten"
@@ -341,4 +348,5 @@ def starts(
 
 
 CRUDE = "crude estimate"
+LIMITS = "if all before it take their limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"

@@ -20,6 +20,7 @@ from scheduler.backends.slurm.table import Table, on_gpus
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
+from scheduler.explain.bound import Bound
 from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.life import Held
@@ -256,6 +257,10 @@ class Direct:
             vc: {place[-1]: n for n, place in enumerate(sorted(line), 1)}
             for vc, line in lines.items()
         }
+
+    def bound(self, job_id: str, now: float) -> Bound:
+        """Nothing is decided here, so no limits bound a start."""
+        return Bound(missing="Slurm decides")
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
         made = self._made.get(job_id)

@@ -34,6 +34,7 @@ class WhyNot(StrEnum):
     """Why there is no forecast, and the sentence that says so."""
 
     NO_TIME = "there was no time to run enough futures"
+    NOT_YET = "its futures are still to be run"
     HELD = "it is held, and does not start until it is released"
     DEPENDS = "it depends on a job that has not ended"
     UNMET = "it cannot start: a job it depends on did not succeed"

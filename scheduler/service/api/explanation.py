@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 from scheduler.core.decisions import STARTS, Action, Reason
 from scheduler.explain.belief import Belief, Runs, belief
@@ -21,8 +21,8 @@ from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
 from scheduler.explain.terms import command_words, factor_of, reasons
-from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, still_waiting
-from scheduler.explain.words import has_gpus, overtaken_words
+from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
+from scheduler.explain.words import ForecastKind, has_gpus, overtaken_words
 from scheduler.service.api.stories import JobView, story_of, where_it_stands
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
@@ -101,12 +101,31 @@ def believed(
 
 
 def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | None:
-    """The latest forecast; of a job that still waits, as it is given that it does."""
+    """The latest forecast; of a job that still waits, as it is given that it does, with its bound
+    from limits, which there is before any future was drawn: nothing is expected beyond it."""
     forecast = view.forecast(job.job_id)
-    if forecast is None or not Phase(job.phase).waits:
+    if not Phase(job.phase).waits:
         return forecast
-    made = still_waiting(StartForecast(**asdict(forecast)), now)
-    return replace(forecast, **{name: getattr(made, name) for name in FIGURES})
+    if forecast is not None:
+        shown = {name: getattr(forecast, name) for name in FIGURES}
+        made = still_waiting(StartForecast(forecast.made_at, **shown), now)
+        forecast = replace(forecast, **{name: getattr(made, name) for name in FIGURES})
+    if job.slurm is not None or job.hold:
+        return forecast
+    if forecast is None:
+        forecast = StartForecastRow(now, None, None, None, None, WhyNot.NOT_YET)
+    if forecast.estimate == ForecastKind.IMPOSSIBLE:
+        return forecast
+    found = view.bound(job.job_id, now)
+    if found.latest is None:
+        return replace(forecast, no_latest=found.missing)
+    levels = ("start_p10", "start_p50", "start_p90")
+    within = {
+        name: min(at, found.latest)
+        for name in levels
+        if (at := getattr(forecast, name)) is not None
+    }
+    return replace(forecast, latest=found.latest, **within)
 
 
 def detail_of(job: JobRow, now: float) -> str:

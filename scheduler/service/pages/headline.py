@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.words import CRUDE, ForecastKind
+from scheduler.explain.words import CRUDE, LIMITS, ForecastKind
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import WAITING
@@ -56,6 +56,10 @@ def _start(forecast: StartForecastRow | None, now: float) -> Headline:
         why = forecast.why_not if forecast and forecast.why_not else "no estimate was made yet"
         if forecast and forecast.estimate == ForecastKind.IMPOSSIBLE:
             return Headline(why[:1].upper() + why[1:], "Cannot start")
+        if forecast and forecast.latest is not None:
+            return Headline("Starts at the latest", "Starts", forecast.latest, note=f", {LIMITS}")
+        if forecast and forecast.no_latest:
+            why += f"; {forecast.no_latest}"
         return Headline("When it starts is not known", "Waits", note=f": {why}")
     at, by = forecast.start_p50, forecast.start_p90
     if forecast.estimate == ForecastKind.CRUDE:

@@ -37,6 +37,8 @@ from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.capacity import NodeNow
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
+from scheduler.explain.bound import MOST, Ahead, Bound, bound
+from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
@@ -434,6 +436,31 @@ class VisibleQueries(VisibleRows):
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
         )
         return decode(StartForecastRow, rows[0]) if rows else None
+
+    def bound(self, job_id: str, now: float) -> Bound:
+        """When a waiting job of the viewer's starts at the latest, by the limits of those before
+        it; of one in no queue yet, all who wait are before it."""
+        self.job(job_id)
+        row = self._one(select(jobs).where(jobs.c.job_id == job_id))
+        lent = self.lent()
+        of_vc = select(nodes.c.node, nodes.c.gpus).where(nodes.c.vc == row["vc"], nodes.c.open)
+        has = {r["node"]: r["gpus"] for r in self._all(of_vc) if r["node"] not in lent}
+        ahead = and_(jobs.c.phase == QUEUED, jobs.c.vc == row["vc"], jobs.c.job_id != job_id)
+        if row["phase"] == QUEUED:
+            ahead = and_(ahead, _before(_place(row)))
+        seen = jobs.c.gpus, jobs.c.spec, jobs.c.nodes, jobs.c.started_at, jobs.c.queued_at
+        query = select(*seen).where(ahead).order_by(*_ORDER).limit(MOST + 1)
+        runs = []
+        for run in self._all(select(*seen).where(on_gpus)):
+            gpus = {node: numbers for node, numbers in json.loads(run["nodes"]) if node in has}
+            limit_s = json.loads(run["spec"]).get("time_limit_s")
+            if gpus:
+                since = now if run["started_at"] is None else run["started_at"]
+                runs.append(Holder(gpus, None if limit_s is None else since + limit_s))
+        waiting = [
+            Ahead(r["gpus"], json.loads(r["spec"]).get("time_limit_s")) for r in self._all(query)
+        ]
+        return bound(has, runs, waiting, row["gpus"], now)
 
     # --- figures ----------------------------------------------------------------------------
 

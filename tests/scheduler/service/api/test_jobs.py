@@ -234,7 +234,9 @@ def test_an_explanation_has_one_dominant_reason_with_its_numbers(service: Servic
     assert told["principal"][0]["text"] == told["dominant"]
     assert (told["principal"][0]["need"], told["principal"][0]["free"]) == (4, 2)
     assert told["standing"] == {"position": 1, "waiting": 1}
-    assert told["forecast"] is None
+    made = told["forecast"]  # no future was drawn, and what bounds the start is answered
+    assert (made["start_p50"], made["latest"]) == (None, None)
+    assert made["no_latest"] == "1 job before it has no time limit"
     kinds = [line["kind"] for line in service.by("alice").get(f"{JOBS}/{job}/story").json()]
     assert kinds[0] == "submitted"
     assert "decision" in kinds

@@ -1,0 +1,116 @@
+"""When a waiting job starts at the latest: from limits alone, at once, without a future drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+
+from scheduler.core.plural import count
+
+MOST = 2000  # jobs ahead that are placed one after another
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job on its GPUs.
+
+    Attributes:
+        gpus: their numbers, by node.
+        until: when its time limit ends it, seconds since the epoch; None: it has none.
+    """
+
+    gpus: Mapping[int, Sequence[int]]
+    until: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """A job that is before this one: the GPUs it asks for and its time limit, None: it has none."""
+
+    gpus: int
+    limit_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """When a job starts at the latest, if all take their limits and none that is behind it starts
+    first.
+
+    Attributes:
+        latest: seconds since the epoch; None: nothing says so.
+        missing: why nothing does; "" where something does.
+    """
+
+    latest: float | None = None
+    missing: str = ""
+
+
+def bound(
+    nodes: Mapping[int, int], runs: Iterable[Held], ahead: Sequence[Ahead], gpus: int, now: float
+) -> Bound:
+    """Place those ahead and then a job of so many GPUs, strictly in this order.
+
+    Args:
+        nodes: GPUs of each open node of its virtual cluster.
+        runs: those that hold GPUs there.
+
+    A gang takes one node where one is large enough, else whole nodes and a rest.
+    """
+    if len(ahead) > MOST:
+        return Bound(missing=f"{count(len(ahead), 'job')} are before it")
+    free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
+    endless = 0
+    for run in runs:
+        until = inf if run.until is None else max(now, run.until)
+        endless += run.until is None
+        for node, numbers in run.gpus.items():
+            for number in numbers:
+                if node in free and number < len(free[node]):
+                    free[node][number] = max(free[node][number], until)
+    before = now
+    for one in ahead:
+        endless += one.limit_s is None
+        lasts = inf if one.limit_s is None else one.limit_s
+        before = max(before, _take(free, one.gpus, before, lasts))
+        if not isfinite(before):
+            break
+    latest = max(before, _take(free, gpus, before, 0.0)) if isfinite(before) else inf
+    if isfinite(latest):
+        return Bound(latest)
+    if endless:
+        have = "has" if endless == 1 else "have"
+        return Bound(missing=f"{count(endless, 'job')} before it {have} no time limit")
+    return Bound(missing="not enough of its GPUs are on open nodes")
+
+
+def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float) -> float:
+    """Give GPUs to a job as soon as there are enough, and say when that is; inf: there never are,
+    and none are given."""
+    wanted = _chosen(free, gpus)
+    start = max((since, *(free[node][number] for node, number in wanted)), default=since)
+    if len(wanted) < gpus or not isfinite(start):
+        return inf
+    for node, number in wanted:
+        free[node][number] = start + lasts_s
+    return start
+
+
+def _chosen(free: Mapping[int, list[float]], gpus: int) -> list[tuple[int, int]]:
+    """Which GPUs a gang takes: those that are free first, on as few nodes as will do."""
+    soonest = {
+        node: sorted(range(len(times)), key=times.__getitem__) for node, times in free.items()
+    }
+    left, found = gpus, list[tuple[int, int]]()
+    while left > 0 and soonest:
+        large = {node: order for node, order in soonest.items() if len(order) >= left}
+        if large:
+            node = min(large, key=lambda one: free[one][large[one][left - 1]])
+        else:
+            most = max(map(len, soonest.values()))
+            whole = [one for one, order in soonest.items() if len(order) == most]
+            node = min(whole, key=lambda one: free[one][soonest[one][-1]])
+        taken = soonest.pop(node)[:left]
+        found += [(node, number) for number in taken]
+        left -= len(taken)
+    return found
