@@ -15,7 +15,7 @@ from scheduler.core.cluster import Cluster
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.policy import Policy
-from scheduler.core.profiling import ProfilingStage
+from scheduler.core.profiling import ProfilingStage, StageMemory
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Host, Turn
 from scheduler.simulation.engine import Engine, JobResult
@@ -126,6 +126,19 @@ class LoanSchedule:
                 core.cluster.give_back(self._lent)
                 core.touch(vc)
                 self._lent = None
+
+    def follow(self, core: Host, d: Decision) -> None:
+        """Its loans are in no log."""
+
+    def followed(self, core: Host, now: float) -> None:
+        self.serve(core, now)
+
+    def remember(self) -> StageMemory:
+        """Its loans are of one simulation."""
+        raise NotImplementedError("a schedule of loans is not kept")
+
+    def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        raise NotImplementedError("a schedule of loans is not kept")
 
     def next_wake(self, now: float) -> float | None:
         return self._loans[-1][0] if self._loans else None

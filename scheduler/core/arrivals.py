@@ -26,6 +26,14 @@ class ArrivalForecaster(Protocol):
         """GPUs asked for per bin."""
         ...
 
+    def remember(self) -> list[tuple[float, int]]:
+        """When jobs arrived, and their GPUs, as far as it matters to what it answers."""
+        ...
+
+    def restore(self, arrivals: list[tuple[float, int]]) -> None:
+        """Know of these arrivals and no others."""
+        ...
+
 
 class TableForecaster:
     """A forecast made beforehand: one value per bin from `start` (seconds since the epoch).
@@ -41,6 +49,12 @@ class TableForecaster:
 
     def submitted(self, gpus: int, now: float) -> None:
         """Nothing to learn."""
+
+    def remember(self) -> list[tuple[float, int]]:
+        return []
+
+    def restore(self, arrivals: list[tuple[float, int]]) -> None:
+        """Nothing to know."""
 
     def jobs(self, now: float) -> float:
         return self._mean(self._jobs, now, beyond=float("inf"))
@@ -62,6 +76,12 @@ class RecentForecaster:
 
     def submitted(self, gpus: int, now: float) -> None:
         self._arrivals.append((now, gpus))
+
+    def remember(self) -> list[tuple[float, int]]:
+        return list(self._arrivals)
+
+    def restore(self, arrivals: list[tuple[float, int]]) -> None:
+        self._arrivals = deque(arrivals)
 
     def jobs(self, now: float) -> float:
         self._forget(now)

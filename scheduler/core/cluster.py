@@ -470,6 +470,50 @@ def _lowest(mask: int, count: int) -> int:
     return taken
 
 
+@dataclass(slots=True, kw_only=True)
+class RunMemory:
+    """A job on its GPUs; see `Run`. `alone`: it may take a partner."""
+
+    job_id: str
+    vc: str
+    start_time: float
+    order: int
+    nodes: tuple[int, ...]
+    gpus: tuple[int, ...]
+    partner: str | None
+    profiling: bool
+    alone: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class NodeMemory:
+    """A node: its number, what it has, whether it is open, and its GPUs that are kept for a job."""
+
+    node: int
+    has: Node
+    open: bool
+    kept: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterMemory:
+    """Who holds what.
+
+    Attributes:
+        nodes: in their order.
+        pools: of each virtual cluster its nodes, in the order in which they are looked through.
+        profiling: those of the profiling partition, likewise.
+        runs: those that started earlier first.
+        starts: so many there were.
+    """
+
+    nodes: list[NodeMemory]
+    pools: dict[str, list[int]]
+    profiling: list[int]
+    runs: list[RunMemory]
+    starts: int
+
+
 class Cluster:
     """Pools by virtual cluster, and the runs on them.
 
@@ -623,6 +667,87 @@ class Cluster:
         return ClusterSpec.of(
             self.nodes.values(), self.pools, gpu_memory_mib=was.gpu_memory_mib, name=was.name
         )
+
+    def remember(self) -> ClusterMemory:
+        """Who holds what, as a plain record."""
+        nodes = [
+            NodeMemory(
+                node=node,
+                has=has,
+                open=self.pool_of(node).is_open(node),
+                kept=self.pool_of(node)._held.get(node, 0),
+            )
+            for node, has in self.nodes.items()
+        ]
+        runs = [
+            RunMemory(
+                job_id=job_id,
+                vc=run.vc,
+                start_time=run.start_time,
+                order=run.order,
+                nodes=run.nodes,
+                gpus=run.gpus,
+                partner=None if run.partner is None else run.partner.job.job_id,
+                profiling=run.profiling,
+                alone=run.order in self.alone.get((run.vc, run.job.gpus), {}),
+            )
+            for job_id, run in self.runs.items()
+        ]
+        return ClusterMemory(
+            nodes=nodes,
+            pools={vc: list(pool.nodes()) for vc, pool in self.pools.items()},
+            profiling=list(self.profiling.nodes()),
+            runs=runs,
+            starts=self._starts,
+        )
+
+    def restore(self, memory: ClusterMemory, jobs: Mapping[str, Job]) -> None:
+        """Be as another was whose spec was the same when it began; before anything runs here."""
+        nodes = {one.node: one.has for one in memory.nodes}
+        if nodes != self.nodes or list(nodes) != list(self.nodes):
+            self.nodes, self.node_vc = nodes, {node: has.vc for node, has in nodes.items()}
+        self.pools = {vc: Pool(vc, self.spec.gpus_per_node) for vc in memory.pools}
+        self.profiling, self._pool_of = Pool(self.PROFILING, self.spec.gpus_per_node), {}
+        for vc, members in memory.pools.items():
+            self._fill(self.pools[vc], members)
+        self._fill(self.profiling, memory.profiling)
+        if self.spec.nodes() != list(nodes.values()) or list(self.spec.vcs) != list(self.pools):
+            self.spec = self._shape()
+        for known in memory.runs:
+            self._run_again(known, jobs[known.job_id])
+        self._starts = memory.starts
+        for one in memory.nodes:
+            pool = self.pool_of(one.node)
+            if not one.open:
+                pool.set_open(one.node, False)
+            if one.kept:
+                pool.reserve([(one.node, one.kept)])
+
+    def _run_again(self, known: RunMemory, job: Job) -> None:
+        run = Run(
+            job,
+            known.vc,
+            known.start_time,
+            known.order,
+            known.nodes,
+            known.gpus,
+            profiling=known.profiling,
+        )
+        other = self.runs.get(known.partner or "")
+        if other is not None:
+            run.partner, other.partner = other, run
+            self._count_shared(run, 1)
+        else:
+            for node, mask in zip(run.nodes, run.gpus, strict=True):
+                self.pool_of(node).take([(node, mask)])
+        self.runs[known.job_id] = run
+        if known.alone:
+            self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
+
+    def _fill(self, pool: Pool, members: Iterable[int]) -> None:
+        for node in members:
+            pool.add_node(node, self.nodes[node].gpus)
+            self._pool_of[node] = pool
 
     def set_open(self, node: int, is_open: bool) -> None:
         """Drain a node (nothing new is started or packed there), or open it again."""

@@ -18,6 +18,7 @@ from models.bundle import Bundle
 from scheduler.core.cluster import Cluster, Placement, Run
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
+from scheduler.core.following import Following
 from scheduler.core.holders import HolderCache, Holding, soonest
 from scheduler.core.nodes import Nodes
 from scheduler.core.policy import Policy
@@ -46,6 +47,10 @@ class Core:
         queues, runs_by_vc: those that wait in their queue, and that run, by virtual cluster.
         waiting: holds, changes, priorities, and jobs that can never start.
         nodes: which nodes there are; and jobs taken over from another core.
+        following: what a log has decided, instead of this core.
+        bundle: the models in use. dirty: virtual clusters to serve, in order of first event.
+        next_seq: the number of the next decision: how many there were.
+        holding: who was found lately to hold the GPUs that others wait for.
         profile_s: how long profiling a job takes, seconds; 0 where none is profiled.
         profiled_gpus: GPUs of the largest job that is profiled.
     """
@@ -74,12 +79,13 @@ class Core:
         self.open_queues()
         self.waiting = Waiting(self)
         self.nodes = Nodes(self)
-        self._bundle: Bundle | None = None
-        self._dirty: dict[str, None] = {}  # virtual clusters to serve, in order of first event
+        self.following = Following(self)
+        self.bundle: Bundle | None = None
+        self.dirty: dict[str, None] = {}
         self._decisions: list[Decision] = []
-        self._seq = 0
+        self.next_seq = 0
         self.arrivals = 0  # order of the next job
-        self._holding = HolderCache()
+        self.holding = HolderCache()
 
     def open_queues(self) -> None:
         """Have a queue for each virtual cluster there is."""
@@ -96,9 +102,12 @@ class Core:
         if job.job_id in self.jobs:
             raise ValueError(f"job {job.job_id} was submitted twice")
         nodes = self.nodes
-        refusal = nodes.refusal(job)
-        if refusal is not None and nodes.changing:
-            refusal = nodes.refusal_once_changed(job)
+        if self.following.script is not None:
+            refusal = self.following.script.refusal(job.job_id)
+        else:
+            refusal = nodes.refusal(job)
+            if refusal is not None and nodes.changing:
+                refusal = nodes.refusal_once_changed(job)
         if refusal is not None:
             self.record(
                 now,
@@ -133,6 +142,9 @@ class Core:
         """
         stage = self.profiling
         skips = stage.skips(queued.job) if stage is not None else Reason.SUBMITTED
+        if self.following.script is not None and stage is not None:
+            logged = self.following.script.enqueued(queued.job.job_id)
+            skips = None if logged is None else logged.reason
         if stage is not None and skips is None:
             stage.add(queued)
             return
@@ -158,7 +170,7 @@ class Core:
         """
         self.jobs[job_id].profile = profile
         self._learned(self.jobs[job_id].job, profile, now)
-        self._dirty[self.cluster.runs[job_id].vc] = None
+        self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         """A job that runs, or is profiled, says how long it will have run on GPUs of its own."""
@@ -168,8 +180,8 @@ class Core:
         if not run.profiling:
             self.policy.progressed(queued, now, self.estimator)
             self.cluster.pools[run.vc].changes += 1  # when its GPUs are free is another time
-            self._holding = HolderCache()
-            self._dirty[run.vc] = None
+            self.holding = HolderCache()
+            self.dirty[run.vc] = None
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
         """A job that shares its GPUs was seen to run at `speed` of its speed alone.
@@ -197,7 +209,7 @@ class Core:
         if not run.profiling:
             self._freed(run)
         elif self.policy.capabilities.profiles_waiting:
-            self._dirty[run.vc] = None  # GPUs may have been kept for it, or others be behind it
+            self.dirty[run.vc] = None  # GPUs may have been kept for it, or others be behind it
         if self.nodes.mixes_types:
             duration_s *= self.policy.type_speed(run)
         self.estimator.ended(job_id, state, duration_s, now)
@@ -231,8 +243,8 @@ class Core:
         """
         before, self.policy = self.policy, policy
         policy.cluster_changed(self.cluster)
-        if self._bundle is not None:
-            policy.use(self._bundle)
+        if self.bundle is not None:
+            policy.use(self.bundle)
         runs = [run for run in self.cluster.runs.values() if not run.profiling]
         runs.sort(key=lambda run: run.order)
         waiting = {vc: list(queue) for vc, queue in self.queues.items()}
@@ -257,25 +269,13 @@ class Core:
         """
         self.estimator.use(bundle)
         self.policy.use(bundle)
-        self._bundle = bundle
-
-    def resume(self, seq: int, bundle: Bundle | None = None) -> None:
-        """Go on where another core was: number decisions from `seq` on, decide by the models that
-        the estimator has already."""
-        self._seq, self._bundle = seq, bundle
-        if bundle is not None:
-            self.policy.use(bundle)
-
-    @property
-    def next_decision(self) -> int:
-        """The number of the next decision: how many there were."""
-        return self._seq
+        self.bundle = bundle
 
     def wake(self, now: float) -> None:
         """Time the policy or the profiling stage asked for has come: serve every queue."""
         for vc, queue in self.queues.items():
             if len(queue):
-                self._dirty[vc] = None
+                self.dirty[vc] = None
 
     def next_wake(self, now: float) -> float | None:
         """When to call `wake` next even if nothing happens; None when there is no need."""
@@ -305,14 +305,19 @@ class Core:
         decisions, self._decisions = self._decisions, []
         return decisions
 
+    def next_dirty(self, now: float) -> str | None:
+        """The virtual cluster whose turn is next; None: none is due. Counts as served."""
+        while self.dirty:
+            vc = self.policy.first(self.dirty, now)
+            del self.dirty[vc]
+            if len(self.queues[vc]):
+                return vc
+        return None
+
     def _take_turns(self, now: float) -> None:
-        while self._dirty:
-            vc = self.policy.first(self._dirty, now)
-            del self._dirty[vc]
-            queue = self.queues[vc]
-            if not len(queue):
-                continue
+        while (vc := self.next_dirty(now)) is not None:
             turn = Turn(self, vc, now)
+            self.policy.learned.begin(turn)
             self.policy.serve(turn)
             stage = self.profiling
             turn.explain_fresh(stage.add if stage and stage.overlaps_waiting else None)
@@ -321,17 +326,17 @@ class Core:
 
     def touch(self, vc: str) -> None:
         """Look at this virtual cluster in the next `decide`."""
-        self._dirty[vc] = None
+        self.dirty[vc] = None
 
     def _freed(self, run: Run) -> None:
         """GPUs were given up: their owners look first, then whoever may borrow."""
         if self.policy.capabilities.borrows:
             for node in run.nodes:
-                self._dirty[self.cluster.node_vc[node]] = None
+                self.dirty[self.cluster.node_vc[node]] = None
             for vc, queue in self.queues.items():
                 if len(queue):
-                    self._dirty[vc] = None
-        self._dirty[run.vc] = None
+                    self.dirty[vc] = None
+        self.dirty[run.vc] = None
 
     def runs_of(self, vc: str) -> list[Run]:
         """Runs of a virtual cluster, oldest first."""
@@ -339,7 +344,7 @@ class Core:
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
         """The runs that should free enough GPUs soonest, and in how many seconds."""
-        known = self._holding.get(vc, gpus, self.cluster, now)
+        known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known
         runs = self.cluster.runs.values() if self.policy.capabilities.borrows else self.runs_of(vc)
@@ -349,7 +354,7 @@ class Core:
             runs,
             lambda run, level: self.policy.left_s(run, self.jobs[run.job.job_id], now, level),
         )
-        return self._holding.put(vc, gpus, now, found)
+        return self.holding.put(vc, gpus, now, found)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
         """Look at a job in the profiling partition (called by turns and stages).
@@ -358,7 +363,7 @@ class Core:
         """
         job, pool = queued.job, self.cluster.profiling
         fault = profiling_fault(self.cluster, job, placement, self.profiled_gpus)
-        if fault:
+        if fault and self.following.script is None:
             raise PolicyViolation(f"job {job.job_id} may not be profiled: {fault}")
         run = self.cluster.start(job, job.vc, placement, now, profiling=True)
         self.estimator.profiling(job.job_id, now)
@@ -397,6 +402,7 @@ class Core:
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)
         core.queues = {vc: queue.restricted_to(kept) for vc, queue in self.queues.items()}
+        core.following = Following(core)
         core.policy = self.policy.restricted_to(kept)
         if self.profiling is not None:
             core.profiling = self.profiling.restricted_to(kept)
@@ -411,9 +417,12 @@ class Core:
         vc: str,
         **more: Any,
     ) -> None:
-        """Append a decision; `more` are further fields of `Decision`."""
-        self._decisions.append(Decision(self._seq, now, action, reason, job_id, vc, **more))
-        self._seq += 1
+        """Append a decision; `more` are further fields of `Decision`. Of a pass that is followed
+        the log has them."""
+        if self.following.script is not None:
+            return
+        self._decisions.append(Decision(self.next_seq, now, action, reason, job_id, vc, **more))
+        self.next_seq += 1
 
     def enqueue(
         self,
@@ -423,10 +432,14 @@ class Core:
         estimator: Estimator | None = None,
     ) -> None:
         """A job joins its queue (also called by a stage); `estimator` as in `join`."""
-        job = queued.job
-        self.policy.prepare(queued, now, estimator or self.estimator)
+        job, script = queued.job, self.following.script
+        estimator = estimator or self.estimator
+        if script is None:
+            self.policy.prepare(queued, now, estimator)
+        else:
+            script.prepare(self.policy, queued, now, estimator)
         self.queues[job.vc].add(queued)
-        self._dirty[job.vc] = None
+        self.dirty[job.vc] = None
         # it shrank while this was profiled, or is to grow
         nodes = self.nodes
         self.waiting.recheck |= job.gpus > nodes.capacity[job.vc] or bool(nodes.changing)

@@ -7,7 +7,7 @@ of an end a little later than the core.
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
 from features.job import Job
@@ -33,12 +33,34 @@ class Blocked:
     never: bool = False
 
 
+@dataclass(slots=True, kw_only=True)
+class EndMemory:
+    """How a job ended, and when."""
+
+    job_id: str
+    at: float
+    success: bool
+
+
 class Dependencies:
     """Who waits for whom, and how those ended that are waited for."""
 
     def __init__(self) -> None:
         self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
         self._ends: dict[str, tuple[float, bool]] = {}  # when, and whether successfully
+
+    def remember(self) -> list[EndMemory]:
+        """How those ended that may be waited for."""
+        return [
+            EndMemory(job_id=job_id, at=at, success=success)
+            for job_id, (at, success) in self._ends.items()
+        ]
+
+    def restore(self, ends: Iterable[EndMemory], jobs: Iterable[Job]) -> None:
+        """Know how these ended, and whom these jobs wait for."""
+        self._ends = {one.job_id: (one.at, one.success) for one in ends}
+        for job in jobs:
+            self.add(job)
 
     def add(self, job: Job) -> None:
         """A job arrives, or asks for something else (`drop` it first)."""

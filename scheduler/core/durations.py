@@ -59,6 +59,18 @@ class Stated(float):
         return made
 
 
+def plain(seconds: float) -> tuple[float, ...]:
+    """A predicted duration as plain numbers."""
+    if isinstance(seconds, Stated):
+        return float(seconds), seconds.error, seconds.without_s
+    return (seconds,)
+
+
+def of_plain(row: Sequence[float]) -> float:
+    """The predicted duration that `plain` made numbers of."""
+    return Stated(*row) if len(row) > 1 else row[0]
+
+
 @dataclass(slots=True)
 class _Ratios:
     """ln(true / predicted), the last `window` of them, beside a prior that fades."""
@@ -79,6 +91,37 @@ class _Ratios:
         if len(self.recent) > self.window:
             del self.ascending[bisect_right(self.ascending, self.recent.popleft()) - 1]
         self.stale += 1
+
+
+@dataclass(slots=True, kw_only=True)
+class RangeMemory:
+    """What was learned of predictions of about one size.
+
+    Attributes:
+        recent: ln(true / predicted) of the last jobs that ended, the oldest first.
+        grid, even, seen, stale: what the distribution was when it was last worked out, from how
+            many, and how many have ended since.
+    """
+
+    recent: list[float]
+    grid: tuple[float, ...]
+    even: tuple[float, ...]
+    seen: int
+    stale: int
+
+
+@dataclass(slots=True, kw_only=True)
+class DurationMemory:
+    """What a distribution of durations was taught.
+
+    Attributes:
+        edges_s: predictions are of about one size between two of these.
+        ranges, going: by size; of jobs that run, ln(1 + predicted), since when, and the speed.
+    """
+
+    edges_s: tuple[float, ...]
+    ranges: list[RangeMemory]
+    going: list[dict[str, tuple[float, float, float]]]
 
 
 class DurationDistribution:
@@ -137,6 +180,36 @@ class DurationDistribution:
                 if now is not None
                 else (),
             )
+
+    def remember(self) -> DurationMemory:
+        """All that it was taught, as a plain record."""
+        ranges = [
+            RangeMemory(
+                recent=list(one.recent),
+                grid=one.grid,
+                even=one.even,
+                seen=one.seen,
+                stale=one.stale,
+            )
+            for one in self._ranges
+        ]
+        going = [dict(going) for going in self._going]
+        return DurationMemory(edges_s=EDGES_S, ranges=ranges, going=going)
+
+    def restore(self, memory: DurationMemory) -> None:
+        """Know what another was taught. ValueError where that kept other sizes apart."""
+        if memory.edges_s != EDGES_S:
+            raise ValueError(f"durations are kept apart at {EDGES_S}, not at {memory.edges_s}")
+        for ratios, known in zip(self._ranges, memory.ranges, strict=True):
+            ratios.recent, ratios.ascending = deque(known.recent), sorted(known.recent)
+            if len(known.grid) != self._points or len(known.even) != EVEN:
+                self._refresh(ratios)
+                continue
+            ratios.grid, ratios.even = known.grid, known.even
+            ratios.seen, ratios.stale = known.seen, known.stale
+            _derive(ratios)
+        self._going = [dict(going) for going in memory.going]
+        self.refreshed += 1
 
     def take_over(self, other: DurationDistribution) -> None:
         """Know what another has learned."""
@@ -246,10 +319,15 @@ def _describe(
 ) -> None:
     left = _left(ascending, lasted)
     ratios.grid = tuple(map(exp, _levels(ascending, points, left, lasted)))
-    ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
     ratios.even, ratios.seen = _between(ascending, left), len(ascending)
-    ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
     ratios.stale = 0
+    _derive(ratios)
+
+
+def _derive(ratios: _Ratios) -> None:
+    """Work out what follows from the quantiles."""
+    ratios.above = tuple(accumulate(reversed(ratios.grid)))[::-1]
+    ratios.fresh = tuple(at_level(ratios.even, (i + 0.5) / FINE) for i in range(FINE))
 
 
 def _left(ended: Sequence[float], lasted: Sequence[float]) -> list[float]:

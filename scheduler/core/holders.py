@@ -7,6 +7,7 @@ runs that are expected to free enough GPUs soonest, on one node where the job fi
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from math import inf
 from typing import NamedTuple
 
@@ -36,11 +37,44 @@ class Holding(NamedTuple):
 NOBODY = Holding()
 
 
+@dataclass(slots=True, kw_only=True)
+class HoldingMemory:
+    """Who was found to hold the GPUs a job is to get, and when."""
+
+    vc: str
+    gpus: int
+    at: float
+    jobs: tuple[str, ...]
+    gone_in_s: float
+    nodes: tuple[tuple[int, int], ...]
+
+
 class HolderCache:
     """What was found lately, by virtual cluster and number of GPUs."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
+
+    def remember(self) -> list[HoldingMemory]:
+        """As a plain record."""
+        return [
+            HoldingMemory(
+                vc=vc,
+                gpus=gpus,
+                at=at,
+                jobs=found.jobs,
+                gone_in_s=found.gone_in_s,
+                nodes=found.nodes,
+            )
+            for (vc, gpus), (at, found) in self._kept.items()
+        ]
+
+    def restore(self, memory: Iterable[HoldingMemory]) -> None:
+        """Know what another had found."""
+        self._kept = {
+            (one.vc, one.gpus): (one.at, Holding(one.jobs, one.gone_in_s, one.nodes))
+            for one in memory
+        }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
         """An answer that still holds: those named still run, and nothing else changed there."""

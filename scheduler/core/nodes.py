@@ -52,6 +52,23 @@ class KnownJob:
     progress: Progress | None = None
 
 
+@dataclass(slots=True, kw_only=True)
+class ChangeMemory:
+    """What a node is to be once idle (None: it goes), and whether it is open then."""
+
+    node: int
+    to: Node | None
+    opens: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class NodesMemory:
+    """Nodes that are lent to the profiling partition for good, and those to be others."""
+
+    lent: list[int]
+    changing: list[ChangeMemory]
+
+
 class NodesHost(WaitingHost, Protocol):
     """What is asked of the core besides."""
 
@@ -85,6 +102,20 @@ class Nodes:
         self.changing: dict[int, tuple[Node | None, bool]] = {}
         self._lent = set(cluster.profiling.nodes())  # to the profiling partition, for good
         self.mixes_types = cluster.spec.mixes_types
+
+    def remember(self) -> NodesMemory:
+        """As a plain record."""
+        changing = [
+            ChangeMemory(node=node, to=to, opens=opens)
+            for node, (to, opens) in self.changing.items()
+        ]
+        return NodesMemory(lent=sorted(self._lent), changing=changing)
+
+    def restore(self, memory: NodesMemory) -> None:
+        """Be as another was; its cluster is the core's already."""
+        self._lent = set(memory.lent)
+        self.changing = {one.node: (one.to, one.opens) for one in memory.changing}
+        self._reshaped()
 
     def set_open(self, node: int, is_open: bool) -> None:
         """A node is drained (nothing new starts there; what runs goes on) or opened again.

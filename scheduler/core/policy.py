@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import inf, isnan, nan
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Evidence, Reason
+from scheduler.core.decisions import Decision, Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings
@@ -75,6 +75,48 @@ NO_PREDICTORS = Predictors()
 CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
 
 
+@dataclass(slots=True)
+class Nothing:
+    """What a policy remembers that goes by its queues alone."""
+
+
+class Learned:
+    """What a policy remembers from turn to turn beside what its jobs and queues say: of one that
+    goes by those alone, nothing.
+
+    Attributes:
+        Memory: the record of it.
+    """
+
+    Memory: ClassVar[type[Any]] = Nothing
+
+    def begin(self, turn: Turn) -> None:
+        """Called as a turn begins, before `serve`, and likewise where a turn is only followed:
+        remember what does not depend on what is decided in it."""
+
+    def follow(self, turn: Turn, d: Decision) -> None:
+        """Called in place of `serve` before a decision of a log is carried out in this turn:
+        remember what `serve` would have."""
+
+    def predicted(self, queued: QueuedJob) -> None:
+        """Called where a log has predicted a waiting job otherwise than it was here."""
+
+    def followed(self, turn: Turn) -> None:
+        """Called once all decisions that a log has of a turn were carried out."""
+
+    def remember(self) -> Any:
+        """All that it learned and has promised, beside what its jobs and queues say: a record of
+        `Memory` that holds nothing but plain values and such records."""
+        return self.Memory()
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        """Go on where another of the same settings was, whose `remember` this is.
+
+        Args:
+            jobs: all that have not ended, by id.
+        """
+
+
 class Policy:
     """Orders, places and packs the jobs of one virtual cluster at a time.
 
@@ -88,6 +130,7 @@ class Policy:
 
     Attributes:
         Settings: the model of its settings.
+        learned: what it remembers beside what its jobs and queues say, and how.
         name: as given on the command line.
         distribution: what it learned of how long jobs run beside their prediction; None: nothing.
         capabilities: what it can do and wants, for those around it; an instance may state its own.
@@ -97,6 +140,7 @@ class Policy:
     name = ""
     capabilities = Capabilities()
     distribution: DurationDistribution | None = None
+    learned = Learned()
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass
 from math import floor
@@ -21,7 +21,7 @@ from features.job import Job, Profile
 from features.names import normalise
 from scheduler.core.arrivals import ArrivalForecaster
 from scheduler.core.cluster import Cluster
-from scheduler.core.decisions import Action, Reason
+from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.holders import soonest
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import profiling_has_type, profiling_place
@@ -75,8 +75,24 @@ class Stage(Protocol):
         """Start what fits; lend or return nodes."""
         ...
 
+    def follow(self, core: Host, d: Decision) -> None:
+        """A node was lent, or returned, as a log tells."""
+        ...
+
+    def followed(self, core: Host, now: float) -> None:
+        """What was decided at this moment, instead of `serve`, was carried out."""
+        ...
+
     def next_wake(self, now: float) -> float | None:
         """When to be served even if nothing happens."""
+        ...
+
+    def remember(self) -> StageMemory:
+        """All that it knows, as a plain record."""
+        ...
+
+    def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        """Go on where another was; `jobs`: all that have not ended, by id."""
         ...
 
 
@@ -99,6 +115,37 @@ class Scaling:
     quiet_gpus: float = 40.0
 
 
+@dataclass(slots=True, kw_only=True)
+class KnownProfile:
+    """The last profile of jobs of one kind, and when it was seen."""
+
+    user: str
+    template: str
+    gpus: int
+    at: float
+    profile: Profile
+
+
+@dataclass(slots=True, kw_only=True)
+class StageMemory:
+    """What a stage knows.
+
+    Attributes:
+        known: profiles, those seen longest ago first.
+        queue: jobs to be profiled, in order.
+        extra: the node that is lent to it. room: GPUs it has; None: as when it began.
+        look_at: when it asked to be woken.
+        arrivals: when jobs came lately, and their GPUs.
+    """
+
+    known: list[KnownProfile]
+    queue: list[str]
+    extra: int | None
+    room: int | None
+    look_at: float | None
+    arrivals: list[tuple[float, int]]
+
+
 class KnownProfiles:
     """The last profile of everything that is submitted again and again.
 
@@ -114,6 +161,19 @@ class KnownProfiles:
     def __init__(self, recent_s: float):
         self.recent_s = recent_s
         self._profiles: OrderedDict[tuple[str, str, int], tuple[float, Profile]] = OrderedDict()
+
+    def remember(self) -> list[KnownProfile]:
+        """Each with when it was seen, those seen longest ago first."""
+        return [
+            KnownProfile(user=user, template=template, gpus=gpus, at=at, profile=profile)
+            for (user, template, gpus), (at, profile) in self._profiles.items()
+        ]
+
+    def restore(self, known: list[KnownProfile]) -> None:
+        """Know these and no others."""
+        self._profiles = OrderedDict(
+            ((one.user, one.template, one.gpus), (one.at, one.profile)) for one in known
+        )
 
     def learn(self, job: Job, profile: Profile, now: float) -> None:
         if template := normalise(job.name):
@@ -182,6 +242,26 @@ class ProfilingStage:
         if self._known is not None:
             self._known.learn(job, profile, now)
 
+    def remember(self) -> StageMemory:
+        return StageMemory(
+            known=[] if self._known is None else self._known.remember(),
+            queue=[queued.job.job_id for *_, queued in self._queue],
+            extra=self._extra,
+            room=self._room,
+            look_at=self._look_at,
+            arrivals=[] if self.forecast is None else self.forecast.remember(),
+        )
+
+    def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        if self._known is not None:
+            self._known.restore(memory.known)
+        here = [jobs[job_id] for job_id in memory.queue if job_id in jobs]
+        self._queue = [(queued.job.gpus, queued.seq, queued) for queued in here]
+        self._extra, self._room = memory.extra, memory.room
+        self._look_at = memory.look_at
+        if self.forecast is not None:
+            self.forecast.restore(memory.arrivals)
+
     def cluster_changed(self, cluster: Cluster) -> None:
         if self._extra is not None and self._extra not in cluster.profiling:
             self._extra = None  # it left, or was lent again where it is now
@@ -206,6 +286,19 @@ class ProfilingStage:
         self._place(core, now)
         if self.scaling is not None and self._scale(core, now, self.scaling):
             self._place(core, now)
+        self.followed(core, now)
+
+    def follow(self, core: Host, d: Decision) -> None:
+        [node] = d.nodes
+        if d.action is Action.LEND:
+            core.cluster.lend(node)
+            self._extra = node
+        else:
+            core.cluster.give_back(node)
+            core.touch(d.vc)
+            self._extra = None
+
+    def followed(self, core: Host, now: float) -> None:
         if self._look_at is not None and now >= self._look_at:
             self._look_at = None
 
@@ -320,10 +413,27 @@ class WaitingStage(ProfilingStage):
         if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
             super().add(queued)
 
+    def followed(self, core: Host, now: float) -> None:
+        super().followed(core, now)
+        if self._knows_none(core):
+            self._queue.clear()
+        if self.scaling is not None or len(self._queue) > self._sweep_above:
+            self._sweep(core)
+
+    def _sweep(self, core: Host) -> None:
+        """Those that started, or were looked at, leave."""
+        left = (entry for entry in self._queue if _waits(core, entry[-1]))
+        self._queue = [entry for entry in left if not entry[-1].profiled]
+        self._sweep_above = 2 * len(self._queue) + 1000
+
+    def _knows_none(self, core: Host) -> bool:
+        """Whether profiles come from runs that are watched alone."""
+        return not core.cluster.profiling.gpus and self.scaling is None
+
     def _place(self, core: Host, now: float) -> None:
         pool, left = core.cluster.profiling, []
-        if not pool.gpus and self.scaling is None:
-            self._queue.clear()  # profiles come from runs that are watched alone
+        if self._knows_none(core):
+            self._queue.clear()
             return
         if len(self._queue) > self._sweep_above:  # those that started stay in it till they are met
             self._queue = [entry for entry in self._queue if _waits(core, entry[-1])]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import Protocol
 
 from features.job import Job, Profile
 from features.progress import Progress
 from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
+from scheduler.core.durations import of_plain, plain
 from scheduler.core.estimates import Estimate
 from scheduler.core.findings import Partner
 
@@ -103,6 +105,47 @@ class QueuedJob:
         return self.seq < other.seq
 
 
+@dataclass(slots=True, kw_only=True)
+class JobMemory:
+    """A job that has not ended; see `QueuedJob`. `estimate_s`: as `durations.plain` has it."""
+
+    job: Job
+    seq: int
+    priority: int
+    key: float
+    estimate_s: tuple[float, ...] | None
+    score: Score | None
+    profile: Profile | None
+    progress: Progress | None
+    profiled: bool
+    pair_prediction: PairPrediction | None
+    reason: Reason | None
+    evidence: Evidence
+    considered: Partner | None
+    type_costs: Evidence
+    predicted_mib: float | None
+    usual: Profile | None
+    submit_time: float
+    held_since: float | None
+    outlived_s: float
+
+    @classmethod
+    def of(cls, queued: QueuedJob) -> JobMemory:
+        """As a plain record."""
+        found = {name: getattr(queued, name) for name in QueuedJob.__slots__}
+        if queued.estimate_s is not None:
+            found["estimate_s"] = plain(queued.estimate_s)
+        return cls(**found)
+
+    def restored(self) -> QueuedJob:
+        """The job that this is the record of."""
+        queued = QueuedJob(self.job, self.seq, self.priority)
+        for name in QueuedJob.__slots__:
+            setattr(queued, name, getattr(self, name))
+        queued.estimate_s = None if self.estimate_s is None else of_plain(self.estimate_s)
+        return queued
+
+
 class Index(Protocol):
     """What a policy keeps beside a queue, and is notified of."""
 
@@ -165,6 +208,10 @@ class Queue:
         self.resorted = True
         if self.index is not None:
             self.index.reordered()
+
+    def restore(self, jobs: list[QueuedJob], fresh: list[QueuedJob], *, resorted: bool) -> None:
+        """Hold these, sorted already."""
+        self._jobs, self.fresh, self.resorted = jobs, fresh, resorted
 
     def restricted_to(self, kept: Collection[str]) -> Queue:
         """A queue of the same jobs, less those outside `kept`."""

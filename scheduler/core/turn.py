@@ -143,7 +143,11 @@ class Turn:
 
     def known(self, run: Run) -> QueuedJob:
         """What is known of the job of a run."""
-        return self._core.jobs[run.job.job_id]
+        return self.job(run.job.job_id)
+
+    def job(self, job_id: str) -> QueuedJob:
+        """What is known of a job that has not ended, by its id."""
+        return self._core.jobs[job_id]
 
     def start(
         self,
@@ -411,6 +415,13 @@ class Turn:
             if queued.reason is None:
                 self.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=self.sole_blocker(queued))
             if watch is not None:
+                watch(queued)
+        self.queue.fresh.clear()
+
+    def pass_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
+        """The same where the reasons are known: those of a log."""
+        for queued in self.queue.fresh:
+            if watch is not None and queued.job.job_id not in self._core.cluster.runs:
                 watch(queued)
         self.queue.fresh.clear()
 

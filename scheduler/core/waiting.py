@@ -16,7 +16,7 @@ from features import pulse
 from features.job import Job
 from scheduler.core.cluster import suits
 from scheduler.core.decisions import Action, Reason
-from scheduler.core.dependencies import Blocked, Dependencies
+from scheduler.core.dependencies import Blocked, Dependencies, EndMemory
 from scheduler.core.estimates import Estimate, Estimator, Known, moved_by, with_progress
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage
@@ -61,6 +61,36 @@ class _Dependent:
     joined: bool
 
 
+@dataclass(slots=True, kw_only=True)
+class DependentMemory:
+    """A job that waits for others to end; see `_Dependent` and `Blocked`."""
+
+    job_id: str
+    by: str
+    never: bool
+    since: float
+    joined: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class WaitingMemory:
+    """Who waits, and not in a queue.
+
+    Attributes:
+        set_aside: jobs that can never start as the cluster is.
+        held: whether they had joined their queue.
+        dependent: jobs that wait for others to end.
+        ends: of jobs that are waited for, how they ended.
+        recheck: see `Waiting`.
+    """
+
+    set_aside: list[str]
+    held: dict[str, bool]
+    dependent: list[DependentMemory]
+    ends: list[EndMemory]
+    recheck: bool
+
+
 class Waiting:
     """Holds, dependencies, changes, priorities, and jobs that can never start; part of a core.
 
@@ -75,6 +105,36 @@ class Waiting:
         self._held: dict[str, bool] = {}  # kept back: whether they were in a queue
         self._dependencies = Dependencies()
         self._dependent: dict[str, _Dependent] = {}  # kept back until others have ended
+
+    def remember(self) -> WaitingMemory:
+        """As a plain record."""
+        return WaitingMemory(
+            set_aside=list(self._set_aside),
+            held=dict(self._held),
+            dependent=[
+                DependentMemory(
+                    job_id=job_id,
+                    by=one.blocked.by,
+                    never=one.blocked.never,
+                    since=one.since,
+                    joined=one.joined,
+                )
+                for job_id, one in self._dependent.items()
+            ],
+            ends=self._dependencies.remember(),
+            recheck=self.recheck,
+        )
+
+    def restore(self, memory: WaitingMemory) -> None:
+        """Be as another was; its jobs are the core's already."""
+        jobs = self._core.jobs
+        self._set_aside = {job_id: jobs[job_id] for job_id in memory.set_aside}
+        self._held, self.recheck = dict(memory.held), memory.recheck
+        self._dependent = {
+            one.job_id: _Dependent(Blocked(one.by, one.never), one.since, one.joined)
+            for one in memory.dependent
+        }
+        self._dependencies.restore(memory.ends, (queued.job for queued in jobs.values()))
 
     def set_priority(self, job_id: str, priority: int) -> None:
         """An operator changes what goes first. Without effect on a job that has its GPUs."""

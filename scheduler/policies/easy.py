@@ -13,14 +13,16 @@ fixed bound that most jobs keep is days, and with it nothing is backfilled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from features.job import Job
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
 from scheduler.core.obstacles import Obstacle
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Learned, Policy, Predictors
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, setting
 from scheduler.core.turn import Turn
@@ -40,6 +42,29 @@ class EasySettings(PolicySettings):
     )
 
 
+@dataclass(slots=True, kw_only=True)
+class EasyMemory:
+    """How long the last two jobs of each user ran, seconds."""
+
+    last_two: dict[str, tuple[float, float]]
+
+
+class EasyLearned(Learned):
+    """What the policy remembers."""
+
+    Memory = EasyMemory
+
+    def __init__(self, policy: Easy):
+        self._policy = policy
+
+    def remember(self) -> EasyMemory:
+        return EasyMemory(last_two=dict(self._policy.last_two))
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        assert isinstance(memory, EasyMemory)
+        self._policy.last_two = dict(memory.last_two)
+
+
 class Easy(Policy):
     """EASY backfill by time limits."""
 
@@ -55,19 +80,20 @@ class Easy(Policy):
     ):
         self.settings = settings or EasySettings()
         self.default_limit_s = self.settings.default_limit_s
-        self._last_two: dict[str, tuple[float, float]] = {}  # seconds, by user
+        self.last_two: dict[str, tuple[float, float]] = {}  # seconds, by user
+        self.learned = EasyLearned(self)
 
     def ended(self, run: Run, now: float) -> None:
         if not run.profiling:
             ran = now - run.start_time
-            before = self._last_two.get(run.job.user)
-            self._last_two[run.job.user] = (before[1] if before else ran, ran)
+            before = self.last_two.get(run.job.user)
+            self.last_two[run.job.user] = (before[1] if before else ran, ran)
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
         if isinstance(before, Easy):
-            self._last_two = before._last_two
+            self.last_two = before.last_two
         return True
 
     def serve(self, turn: Turn) -> None:
@@ -104,7 +130,7 @@ class Easy(Policy):
     def _limit(self, job: Job) -> float:
         """Seconds a job is taken to run for, as its limit or its user's last jobs have it."""
         stated = job.time_limit_s or self.default_limit_s
-        return stated or sum(self._last_two.get(job.user, (FIRST_S, FIRST_S))) / 2
+        return stated or sum(self.last_two.get(job.user, (FIRST_S, FIRST_S))) / 2
 
     def _left(self, run: Run, now: float) -> float:
         elapsed = now - run.start_time

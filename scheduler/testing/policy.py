@@ -7,26 +7,31 @@ class TestMine(PolicyContract):
 from __future__ import annotations
 
 import io
+import json
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
+from features.codec import decode, encode
 from scheduler.assembly import settings_of
 from scheduler.core.arrivals import RecentForecaster
+from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
+from scheduler.core.memory import CoreMemory, remember, restore
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy, Predictors, preemption_cost_s
 from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
 from scheduler.policies import build
 from scheduler.simulation.recorder import decision_table
 from scheduler.testing.builders import UserMeans, truth
+from scheduler.testing.shadow import Shadowed
 from scheduler.testing.worlds import (
     Remembered,
     Watched,
@@ -59,6 +64,8 @@ class PolicyContract:
         name: of the policy.
         skips: jobs that fit may pass ones that do not; then nobody who fits is left waiting.
         round_s: it acts at multiples of this many seconds only; 0 = whenever something happens.
+        follows: its `Memory` holds all that it remembers, so that it can go on from a log. One that
+            does not learns again after each start.
         chosen: settings of the policy that are not its defaults, as in a cluster file.
     """
 
@@ -66,6 +73,7 @@ class PolicyContract:
     chosen: Mapping[str, Any] = MappingProxyType({})
     skips = False
     round_s = 0.0
+    follows = True
 
     # --- what a subclass may change -----------------------------------------------------------
 
@@ -153,6 +161,28 @@ class PolicyContract:
         fresh = self.core(world)
         fresh.oracle = Remembered(first.answers)
         check_same(first.decisions, replay(first.core.events, fresh))
+
+    @settings(_common, max_examples=25)
+    @given(world=worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
+    def test_goes_on_from_what_was_decided(self, world: World, passes: int, seed: int) -> None:
+        """One that hears what another heard and decided, and is made again from a record of what it
+        remembers, decides the same."""
+        if not self.follows:
+            return
+        _shown(world)
+
+        def made_again(core: Core) -> Core:
+            made = self.core(world)
+            made.estimator, made.oracle = core.estimator, core.oracle
+            body = json.loads(json.dumps(encode(remember(core))))
+            restore(made, decode(CoreMemory, body))
+            return made
+
+        shadowed = Shadowed(
+            self.core(world), lambda: self.core(world), made_again, seed=seed, passes=passes
+        )
+        watch(world, cast(WatchedCore, shadowed))
+        assert not shadowed.differences, shadowed.differences
 
     @settings(_common, max_examples=20)
     @given(world=worlds(), data=st.data())

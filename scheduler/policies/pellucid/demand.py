@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
@@ -45,6 +45,21 @@ class _Asked:
         self.gpus += gpus
         if there is not None:
             self.there = there
+
+
+@dataclass(slots=True, kw_only=True)
+class DemandMemory:
+    """What a count of demand knows.
+
+    Attributes:
+        jobs: of each that has not ended: where, GPUs, what the clock showed when it came.
+        asked: by place.
+        paused: of jobs that come back, what they waited by the clock.
+    """
+
+    jobs: dict[str, tuple[str, int, float]]
+    asked: dict[str, _Asked]
+    paused: dict[str, float]
 
 
 class Demand:
@@ -77,6 +92,19 @@ class Demand:
         self.over(job.job_id, now)
         self._jobs[job.job_id] = where, job.gpus, came
         asked.change(now, job.gpus)
+
+    def remember(self) -> DemandMemory:
+        """What it counted, as a plain record."""
+        asked = {
+            where: replace(one, unseen_s=dict(one.unseen_s)) for where, one in self._asked.items()
+        }
+        return DemandMemory(jobs=dict(self._jobs), asked=asked, paused=dict(self._paused))
+
+    def restore(self, memory: DemandMemory) -> None:
+        """Know what another counted, of the same virtual clusters."""
+        self._jobs, self._paused = dict(memory.jobs), dict(memory.paused)
+        for where, one in memory.asked.items():
+            self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
         """Know what another counted; what each of `jobs` waited by its clock counts in this one."""

@@ -1,8 +1,8 @@
 """One pass over the queue of a virtual cluster: the moves of `pellucid`, in their order.
 
-First those about the whole queue: `promote` puts jobs past their bound in front, `reserve` keeps
-GPUs for the first of them. Then each waiting job is offered `moves`, one after the other, and waits
-where none of them serves it.
+First one about the whole queue: `reserve` keeps GPUs for the first of the jobs past their bound.
+Then each waiting job is offered `moves`, one after the other, and waits where none of them serves
+it.
 
 What is true of one pass only is kept here and goes with it.
 """
@@ -15,7 +15,6 @@ from typing import Protocol
 from scheduler.core.cluster import Placement, Run
 from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import DurationDistribution
-from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.turn import Turn
@@ -31,7 +30,6 @@ from scheduler.policies.pellucid.reservation import (
     choose,
     exchange,
     is_starving,
-    starving_key,
 )
 
 
@@ -96,7 +94,6 @@ class Pass:
     def run(self) -> None:
         policy, turn = self.policy, self.turn
         policy.pairing.time_passed()
-        self.promote()
         self.memo.line.follow(turn.queue, self._kind)
         self.reserve()
         reservation = policy.reservations.get(turn.vc)
@@ -162,40 +159,13 @@ class Pass:
         free = turn.pool.free + sum(pool.free for pool in turn.lenders)
         return free < self.policy.lending.terms.scarce_below * turn.cluster.spec.gpus
 
-    # --- moves about the queue --------------------------------------------------------------
-
-    def promote(self) -> None:
-        """Put jobs past their bound in front; those no longer in this queue are none of ours."""
-        policy, turn = self.policy, self.turn
-        starving = [
-            queued
-            for queued in policy.starvation.due(turn.vc, turn.now, self._costs_s)
-            if policy.knows(queued.job.job_id) and queued.job.job_id not in turn.cluster.runs
-        ]
-        for queued in starving:
-            queued.key = starving_key(queued)
-        if starving:
-            turn.queue.replace(list(turn.queue))
-
-    def _costs_s(self, queued: QueuedJob) -> float:
-        """Waiting that a job which goes first is predicted to cause the others, in sum."""
-        assert queued.estimate_s is not None
-        return Hold(
-            longer_s=self.policy.distribution.total_s(queued.estimate_s, queued.outlived_s),
-            gpus=queued.job.gpus,
-            of=self.turn.pool.gpus,
-            kept_out=len(self.turn.queue) - 1,
-        ).costs_s
+    # --- a move about the queue -------------------------------------------------------------
 
     def reserve(self) -> None:
         """Serve the holder of the reservation; reserve for the oldest job past its bound."""
-        pool, queue = self.turn.pool, self.turn.queue
+        queue = self.turn.queue
         reservations, vc = self.policy.reservations, self.turn.vc
         held = reservations.get(vc)
-        if held is not None and not self.policy.knows(held.holder):
-            pool.unreserve(held.placement)  # it was withdrawn, or ended while being profiled
-            del reservations[vc]
-            held = None
         urgent = takewhile(lambda queued: queued.priority > 0, queue)
         for first in [queued for queued in urgent if not is_starving(queued)]:
             self._start(first)

@@ -15,7 +15,11 @@ from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Reason
-from scheduler.core.durations import DurationDistribution, Stated, at_level
+from scheduler.core.durations import (
+    DurationDistribution,
+    Stated,
+    at_level,
+)
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
@@ -25,10 +29,11 @@ from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import typed_placement
+from scheduler.policies.pellucid.learned import PellucidLearned
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
-from scheduler.policies.pellucid.repredict import SAME, Repredict
+from scheduler.policies.pellucid.repredict import Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
     Reservation,
@@ -38,7 +43,7 @@ from scheduler.policies.pellucid.reservation import (
 )
 from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
-from scheduler.policies.pellucid.speeds import Experienced
+from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
 
 
@@ -91,11 +96,12 @@ class Pellucid(Policy):
         )
         self.fairness = Fairness(chosen.fairness)
         self.repredict = Repredict(chosen.predict_again_s)
-        self._estimates: dict[str, float] = {}  # of jobs that have not ended
+        self.estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster
         self.spent: dict[str, float] = {}
         self.usual = UsualProfiles()
-        self._assumed: dict[str, int] = {}  # by virtual cluster: `usual.changes` when last asked
+        self.assumed: dict[str, int] = {}  # by virtual cluster: `usual.changes` when last asked
+        self.learned = PellucidLearned(self)
         self.remembers = True  # passes over jobs for which nothing changed; tests switch it off
 
     # --- order ------------------------------------------------------------------------------
@@ -105,7 +111,7 @@ class Pellucid(Policy):
         super().prepare(queued, now, estimator)
         self.repredict.alike.joined(queued, estimator)
         assert queued.estimate_s is not None
-        self._estimates[queued.job.job_id] = queued.estimate_s
+        self.estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
         described = self.distribution.described(queued.estimate_s, queued.outlived_s)
         queued.evidence = (*described, *queued.evidence)
@@ -121,21 +127,21 @@ class Pellucid(Policy):
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
         self.repredict.alike.left(run.job.job_id)
-        estimate_s = self._estimates.get(run.job.job_id)
+        estimate_s = self.estimates.get(run.job.job_id)
         if estimate_s is not None:
             self.distribution.began(run.job.job_id, estimate_s, now, self.type_speed(run))
 
     def ended(self, run: Run, now: float) -> None:
         self._over(run.job.job_id, now)
         self.repredict.ended(run.job)
-        estimate = self._estimates.pop(run.job.job_id, None)
+        estimate = self.estimates.pop(run.job.job_id, None)
         if estimate is not None:
             ran_s = now - run.start_time
             self.distribution.learn(estimate, ran_s * self.type_speed(run), now)
 
     def withdrawn(self, job_id: str, now: float) -> None:
         self._over(job_id, now)
-        self._estimates.pop(job_id, None)
+        self.estimates.pop(job_id, None)
         for vc, reserved in self.reservations.items():
             if reserved.holder == job_id:  # let go in the next turn, even if the name comes again
                 self.reservations[vc] = replace(reserved, holder="")
@@ -180,13 +186,12 @@ class Pellucid(Policy):
         if not isinstance(before, Pellucid):
             return False
         here = [queued for queued in jobs if before.knows(queued.job.job_id)]
-        self._estimates, self.spent = before._estimates, before.spent
+        self.estimates, self.spent = before.estimates, before.spent
         self.distribution.take_over(before.distribution)
-        if self._experience is not None and before._experience is not None:
-            self._experience.take_over(before._experience)
+        self._use_errors(before.pair_errors)
         self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
-        self.fairness.take_over(before.fairness, runs, now)
+        self.fairness.take_over(before.fairness, now)
         self.repredict.take_over(before.repredict)
         self.starvation.take_over(before.starvation, here)
         if _orders(self) != _orders(before):
@@ -207,12 +212,17 @@ class Pellucid(Policy):
 
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
         """Another predictor: errors that the last one was seen to make are not its own."""
-        pair_predictor, self._unpaired = believed(pair_predictor, self.settings.sharing)
-        learns = self.capabilities.pace_s is not None
+        self._predicts_pairs, self._unpaired = believed(pair_predictor, self.settings.sharing)
+        self._use_errors(PairErrors())
+
+    def _use_errors(self, errors: PairErrors) -> None:
+        """Correct pair speeds by these errors; know them, too, where none are to be corrected."""
+        predictor, learns = self._predicts_pairs, self.capabilities.pace_s is not None
+        self.pair_errors = errors
         self._experience = (
-            Experienced(pair_predictor) if pair_predictor is not None and learns else None
+            Experienced(predictor, errors) if predictor is not None and learns else None
         )
-        self.pair_predictor: PairPredictor | None = self._experience or pair_predictor
+        self.pair_predictor: PairPredictor | None = self._experience or predictor
         self.memos: dict[str, Memo] = {}  # by virtual cluster
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
@@ -232,50 +242,10 @@ class Pellucid(Policy):
     # --- a turn -----------------------------------------------------------------------------
 
     def serve(self, turn: Turn) -> None:
-        self.demand.begin(turn)
-        self._predict_again(turn)
-        self.fairness.refresh(turn, is_starving)
-        if self.types is not None:
-            self.types.begin(turn)
-        self._assume(turn)
         Pass(self, turn).run()
 
-    def _predict_again(self, turn: Turn) -> None:
-        """Order the queue by what is known now; a moved prediction is recorded."""
-        moved = False
-        for group in self.repredict.due(turn):
-            before = [queued.estimate_s for queued in group]
-            if not turn.predict_again(group[0], SAME, group[1:]):
-                continue
-            for queued, before_s in zip(group, before, strict=True):
-                assert queued.estimate_s is not None
-                assert before_s is not None
-                self._estimates[queued.job.job_id] = queued.estimate_s
-                queued.evidence = (
-                    *self.distribution.described(queued.estimate_s, queued.outlived_s),
-                    ("predicted_before_s", before_s),
-                )
-                self.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
-            moved = True
-        if moved:
-            turn.queue.replace(list(turn.queue))
-            self.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
-
-    def _assume(self, turn: Turn) -> None:
-        """Where nobody is profiled before it starts, believe the usual of who was not watched."""
-        if turn.cluster.profiling.gpus or self.pair_predictor is None:
-            return
-        changes = self.usual.changes[turn.vc]
-        changed = self._assumed.get(turn.vc, 0) != changes
-        running = [turn.known(run) for run in turn.runs()] if changed else []
-        for queued in (*turn.queue, *running) if changed else turn.queue.fresh:
-            queued.usual = self.usual.find(queued.job) if queued.profile is None else None
-        if changed:
-            self._assumed[turn.vc] = changes
-            self.memos.pop(turn.vc, None)
-
     def knows(self, job_id: str) -> bool:
-        return job_id in self._estimates
+        return job_id in self.estimates
 
     # --- its explanations -------------------------------------------------------------------
 
@@ -313,8 +283,9 @@ class Pellucid(Policy):
         policy = copy(self)
         policy.demand = self.demand.restricted_to(kept)
         policy.starvation = self.starvation.restricted_to(kept, policy.demand)
-        policy._estimates = {j: s for j, s in self._estimates.items() if j in kept}
+        policy.estimates = {j: s for j, s in self.estimates.items() if j in kept}
         policy.memos = {}  # of passes over the whole line
+        policy.learned = PellucidLearned(policy)
         return policy
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:

@@ -16,7 +16,8 @@ joins is believed as those that wait, and the end of one of them is news of all.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain
 from math import inf
 from typing import Any
@@ -37,6 +38,29 @@ Request = tuple[Any, ...]  # plain values
 Group = list[QueuedJob]  # jobs of one prediction
 
 
+@dataclass(slots=True, kw_only=True)
+class LineMemory:
+    """Jobs that are alike; see `Alike`."""
+
+    jobs: list[str]
+    seen: int | None
+    due: int | None
+    as_of: int | None
+
+
+@dataclass(slots=True, kw_only=True)
+class AlikeMemory:
+    """Attributes:
+    lines: jobs that wait, by what they ask for.
+    ends: of all jobs, so far.
+    news: by virtual cluster, which of the lines are to be predicted again, in order.
+    """
+
+    lines: list[LineMemory]
+    ends: int
+    news: dict[str, list[int]]
+
+
 class Alike:
     """Jobs that wait, by what they ask for and who asks. Of an owner that is not known, and by an
     estimator that may tell equal jobs apart, nobody is like another.
@@ -50,6 +74,34 @@ class Alike:
         self._ends = 0
         self._as_of: dict[Request, int] = {}  # all ends, when they were predicted last
         self._news: dict[str, dict[Request, None]] = {}  # to be predicted again, by virtual cluster
+
+    def remember(self) -> AlikeMemory:
+        """What it knows, as a plain record."""
+        places = {request: at for at, request in enumerate(self._waiting)}
+        lines = [
+            LineMemory(
+                jobs=list(line),
+                seen=self._seen.get(request),
+                due=self._due.get(request),
+                as_of=self._as_of.get(request),
+            )
+            for request, line in self._waiting.items()
+        ]
+        news = {vc: [places[one] for one in found] for vc, found in self._news.items()}
+        return AlikeMemory(lines=lines, ends=self._ends, news=news)
+
+    def restore(self, memory: AlikeMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        """Know what another knew; `jobs`: all that have not ended, by id."""
+        requests = [_request(jobs[line.jobs[0]].job) for line in memory.lines]
+        for request, line in zip(requests, memory.lines, strict=True):
+            self._waiting[request] = {job_id: jobs[job_id] for job_id in line.jobs}
+            self._of |= dict.fromkeys(line.jobs, request)
+            kept = (self._seen, line.seen), (self._due, line.due), (self._as_of, line.as_of)
+            for known, value in kept:
+                if value is not None:
+                    known[request] = value
+        self._ends = memory.ends
+        self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
         """Who is to be asked about a job that joins its queue: what is believed of its like."""
@@ -126,6 +178,19 @@ def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
     return queued.profile, queued.progress, queued.outlived_s
 
 
+@dataclass(slots=True, kw_only=True)
+class RepredictMemory:
+    """Attributes:
+    last: by virtual cluster, when its jobs were predicted last.
+    newest: by user, the latest submission that has ended.
+    alike: who waits beside whom.
+    """
+
+    last: dict[str, float]
+    newest: dict[str, float]
+    alike: AlikeMemory
+
+
 class Repredict:
     """Which jobs are predicted again, and when.
 
@@ -138,6 +203,17 @@ class Repredict:
         self._last: dict[str, float] = {}  # by virtual cluster: when its jobs were predicted last
         self._newest: dict[str, float] = {}  # by user: the latest submission that has ended
         self.alike = Alike()
+
+    def remember(self) -> RepredictMemory:
+        """What it knows, as a plain record."""
+        return RepredictMemory(
+            last=dict(self._last), newest=dict(self._newest), alike=self.alike.remember()
+        )
+
+    def restore(self, memory: RepredictMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        """Know what another knew; `jobs`: all that have not ended, by id."""
+        self._last, self._newest = dict(memory.last), dict(memory.newest)
+        self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
         """Know what another knew."""

@@ -15,11 +15,12 @@ far more than it gives them (`docs/policy-figures.md`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import inf
 
+from features.job import Job
 from scheduler.core.cluster import Placement, Pool, Run
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.demand import Demand
@@ -75,6 +76,25 @@ class PutOff:
     waited_s: float
 
 
+Awaited = tuple[float, int, str, str, float]  # when, order, job, virtual cluster, submission
+
+
+@dataclass(slots=True, kw_only=True)
+class BoundMemory:
+    """Whose bound passes when.
+
+    Attributes:
+        by_vc, patient: by virtual cluster, by the wall's clock and by the fair one; those that are
+            gone included.
+        first: jobs that go before all others. put_off: those that do not yet.
+    """
+
+    by_vc: dict[str, list[Awaited]]
+    patient: dict[str, list[Awaited]]
+    first: list[str]
+    put_off: dict[str, PutOff]
+
+
 class StarvationBound:
     """Which jobs have waited longer than the bound, and when the next one will have.
 
@@ -106,6 +126,22 @@ class StarvationBound:
         self._patient: dict[str, list[_Entry]] = defaultdict(list)  # past it, by the fair clock
         self._first: set[str] = set()  # jobs that go before all others
         self._put_off: dict[str, PutOff] = {}
+
+    def remember(self) -> BoundMemory:
+        """What it knows, as a plain record."""
+        return BoundMemory(
+            by_vc={vc: [_awaited(one) for one in heap] for vc, heap in self._by_vc.items()},
+            patient={vc: [_awaited(one) for one in heap] for vc, heap in self._patient.items()},
+            first=sorted(self._first),
+            put_off=dict(self._put_off),
+        )
+
+    def restore(self, memory: BoundMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        """Know what another knew; `jobs`: all that have not ended, by id."""
+        for ours, theirs in ((self._by_vc, memory.by_vc), (self._patient, memory.patient)):
+            for vc, heap in theirs.items():
+                ours[vc] = [_entry_of(one, jobs) for one in heap]
+        self._first, self._put_off = set(memory.first), dict(memory.put_off)
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
         """Go on for another; the demand it counts by has taken over already."""
@@ -238,6 +274,19 @@ class StarvationBound:
     def _fair_deadline(self, queued: QueuedJob) -> float | None:
         came = self._demand.clock_at_arrival(queued.job.job_id)
         return None if came is None else came + self._bound_s(queued) / self.overload
+
+
+def _awaited(entry: _Entry) -> Awaited:
+    at, seq, queued = entry
+    return at, seq, queued.job.job_id, queued.job.vc, queued.submit_time
+
+
+def _entry_of(awaited: Awaited, jobs: Mapping[str, QueuedJob]) -> _Entry:
+    at, seq, job_id, vc, submit_time = awaited
+    queued = jobs.get(job_id)
+    if queued is None or queued.seq != seq:  # it is gone
+        queued = QueuedJob(Job(job_id, submit_time, 1, vc=vc), seq)
+    return at, seq, queued
 
 
 def choose(

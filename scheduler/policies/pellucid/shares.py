@@ -12,12 +12,43 @@ A shared GPU is half of each member's. Time in the profiling partition is nobody
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from math import log
 
 from scheduler.core.cluster import Run
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.settings import FairShare
+
+UsageMemory = tuple[float, float, float]  # GPU-seconds, GPUs held since then, since when
+HeldMemory = tuple[str, str, int, str | None]  # virtual cluster, user, GPUs, whom with
+
+
+@dataclass(slots=True, kw_only=True)
+class GroupMemory:
+    """What each member of a group had, and all of them together."""
+
+    members: dict[str, UsageMemory]
+    whole: UsageMemory
+
+
+@dataclass(slots=True, kw_only=True)
+class SharesMemory:
+    """Who had how much, and holds what.
+
+    Attributes:
+        half_life_s: by which it fades.
+        vcs: virtual clusters. users: by virtual cluster. held: by job.
+        due_at: by virtual cluster, when terms of its waiting jobs are worked out again.
+        terms: by waiting job, the term in its key.
+    """
+
+    half_life_s: float
+    vcs: GroupMemory
+    users: dict[str, GroupMemory]
+    held: dict[str, HeldMemory]
+    due_at: dict[str, float]
+    terms: dict[str, float]
 
 
 class _Usage:
@@ -28,6 +59,12 @@ class _Usage:
     def __init__(self, now: float) -> None:
         self.amount = self.rate = 0.0
         self.since = now
+
+    def remember(self) -> UsageMemory:
+        return self.amount, self.rate, self.since
+
+    def restore(self, memory: UsageMemory) -> None:
+        self.amount, self.rate, self.since = memory
 
     def at(self, now: float, half_life_s: float) -> float:
         kept: float = 2.0 ** ((self.since - now) / half_life_s)
@@ -56,6 +93,16 @@ class _Group:
         self.join(member, now)
         self.members[member].change(gpus, now, half_life_s)
         self.whole.change(gpus, now, half_life_s)
+
+    def remember(self) -> GroupMemory:
+        members = {name: usage.remember() for name, usage in self.members.items()}
+        return GroupMemory(members=members, whole=self.whole.remember())
+
+    def restore(self, memory: GroupMemory) -> None:
+        for name, known in memory.members.items():
+            self.join(name, 0.0)
+            self.members[name].restore(known)
+        self.whole.restore(memory.whole)
 
     def take_over(self, other: _Group, now: float, was_s: float, half_life_s: float) -> None:
         """Know the usage of another, which fades by `half_life_s` from now on."""
@@ -89,6 +136,25 @@ class Shares:
         self._users: dict[str, _Group] = {}  # by virtual cluster
         # job -> virtual cluster, user, GPUs, whom it shares them with
         self._held: dict[str, tuple[str, str, int, str | None]] = {}
+
+    def restore(self, memory: SharesMemory) -> None:
+        """Know what each has had."""
+        self._held = dict(memory.held)
+        self._vcs.restore(memory.vcs)
+        for vc, known in memory.users.items():
+            group = self._users[vc] = _Group(self._weights)
+            group.restore(known)
+
+    def remember(self, due_at: dict[str, float], terms: dict[str, float]) -> SharesMemory:
+        """What each has had, as a plain record."""
+        return SharesMemory(
+            half_life_s=self.half_life_s,
+            vcs=self._vcs.remember(),
+            users={vc: group.remember() for vc, group in self._users.items()},
+            held=dict(self._held),
+            due_at=dict(due_at),
+            terms=dict(terms),
+        )
 
     def take_over(self, other: Shares, now: float) -> None:
         """Know what each has had, and go on with other weights and another half-life."""
@@ -169,16 +235,21 @@ class Fairness:
         self._next: dict[str, float] = {}  # virtual cluster -> when terms are due again
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
-    def take_over(self, other: Fairness, runs: Iterable[Run], now: float) -> None:
-        """Know what another does; where it was off, only what runs now is known to have been used.
+    def remember(self) -> SharesMemory:
+        """What it knows, as a plain record."""
+        return self.shares.remember(self._next, self._terms)
+
+    def restore(self, memory: SharesMemory) -> None:
+        """Know what another of the same settings did."""
+        self.shares.restore(memory)
+        self._next, self._terms = dict(memory.due_at), dict(memory.terms)
+
+    def take_over(self, other: Fairness, now: float) -> None:
+        """Know what another does, be it off: usage is counted all the same.
 
         Where the settings are the same, so are the terms and when they are worked out again.
         """
-        if other.weight:
-            self.shares.take_over(other.shares, now)
-        else:
-            for run in runs:
-                self.began(run, run.start_time)
+        self.shares.take_over(other.shares, now)
         if self.settings == other.settings:
             self._terms, self._next = other._terms, other._next
 
@@ -217,11 +288,9 @@ class Fairness:
 
     def began(self, run: Run, now: float) -> None:
         """A run holds its GPUs."""
-        if self.weight:
-            self.shares.began(run, now)
+        self.shares.began(run, now)
 
     def over(self, job_id: str, now: float) -> None:
         """A job holds nothing any more."""
-        if self.weight:
-            self.shares.over(job_id, now)
-            self._terms.pop(job_id, None)
+        self.shares.over(job_id, now)
+        self._terms.pop(job_id, None)

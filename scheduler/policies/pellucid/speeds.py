@@ -8,7 +8,7 @@ both means are shrunk towards no error. Nothing is forgotten: speeds of hardware
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import isfinite
 
@@ -32,18 +32,76 @@ def kind_of(profile: Profile) -> Kind:
     return util, mem_util, mem, profile.amp
 
 
+@dataclass(slots=True)
 class _Mean:
     """A mean that starts from a belief."""
 
-    __slots__ = ("count", "total")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.total = 0.0
+    count: int = 0
+    total: float = 0.0
 
     def of(self, belief: float, weight: float) -> float:
         """The mean, with the belief counted as `weight` observations."""
         return (self.total + weight * belief) / (self.count + weight)
+
+
+@dataclass(slots=True, kw_only=True)
+class _OwnError:
+    kind: Kind
+    error: _Mean
+
+
+@dataclass(slots=True, kw_only=True)
+class _PairError:
+    kind: Kind
+    beside: Kind
+    error: _Mean
+
+
+@dataclass(slots=True, kw_only=True)
+class PairErrorsMemory:
+    """The errors seen, by the kind of the job and by the kinds of the two; and how often."""
+
+    own: list[_OwnError]
+    pairs: list[_PairError]
+    seen: int
+
+
+class PairErrors:
+    """The errors that a predictor of pair speeds was seen to make.
+
+    Attributes:
+        seen: observations so far, one per member of a pair.
+    """
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.own: dict[Kind, _Mean] = {}
+        self.pairs: dict[tuple[Kind, Kind], _Mean] = {}
+
+    def add(self, own: Kind, other: Kind, error: float) -> None:
+        """One more of a job of a kind beside one of another."""
+        means = self.own.setdefault(own, _Mean()), self.pairs.setdefault((own, other), _Mean())
+        for mean in means:
+            mean.count += 1
+            mean.total += error
+        self.seen += 1
+
+    def remember(self) -> PairErrorsMemory:
+        """What was seen, as a plain record."""
+        return PairErrorsMemory(
+            own=[_OwnError(kind=kind, error=replace(one)) for kind, one in self.own.items()],
+            pairs=[
+                _PairError(kind=kind, beside=beside, error=replace(one))
+                for (kind, beside), one in self.pairs.items()
+            ],
+            seen=self.seen,
+        )
+
+    def restore(self, memory: PairErrorsMemory) -> None:
+        """Know what was seen."""
+        self.own = {one.kind: replace(one.error) for one in memory.own}
+        self.pairs = {(one.kind, one.beside): replace(one.error) for one in memory.pairs}
+        self.seen = memory.seen
 
 
 class Experienced:
@@ -51,18 +109,21 @@ class Experienced:
 
     Args:
         pair_predictor: predicts.
+        errors: that it was seen to make; added to by `learn`.
         weight: how many observations its own prediction is worth.
-
-    Attributes:
-        seen: observations so far, one per member of a pair.
     """
 
-    def __init__(self, pair_predictor: PairPredictor, weight: float = 1.0):
+    def __init__(
+        self, pair_predictor: PairPredictor, errors: PairErrors | None = None, weight: float = 1.0
+    ):
         self.pair_predictor = pair_predictor
+        self.errors = errors or PairErrors()
         self.weight = weight
-        self.seen = 0
-        self._own: dict[Kind, _Mean] = {}
-        self._pairs: dict[tuple[Kind, Kind], _Mean] = {}
+
+    @property
+    def seen(self) -> int:
+        """Observations so far."""
+        return self.errors.seen
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
         prediction = self.pair_predictor.predict_pair(newcomer, partner)
@@ -89,22 +150,14 @@ class Experienced:
         if other.profile is None:
             return
         error = speed - min(prediction.speeds[0], 1.0)
-        a, b = kind_of(own.profile), kind_of(other.profile)
-        for mean in (self._own.setdefault(a, _Mean()), self._pairs.setdefault((a, b), _Mean())):
-            mean.count += 1
-            mean.total += error
-        self.seen += 1
-
-    def take_over(self, other: Experienced) -> None:
-        """Know what another has seen."""
-        self._own, self._pairs, self.seen = other._own, other._pairs, other.seen
+        self.errors.add(kind_of(own.profile), kind_of(other.profile), error)
 
     def _corrected(self, own: Kind, other: Kind, predicted: float) -> float:
-        alone = self._own.get(own)
+        alone = self.errors.own.get(own)
         if alone is None:
             return predicted
         error = alone.of(0.0, self.weight)
-        pair = self._pairs.get((own, other))
+        pair = self.errors.pairs.get((own, other))
         if pair is not None:
             error = pair.of(error, self.weight)
         return min(max(min(predicted, 1.0) + error, 0.01), 1.0)

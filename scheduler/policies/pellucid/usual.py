@@ -9,7 +9,7 @@ these jobs was seen to take, and a margin.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from features.job import Job, Profile
 
@@ -52,6 +52,22 @@ class _Seen:
         return True
 
 
+@dataclass(slots=True, kw_only=True)
+class UsualMemory:
+    """What was seen of whose jobs, those seen longest ago first; and `UsualProfiles.changes`."""
+
+    seen: list[_Usual]
+    changes: dict[str, int]
+
+
+@dataclass(slots=True, kw_only=True)
+class _Usual:
+    vc: str
+    user: str
+    gpus: int
+    seen: _Seen
+
+
 class UsualProfiles:
     """Profiles of jobs that were watched, by user and GPUs, else by user.
 
@@ -62,6 +78,21 @@ class UsualProfiles:
     def __init__(self) -> None:
         self.changes: Counter[str] = Counter()
         self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
+
+    def remember(self) -> UsualMemory:
+        """What it was taught, as a plain record."""
+        seen = [
+            _Usual(vc=vc, user=user, gpus=gpus, seen=replace(one))
+            for (vc, user, gpus), one in self._seen.items()
+        ]
+        return UsualMemory(seen=seen, changes=dict(self.changes))
+
+    def restore(self, memory: UsualMemory) -> None:
+        """Know what another was taught."""
+        self.changes = Counter(memory.changes)
+        self._seen = OrderedDict(
+            ((one.vc, one.user, one.gpus), replace(one.seen)) for one in memory.seen
+        )
 
     def learn(self, job: Job, profile: Profile) -> None:
         """A job was watched."""

@@ -151,6 +151,41 @@ class State:
         self.ledger.changes(event.seq)
         return decisions
 
+    def follow(self, event: Event, taken: Sequence[Decision]) -> None:
+        """Fold one event as the log has it, whoever decided.
+
+        Args:
+            taken: of a pass, the decisions that the log has of it.
+        """
+        if event.kind is not Kind.DECIDED:
+            self.note(event)
+            return
+        core, body = self.core, event.body
+        core.following.begin(taken)
+        self.now, self.seen = body["now"], event.seq
+        self._advance(core, body["upto"])
+        self._wakes()
+        core.following.end(self.now)
+        self.ledger.decided(taken)
+        self.keys = list(body.get("keys", ()))
+        core.following.rekey(dict(self.keys))
+        for _ in core.waiting.rekeyed():  # these are in the log
+            pass
+        self.ledger.rekeyed(self.keys)
+        self.ledger.changes(event.seq)
+        self._asks_to_be_woken()
+
+    def _wakes(self) -> None:
+        """Let the core know, if it is time that it asked to be woken."""
+        if self.wake_at is not None and self.now >= self.wake_at:
+            self.wake_at = None
+            self.core.wake(self.now)
+
+    def _asks_to_be_woken(self) -> None:
+        wake = self.core.next_wake(self.now)
+        if wake is not None and (self.wake_at is None or wake < self.wake_at):
+            self.wake_at = wake  # one asked for earlier still comes, as in simulation
+
     def passed(self, texts: Sequence[str]) -> Json:
         """The body of the DECIDED event of the pass just taken; `texts` are its decisions."""
         body = {
@@ -170,8 +205,6 @@ class State:
             self.ledger.nodes = self.present.nodes
             self.core = self.header.core()
             self.now, self.version = self.header.start, self.header.version
-        elif event.kind is Kind.EPOCH:
-            raise ValueError(f"event {event.seq} begins a new core: see `service.log.epochs`")
         elif event.kind is Kind.LEASE:
             self.version = event.body.get("version", self.version)
         elif event.kind in INPUTS:
@@ -195,9 +228,7 @@ class State:
         core = self.core
         self.now = max(now, self.now)
         self._advance(core, upto)
-        if self.wake_at is not None and self.now >= self.wake_at:
-            self.wake_at = None
-            core.wake(self.now)
+        self._wakes()
         decisions = core.decide(self.now)
         self.last = decisions
         self.ledger.decided(decisions)
@@ -208,9 +239,7 @@ class State:
             if records[q.job.job_id].key != q.key
         ]
         self.ledger.rekeyed(self.keys)
-        wake = core.next_wake(self.now)
-        if wake is not None and (self.wake_at is None or wake < self.wake_at):
-            self.wake_at = wake  # one asked for earlier still comes, as in simulation
+        self._asks_to_be_woken()
         return decisions
 
     # --- events into the core ---------------------------------------------------------------

@@ -4,11 +4,10 @@ A snapshot is a shortcut and never the truth: it is used only if the log still h
 was taken at; what follows in the log is folded and compared as ever. Whatever is wrong with one,
 the log is folded from its start instead. `pellucid audit` uses none unless asked to.
 
-A file has two parts (`scheduler.service.log.graph`; no pickle). What the log tells, jobs that are
-not over and the histories of those that are, has a schema, `FIELDS`, with a number, so that
-another release reads it, too: an older one by way of `MIGRATIONS`. What the core decides with is
-for the code that wrote it: other code builds a core of its own from the first part, as it does
-where it would have decided otherwise (`scheduler.service.log.epochs`).
+A file holds plain records with a schema, `FIELDS` (`scheduler.service.log.graph`; no pickle): what
+the log tells, jobs that are not over, the histories of those that are, and all that the core
+decides by (`scheduler.core.memory.CoreMemory`). The schema has a number, so that another release
+reads it, too: an older one by way of `MIGRATIONS`.
 """
 
 from __future__ import annotations
@@ -16,9 +15,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -28,24 +25,23 @@ from sqlalchemy import Connection
 from features.files import write_whole
 from features.state import FAMILIES, FeatureState
 from models.bundle import Bundle
+from scheduler.assembly import assemble
 from scheduler.backends.events import Event, canonical
+from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
+from scheduler.core.memory import CoreMemory, remember, restore
 from scheduler.service.log.fold import Bundles, State
 from scheduler.service.log.graph import GraphError, Migration, Reader, Writer
 from scheduler.service.log.header import code_version
+from scheduler.service.log.present import Present
+from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 4
-MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
-    4: Migration(
-        new={
-            "features.progress:Progress": {"doubts": ""},
-            "features.state:_Submission": {"began": nan, "hazards": (), "outlived_s": 0.0},
-        }
-    ),
-}
+VERSION = 5
+OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
+MIGRATIONS: dict[int, Migration] = {}  # by the version they lead to
 FIELDS = {
     "features.amounts:Work": "amount batch rest script unit words",
     "features.history:KeyHistory": (
@@ -77,6 +73,32 @@ FIELDS = {
         "work workdir"
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
+    "scheduler.core.cluster:ClusterMemory": "nodes pools profiling runs starts",
+    "scheduler.core.cluster:NodeMemory": "has kept node open",
+    "scheduler.core.cluster:RunMemory": (
+        "alone gpus job_id nodes order partner profiling start_time vc"
+    ),
+    "scheduler.core.memory:CoreMemory": (
+        "arrivals cluster decided dirty holding jobs nodes policy queues stage waiting"
+    ),
+    "scheduler.core.memory:QueueMemory": "fresh jobs resorted",
+    "scheduler.core.decisions:PairPrediction": "path scores speeds",
+    "scheduler.core.decisions:Score": "bundle inputs intercept terms value",
+    "scheduler.core.dependencies:EndMemory": "at job_id success",
+    "scheduler.core.findings:Hold": "gpus kept_out longer_s of",
+    "scheduler.core.findings:Partner": "at gain_s hold job_id refused speeds",
+    "scheduler.core.holders:HoldingMemory": "at gone_in_s gpus jobs nodes vc",
+    "scheduler.core.nodes:ChangeMemory": "node opens to",
+    "scheduler.core.nodes:NodesMemory": "changing lent",
+    "scheduler.core.profiling:KnownProfile": "at gpus profile template user",
+    "scheduler.core.profiling:StageMemory": "arrivals extra known look_at queue room",
+    "scheduler.core.queue:JobMemory": (
+        "considered estimate_s evidence held_since job key outlived_s pair_prediction "
+        "predicted_mib priority profile profiled progress reason score seq submit_time "
+        "type_costs usual"
+    ),
+    "scheduler.core.waiting:DependentMemory": "by job_id joined never since",
+    "scheduler.core.waiting:WaitingMemory": "dependent ends held recheck set_aside",
     "scheduler.service.log.ledger:Ledger": "keep records nodes holding _changed",
     "scheduler.service.log.nodes:NodeRecord": (
         "actor becomes has leaves name node open opens profiling reason since"
@@ -104,21 +126,11 @@ SUFFIX = ".snapshot"
 
 
 @dataclass(slots=True)
-class Recorded:
-    """What the log tells up to an event, whoever decided.
-
-    Attributes:
-        code: that kept it.
-        values: of the state, by name: `seen`, `ledger`, ...; `estimator`; `jobs`: ids of those
-            that are in the core, `decided`: how many decisions there were.
-    """
+class Snapshot:
+    """A state that was kept, and the code that kept it."""
 
     code: str
-    values: dict[str, Any]
-
-    @property
-    def seen(self) -> int:
-        return int(self.values["seen"])
+    state: State
 
 
 # of a state, as they are
@@ -152,12 +164,9 @@ class StateCheckpoints:
 
     def save(self, state: State, passed: Event) -> Path:
         """Keep the state as it is after a pass, whose DECIDED event in the log is given."""
-        writer, core = Writer(_named(state), SCHEMA), None
-        recorded = msgpack.packb(writer.part(_recorded(state)))
-        with suppress(GraphError):  # of a policy that is none of ours: its core is built again
-            core = msgpack.packb(writer.part(state))
+        recorded = msgpack.packb(Writer(_named(state), SCHEMA).part(_recorded(state)))
         at = passed.seq, _digest(passed)
-        body = msgpack.packb([VERSION, self.version(), at, recorded, core])
+        body = msgpack.packb([VERSION, self.version(), at, recorded])
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.folder / f"{passed.seq:012d}{SUFFIX}"
         write_whole(path, hashlib.sha256(body).digest() + body, mode=0o600)
@@ -165,34 +174,26 @@ class StateCheckpoints:
             old.unlink(missing_ok=True)
         return path
 
-    def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
-        """The state of the newest snapshot of this code that can be gone on from; None: there is
-        none.
+    def newest(
+        self, connection: Connection, store: Store, upto: int, code: str | None = None
+    ) -> Snapshot | None:
+        """The newest snapshot that can be gone on from; None: there is none.
 
         Args:
             upto: the log is to be folded up to this event: no snapshot may be beyond it.
+            code: which kept it; None: any that this code can read.
         """
-        for version, code, recorded, core in self._sound(connection, store, upto):
-            if code != self.version() or core is None:
+        for version, kept_by, recorded in self._sound(connection, store, upto):
+            if code is not None and code != kept_by:
                 continue
             try:
-                reader, _ = self._read(recorded, version)
-                state = reader.part(msgpack.unpackb(core))
+                first = store.first_in(connection)
+                assert first is not None
+                header = Mends.of(connection).mended(first)
+                state = self._restored(self._read(recorded, version), header)
+                if state.seen > 0:
+                    return Snapshot(kept_by, state)
             except Exception:  # whatever is wrong with it, the log has it all
-                continue
-            if isinstance(state, State):
-                return state
-        return None
-
-    def recorded(self, connection: Connection, store: Store, upto: int) -> Recorded | None:
-        """What the log tells up to the newest snapshot, of whatever release; None: there is none
-        that can be read."""
-        for version, code, recorded, _ in self._sound(connection, store, upto):
-            try:
-                found = Recorded(code, self._read(recorded, version)[1])
-                if found.seen > 0:
-                    return found
-            except Exception:  # likewise
                 continue
         return None
 
@@ -202,8 +203,8 @@ class StateCheckpoints:
 
     def _sound(
         self, connection: Connection, store: Store, upto: int
-    ) -> Iterator[tuple[int, str, bytes, bytes | None]]:
-        """Version, code and parts of the files that are ours, whole, and of this log."""
+    ) -> Iterator[tuple[int, str, bytes]]:
+        """Version, code and content of the files that are ours, whole, and of this log."""
         for path in self._paths():
             try:
                 if path.stat().st_uid != os.geteuid():
@@ -212,37 +213,50 @@ class StateCheckpoints:
                 digest, body = whole[:32], whole[32:]
                 if hashlib.sha256(body).digest() != digest:
                     continue
-                version, code, (seq, of), recorded, core = msgpack.unpackb(body)
-                if seq > upto:
+                version, code, (seq, of), recorded = msgpack.unpackb(body)
+                if seq > upto or version < OLDEST:
                     continue
                 there = store.each_in(connection, seq - 1, upto=seq)
                 if any(_digest(event) == of for event in there):
-                    yield version, code, recorded, core
+                    yield version, code, recorded
             except Exception:  # likewise
                 continue
 
-    def _read(self, recorded: bytes, version: int) -> tuple[Reader, dict[str, Any]]:
-        """The first part, and what reads the second."""
-        estimator = LiveEstimator()
+    def _read(self, recorded: bytes, version: int) -> dict[str, Any]:
+        """What a file holds, by name; the estimator as it was."""
         steps = [MIGRATIONS[number] for number in range(version + 1, VERSION + 1)]
         if version > VERSION:
             raise GraphError("of a later version")
-
-        def named(name: str) -> Any:
-            return {"": self._bundles, "estimator": estimator}.get(name) or self._bundles(
-                {"digest": name}
-            )
-
-        reader = Reader(named, SCHEMA, steps)
+        reader = Reader(lambda digest: self._bundles({"digest": digest}), SCHEMA, steps)
         values = reader.part(msgpack.unpackb(recorded))
         features = values["features"]
         features.__dict__ = FeatureState(FAMILIES).__dict__ | features.__dict__
+        estimator = LiveEstimator()
         estimator.state = features
         for digest in values["bundles"]:
             estimator.use(self._bundles({"digest": digest}))
         if values["bundle"]:
             estimator.use(self._bundles({"digest": values["bundle"]}))
-        return reader, {**values, "estimator": estimator}
+        return {**values, "estimator": estimator}
+
+    def _restored(self, values: dict[str, Any], header: Event) -> State:
+        """The state that a file holds; `header`: the log's first event."""
+        state = State(self._bundles)
+        state.note(header)
+        present, estimator = state.present, values["estimator"]
+        present.changes, present.coming = values["changes"], values["coming"]
+        present.nodes = values["ledger"].nodes
+        state.core = core_of(present, estimator, values["core"])
+        vars(state).update({name: values[name] for name in _PLAIN})
+        return state
+
+
+def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> Core:
+    """A core that goes on from what another remembered."""
+    policy = present.policy_for(present.nodes.spec())
+    core = assemble(present.spec, estimator, policy=policy)
+    restore(core, memory, estimator.bundle)
+    return core
 
 
 def _recorded(state: State) -> dict[str, Any]:
@@ -255,20 +269,15 @@ def _recorded(state: State) -> dict[str, Any]:
         "coming": state.present.coming,
         "features": estimator.state,
         "bundles": list(estimator.bundles),
-        "jobs": list(state.core.jobs),
-        "decided": state.core.next_decision,
+        "core": remember(state.core),
     }
 
 
 def _named(state: State) -> Callable[[Any], str | None]:
-    """Models, and what finds them, are not in a file."""
+    """Models are not in a file."""
 
     def name(value: Any) -> str | None:
-        if isinstance(value, Bundle):
-            return value.digest
-        if value is state.core.estimator:
-            return "estimator"
-        return "" if value is state.bundles or value == state.bundles else None
+        return value.digest if isinstance(value, Bundle) else None
 
     return name
 

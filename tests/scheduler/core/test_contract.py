@@ -29,6 +29,7 @@ class TestEasy(PolicyContract):
 
 class TestSlurm(PolicyContract):
     name = "slurm"
+    follows = False  # it is handed Slurm's own state
 
 
 class TestSjf(PolicyContract):
@@ -56,6 +57,7 @@ class TestTiresias(PolicyContract):
 class TestHorus(PolicyContract):
     name = "horus"
     skips = True
+    follows = False
 
 
 class TestPellucid(PolicyContract):
@@ -75,6 +77,8 @@ class TestLucidAlwaysPacking(PolicyContract):
 
 class TestLucidProfiledBeforehand(TestLucidAlwaysPacking):
     """Profiles come free, so that nearly every job may be packed."""
+
+    follows = False  # the loans of its stage are of one simulation
 
     def stage(self, world: World, policy: Policy) -> Stage:
         return LoanSchedule([], {s.id: s.work.profile for s in world.samples if s.work.profile})

@@ -60,7 +60,7 @@ def test_terms_of_fairness_go_with_it_and_come_with_it() -> None:
 def test_pair_speeds_that_were_seen_are_believed_under_other_settings() -> None:
     predictor = TablePairPredictor({}, lambda a, b: (0.9, 0.9))
     policy = pellucid(predictor)
-    policy._experience.seen = 3  # type: ignore[union-attr]
+    policy.pair_errors.seen = 3
     core = Core(Cluster(ClusterSpec({"vc": 1})), policy, UserMeans())
     core.use_policy(pellucid(predictor, ageing=0.1), 1.0)
     experience = of(core.policy)._experience

@@ -1,0 +1,70 @@
+"""Does a core that follows a log come to decide as the one that wrote it?
+
+    python -m benchmarks.following [--only NAME ...] [--data ../shared/data]
+
+Plays the runs of `benchmarks.digests` beside a second core. That one hears the same events, follows
+what was decided for a while, then decides for itself for a while, and so on in turns; each time
+that it decides, it has to decide the same, to the last digit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.digests import RUNS
+from features.codec import decode, encode
+from pipeline.worlds import Scenario
+from scheduler.core.core import Core
+from scheduler.core.memory import CoreMemory, remember, restore
+from scheduler.testing.shadow import Shadowed
+
+
+def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
+    """Makes a core from the record of another, through JSON."""
+
+    def make(core: Core) -> Core:
+        body = json.loads(json.dumps(encode(remember(core))))
+        made = scenario.core(policy)
+        made.estimator, made.oracle = core.estimator, core.oracle
+        restore(made, decode(CoreMemory, body))
+        return made
+
+    return make
+
+
+def play(name: str, data: Path, *, restored: bool = True, **more: Any) -> Shadowed:
+    """One run, with its shadow."""
+    world, policy = RUNS[name]
+    scenario = world(data)
+    again = made_again(scenario, policy) if restored else None
+    core = Shadowed(scenario.core(policy), lambda: scenario.core(policy), again, **more)
+    scenario.play(core)  # type: ignore[arg-type]
+    return core
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    of_service = [name for name in RUNS if name.endswith(("pellucid", "easy", "fifo"))]
+    parser.add_argument("--only", nargs="+", default=of_service, choices=RUNS, metavar="NAME")
+    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--thorough", action="store_true", help="compare memories, too: slow")
+    arguments = parser.parse_args()
+    differing = 0
+    for name in arguments.only:
+        began = time.perf_counter()
+        found = play(name, arguments.data, thorough=arguments.thorough)
+        differing += bool(found.differences)
+        print(f"{name}: {found.summary()}, {time.perf_counter() - began:.0f} s", flush=True)
+        for line in found.differences[:5]:
+            print(f"  {line}")
+    sys.exit(1 if differing else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,331 @@
+"""A core that follows a log: it carries out what was decided, and decides nothing.
+
+It hears the events of a pass as the core did that took it, so that its policy, its estimator and
+its queues remember the same. Who was refused, who joined a queue with which prediction, who was
+given which GPUs, and why others waited is read off the decisions, whoever took them, so that code
+of another release comes to the state that the log tells of.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from features.job import Job
+from scheduler.core.cluster import Run
+from scheduler.core.decisions import DEPENDS, STARTS, Action, Decision, PairPrediction, Reason
+from scheduler.core.durations import Stated
+from scheduler.core.estimates import Estimate, Estimator, Known, with_progress
+from scheduler.core.nodes import Nodes
+from scheduler.core.policy import Policy
+from scheduler.core.profiling import Stage
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Host, Turn
+from scheduler.core.waiting import Waiting
+
+# Waits that events bring about: the core has them from the events.
+_BY_EVENTS = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
+# What is decided in turns and by the stage; the rest follows from events.
+_CARRIED_OUT = (
+    *STARTS,
+    Action.PROFILE,
+    Action.PREEMPT,
+    Action.RESERVE,
+    Action.LEND,
+    Action.RETURN,
+)
+_BY_STAGE_ALONE = (Action.LEND, Action.RETURN, Action.ENQUEUE)
+_BY_STAGE = (Action.PROFILE, *_BY_STAGE_ALONE)
+
+
+class FollowingHost(Host, Protocol):
+    """What is asked of the core besides."""
+
+    @property
+    def policy(self) -> Policy: ...
+    @property
+    def profiling(self) -> Stage | None: ...
+    @property
+    def waiting(self) -> Waiting: ...
+    @property
+    def nodes(self) -> Nodes: ...
+
+    next_seq: int
+
+    def next_dirty(self, now: float) -> str | None: ...
+
+
+class Script:
+    """The decisions of one pass, to be followed.
+
+    Attributes:
+        rest: those of turns and of the profiling stage that were not carried out yet, in order.
+    """
+
+    def __init__(self, taken: Sequence[Decision]):
+        self.rest = deque(d for d in taken if _is_carried_out(d))
+        self._refused = {d.job_id: d for d in taken if d.action is Action.REFUSE}
+        self._enqueued: defaultdict[str, deque[Decision]] = defaultdict(deque)
+        for d in taken:
+            if d.action is Action.ENQUEUE:
+                self._enqueued[d.job_id].append(d)
+        self.next_seq = taken[-1].seq + 1 if taken else None
+        self.keys = {d.job_id: d.priority for d in taken if d.priority is not None}
+
+    def refusal(self, job_id: str) -> Reason | None:
+        """Why a job was refused; None: it was not."""
+        d = self._refused.get(job_id)
+        return None if d is None else d.reason
+
+    def enqueued(self, job_id: str) -> Decision | None:
+        """That a job joins its queue, the next time that it does; None: it does not."""
+        found = self._enqueued.get(job_id)
+        return found[0] if found else None
+
+    def prepare(self, policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        """Have a policy prepare a job as it joins its queue, with what was predicted of it then."""
+        found = self._enqueued.get(queued.job.job_id)
+        if not found:
+            policy.prepare(queued, now, estimator)
+            return
+        d = found.popleft()
+        if not isinstance(estimator, Known):  # which answers what was known of the job before
+            estimator = _AsLogged(d, queued, estimator)
+        policy.prepare(queued, now, estimator)
+        _predicted(policy, queued, d)
+
+    def predicted_again(self, queued: QueuedJob) -> Decision | None:
+        """The decision that has another prediction of a waiting job than it has; None: none."""
+        job_id = queued.job.job_id
+        d = next((d for d in self.rest if d.job_id == job_id and d.estimate_s is not None), None)
+        return None if d is None or d.estimate_s == queued.estimate_s else d
+
+
+class Following:
+    """Hears of passes that were taken before, by whomever; part of a core.
+
+    Attributes:
+        script: of the pass whose events are being heard; None: this core decides.
+    """
+
+    def __init__(self, core: FollowingHost):
+        self._core = core
+        self.script: Script | None = None
+
+    def begin(self, taken: Sequence[Decision]) -> None:
+        """The core is about to hear the events of a pass; `end` ends it.
+
+        Args:
+            taken: all decisions of the pass, in order.
+        """
+        self.script = Script(taken)
+
+    def end(self, now: float) -> None:
+        """Carry out what was decided in that pass, in place of `Core.decide`."""
+        core, script = self._core, self.script
+        assert script is not None
+        if core.nodes.changing:
+            core.nodes.change_idle(now)
+        if core.waiting.recheck:
+            core.waiting.review(now)
+        _carry_out_all(core, script, now)
+        if script.next_seq is not None:
+            core.next_seq = script.next_seq
+        self.script = None
+
+    def rekey(self, keys: Mapping[str, float]) -> None:
+        """Order waiting jobs by the keys, by job, that the log tells of."""
+        _rekey(self._core, keys)
+
+
+class _AsLogged(Estimator):
+    """What was predicted of a job as it joined its queue."""
+
+    def __init__(self, d: Decision, queued: QueuedJob, estimator: Estimator):
+        super().__init__()
+        self.of_requests = estimator.of_requests
+        self._decision, self._queued, self._estimator = d, queued, estimator
+
+    def decided_with(self, job_id: str, estimate: Estimate) -> None:
+        self._estimator.decided_with(job_id, estimate)
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        found = with_progress(self._estimator.enqueued(job, now), self._queued.progress)
+        return as_logged(self._decision, found)
+
+
+def as_logged(d: Decision, found: Estimate) -> Estimate:
+    """The prediction that a decision has; `found`: what is predicted here and now.
+
+    They are equal unless other code, or another model, made the first; what a decision does not
+    keep of it is then as it is found.
+    """
+    if d.estimate_s is None or d.estimate_s == found.seconds:
+        return found
+    seconds = d.estimate_s
+    if isinstance(found.seconds, Stated):
+        seconds = Stated(seconds, found.seconds.error, found.seconds.without_s)
+    return Estimate(seconds, d.score, found.outlived_s)
+
+
+class FollowedTurn(Turn):
+    """A turn in which nothing is decided."""
+
+    def __init__(self, core: Host, vc: str, now: float, script: Script):
+        super().__init__(core, vc, now)
+        self._script = script
+
+    def predict_again(
+        self, queued: QueuedJob, within: float, alike: Iterable[QueuedJob] = ()
+    ) -> bool:
+        estimator = self._core.estimator
+        estimator.changed(queued.job, self.now)
+        d = self._script.predicted_again(queued)
+        if d is None:
+            return False
+        found = with_progress(estimator.enqueued(queued.job, self.now), queued.progress)
+        estimate = as_logged(d, found)
+        for one in (queued, *alike):
+            if one is not queued:
+                estimator.decided_with(one.job.job_id, estimate)
+            one.believe(estimate)
+            one.reason = None
+        return True
+
+
+def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
+    """Carry out what was decided after the events of a pass were heard."""
+    stage = core.profiling
+    if stage is not None and not stage.overlaps_waiting:
+        _by_stage(core, stage, script, now)
+    _take_turns(core, script, now)
+    if stage is not None and stage.overlaps_waiting:
+        _by_stage(core, stage, script, now)
+        _take_turns(core, script, now)
+    while script.rest:  # of turns that are not due here: code of another release took them
+        first = script.rest[0]
+        if first.vc not in core.queues or first.action in _BY_STAGE_ALONE:
+            script.rest.popleft()
+            continue
+        turn = FollowedTurn(core, first.vc, now, script)
+        _carry_out(core, turn, script)
+        core.policy.learned.followed(turn)
+    _rekey(core, script.keys)
+
+
+def _rekey(core: FollowingHost, keys: Mapping[str, float]) -> None:
+    """Order waiting jobs by the keys that the log tells of."""
+    moved: dict[str, None] = {}
+    for job_id, key in keys.items():
+        queued = core.jobs.get(job_id)
+        if queued is None or queued.key == key:
+            continue
+        vc = queued.job.vc
+        if queued in core.queues[vc] or vc in moved:
+            moved[vc] = None
+            queued.key = key
+    for vc in moved:
+        core.queues[vc].replace(list(core.queues[vc]))
+
+
+def _is_carried_out(d: Decision) -> bool:
+    if d.action is Action.WAIT:
+        return d.reason not in _BY_EVENTS
+    return d.action in _CARRIED_OUT or (
+        d.action is Action.ENQUEUE and d.reason is Reason.PROFILING_SKIPPED
+    )
+
+
+def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
+    while (vc := core.next_dirty(now)) is not None:
+        turn = FollowedTurn(core, vc, now, script)
+        core.policy.learned.begin(turn)
+        _carry_out(core, turn, script)
+        core.policy.learned.followed(turn)
+        stage = core.profiling
+        turn.pass_fresh(stage.add if stage and stage.overlaps_waiting else None)
+
+
+def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
+    """The decisions of one turn."""
+    rest = script.rest
+    while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
+        if rest[0].action in _BY_STAGE_ALONE:
+            return
+        d = rest.popleft()
+        queued = core.jobs.get(d.job_id)
+        if queued is None:
+            continue
+        core.policy.learned.follow(turn, d)
+        run = core.cluster.runs.get(d.job_id)
+        if d.action is Action.WAIT:
+            if queued in turn.queue:
+                turn.wait(queued, d.reason, blocker=d.blocker)
+                _predicted(core.policy, queued, d)
+        elif d.action is Action.PREEMPT and run is not None:
+            turn.preempt(run, d.priority or 0.0, reason=d.reason)
+        elif d.action is Action.PROFILE and run is None:
+            _profile(core, queued, d, turn.now)
+        elif d.action in STARTS and run is None:
+            _start(core, queued, d, turn.now)
+
+
+def _predicted(policy: Policy, queued: QueuedJob, d: Decision) -> None:
+    """What a decision predicts of a job is what is believed of it."""
+    if d.estimate_s is not None and d.estimate_s != queued.estimate_s:
+        queued.estimate_s, queued.score = d.estimate_s, d.score
+        policy.learned.predicted(queued)
+
+
+def _start(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) -> None:
+    _leaves(core, queued)
+    other = core.cluster.runs.get(d.partner or "")
+    run: Run
+    if d.action is Action.PACK and other is not None:
+        if d.speeds is not None or d.tree_path:
+            queued.pair_prediction = PairPrediction((0, 0), d.speeds, d.tree_path)
+        run = core.cluster.pack(queued.job, other, now)
+    else:
+        placement = list(zip(d.nodes, d.gpus, strict=True))
+        run = core.cluster.start(queued.job, d.vc, placement, now)
+    core.started(run, queued)
+
+
+def _profile(core: FollowingHost, queued: QueuedJob, d: Decision, now: float) -> None:
+    _leaves(core, queued)
+    core.profile(queued, list(zip(d.nodes, d.gpus, strict=True)), now)
+    stage = core.profiling
+    if stage is not None and stage.overlaps_waiting:
+        core.touch(queued.job.vc)
+
+
+def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
+    """A waiting job leaves its queue, or wherever else it waits here."""
+    queue = core.queues[queued.job.vc]
+    if queued in queue:
+        queue.remove(queued)
+    else:
+        core.waiting.forget(queued)
+
+
+def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:
+    """The decisions of the profiling stage, and what it does beside them."""
+    rest = script.rest
+    while rest and (rest[0].action in _BY_STAGE or rest[0].reason is Reason.AWAITING_PROFILE):
+        d = rest.popleft()
+        queued = core.jobs.get(d.job_id)
+        if d.action is not Action.ENQUEUE and d.action in _BY_STAGE_ALONE:
+            stage.follow(core, d)
+        elif queued is None or d.job_id in core.cluster.runs:
+            continue
+        elif d.action is Action.PROFILE:
+            stage.remove(queued)
+            _profile(core, queued, d, now)
+        elif d.action is Action.ENQUEUE:
+            if script.enqueued(d.job_id) is not None:
+                stage.remove(queued)
+                core.enqueue(queued, now, d.reason)
+        else:
+            queued.reason = d.reason
+    stage.followed(core, now)

@@ -1,0 +1,236 @@
+"""What `pellucid` remembers from turn to turn, and how it comes to know it again.
+
+The same calls feed it where turns are taken and where they are followed: `begin` as a turn begins,
+and what the parts of the policy hear of jobs that come, start and end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from scheduler.core.decisions import STARTS, Action, Decision
+from scheduler.core.durations import DurationDistribution, DurationMemory, of_plain, plain
+from scheduler.core.findings import Hold
+from scheduler.core.pairs import PairPredictor
+from scheduler.core.policy import Learned
+from scheduler.core.queue import QueuedJob
+from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.demand import Demand, DemandMemory
+from scheduler.policies.pellucid.gputypes import TypedPlacement
+from scheduler.policies.pellucid.memo import Memo
+from scheduler.policies.pellucid.repredict import SAME, Repredict, RepredictMemory
+from scheduler.policies.pellucid.reservation import (
+    BoundMemory,
+    Reservation,
+    StarvationBound,
+    is_starving,
+    starving_key,
+)
+from scheduler.policies.pellucid.shares import Fairness, SharesMemory
+from scheduler.policies.pellucid.speeds import PairErrors, PairErrorsMemory
+from scheduler.policies.pellucid.usual import UsualMemory, UsualProfiles
+
+
+@dataclass(slots=True, kw_only=True)
+class _Kept:
+    """GPUs that are kept for a job; see `Reservation`."""
+
+    holder: str
+    placement: list[tuple[int, int]]
+    since: float
+
+
+@dataclass(slots=True, kw_only=True)
+class PellucidMemory:
+    """All that the policy learned and has promised.
+
+    Attributes:
+        durations, shares, demand, repredict, bound, usual, pair_errors: of its parts.
+        estimates: by job that has not ended, what was predicted of it; of what a job states itself
+            also its error and what was predicted without it.
+        kept: by virtual cluster, GPUs that are kept for a job.
+        spent: by virtual cluster, when searches for partners last did not do for everybody.
+        assumed: by virtual cluster, how often what is usual there had changed when last asked.
+    """
+
+    durations: DurationMemory
+    shares: SharesMemory
+    demand: DemandMemory
+    repredict: RepredictMemory
+    bound: BoundMemory
+    usual: UsualMemory
+    pair_errors: PairErrorsMemory
+    estimates: dict[str, tuple[float, ...]]
+    kept: dict[str, _Kept]
+    spent: dict[str, float]
+    assumed: dict[str, int]
+
+
+class Parts(Protocol):
+    """What of the policy remembers something; see `Pellucid`."""
+
+    distribution: DurationDistribution
+    fairness: Fairness
+    demand: Demand
+    repredict: Repredict
+    starvation: StarvationBound
+    usual: UsualProfiles
+    pair_errors: PairErrors
+    types: TypedPlacement | None
+    pair_predictor: PairPredictor | None
+    estimates: dict[str, float]
+    reservations: dict[str, Reservation]
+    memos: dict[str, Memo]
+    spent: dict[str, float]
+    assumed: dict[str, int]
+
+    def knows(self, job_id: str) -> bool: ...
+    def rank(self, queued: QueuedJob, now: float) -> None: ...
+
+
+class PellucidLearned(Learned):
+    """What the policy remembers."""
+
+    Memory = PellucidMemory
+
+    def __init__(self, policy: Parts):
+        self._policy = policy
+
+    def remember(self) -> PellucidMemory:
+        policy = self._policy
+        return PellucidMemory(
+            durations=policy.distribution.remember(),
+            shares=policy.fairness.remember(),
+            demand=policy.demand.remember(),
+            repredict=policy.repredict.remember(),
+            bound=policy.starvation.remember(),
+            usual=policy.usual.remember(),
+            pair_errors=policy.pair_errors.remember(),
+            estimates={job_id: plain(seconds) for job_id, seconds in policy.estimates.items()},
+            kept={
+                vc: _Kept(holder=one.holder, placement=list(one.placement), since=one.since)
+                for vc, one in policy.reservations.items()
+            },
+            spent=dict(policy.spent),
+            assumed=dict(policy.assumed),
+        )
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        policy = self._policy
+        assert isinstance(memory, PellucidMemory)
+        policy.distribution.restore(memory.durations)
+        policy.fairness.restore(memory.shares)
+        policy.demand.restore(memory.demand)
+        policy.repredict.restore(memory.repredict, jobs)
+        policy.starvation.restore(memory.bound, jobs)
+        policy.usual.restore(memory.usual)
+        policy.pair_errors.restore(memory.pair_errors)
+        policy.estimates = {job_id: of_plain(row) for job_id, row in memory.estimates.items()}
+        policy.reservations = {
+            vc: Reservation(one.holder, [(n, g) for n, g in one.placement], -1, one.since)
+            for vc, one in memory.kept.items()
+        }
+        policy.spent, policy.assumed = dict(memory.spent), dict(memory.assumed)
+
+    def begin(self, turn: Turn) -> None:
+        policy = self._policy
+        policy.demand.begin(turn)
+        self._predict_again(turn)
+        policy.fairness.refresh(turn, is_starving)
+        if policy.types is not None:
+            policy.types.begin(turn)
+        self._assume(turn)
+        self._promote(turn)
+        held = policy.reservations.get(turn.vc)
+        if held is not None and not policy.knows(held.holder):
+            turn.pool.unreserve(held.placement)  # withdrawn, or ended while being profiled
+            del policy.reservations[turn.vc]
+
+    def follow(self, turn: Turn, d: Decision) -> None:
+        policy = self._policy
+        held = policy.reservations.get(turn.vc)
+        if d.action is Action.RESERVE:
+            queued, placement = turn.job(d.job_id), list(zip(d.nodes, d.gpus, strict=True))
+            turn.reserve(queued, placement, [] if held is None else held.placement)
+            since = turn.now if held is None or held.holder != d.job_id else held.since
+            policy.reservations[turn.vc] = Reservation(d.job_id, placement, -1, since)
+        elif d.action in STARTS and held is not None and held.holder == d.job_id:
+            turn.pool.unreserve(held.placement)
+            del policy.reservations[turn.vc]
+
+    def predicted(self, queued: QueuedJob) -> None:
+        if queued.estimate_s is not None:
+            self._policy.estimates[queued.job.job_id] = queued.estimate_s
+
+    def followed(self, turn: Turn) -> None:
+        """Keep nothing where nodes were closed: no decision says that, one says what is kept."""
+        policy = self._policy
+        policy.memos.pop(turn.vc, None)  # of passes that were decided here
+        held, pool = policy.reservations.get(turn.vc), turn.pool
+        if held is None or all(pool.is_open(node) for node, _ in held.placement):
+            return
+        if any(queued.job.job_id == held.holder for queued in turn.queue):
+            pool.unreserve(held.placement)
+            del policy.reservations[turn.vc]
+
+    def _predict_again(self, turn: Turn) -> None:
+        """Order the queue by what is known now; a moved prediction is recorded."""
+        policy = self._policy
+        moved = False
+        for group in policy.repredict.due(turn):
+            before = [queued.estimate_s for queued in group]
+            if not turn.predict_again(group[0], SAME, group[1:]):
+                continue
+            for queued, before_s in zip(group, before, strict=True):
+                assert queued.estimate_s is not None
+                assert before_s is not None
+                policy.estimates[queued.job.job_id] = queued.estimate_s
+                queued.evidence = (
+                    *policy.distribution.described(queued.estimate_s, queued.outlived_s),
+                    ("predicted_before_s", before_s),
+                )
+                policy.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
+            moved = True
+        if moved:
+            turn.queue.replace(list(turn.queue))
+            policy.memos.pop(turn.vc, None)  # the reason of each is recorded with the new numbers
+
+    def _assume(self, turn: Turn) -> None:
+        """Where nobody is profiled before it starts, believe the usual of who was not watched."""
+        policy = self._policy
+        if turn.cluster.profiling.gpus or policy.pair_predictor is None:
+            return
+        changes = policy.usual.changes[turn.vc]
+        changed = policy.assumed.get(turn.vc, 0) != changes
+        running = [turn.known(run) for run in turn.runs()] if changed else []
+        for queued in (*turn.queue, *running) if changed else turn.queue.fresh:
+            queued.usual = policy.usual.find(queued.job) if queued.profile is None else None
+        if changed:
+            policy.assumed[turn.vc] = changes
+            policy.memos.pop(turn.vc, None)
+
+    def _promote(self, turn: Turn) -> None:
+        """Put jobs past their bound in front; those no longer in this queue are none of ours."""
+        policy = self._policy
+
+        def costs_s(queued: QueuedJob) -> float:
+            """Waiting that a job which goes first is predicted to cause the others, in sum."""
+            assert queued.estimate_s is not None
+            return Hold(
+                longer_s=policy.distribution.total_s(queued.estimate_s, queued.outlived_s),
+                gpus=queued.job.gpus,
+                of=turn.pool.gpus,
+                kept_out=len(turn.queue) - 1,
+            ).costs_s
+
+        starving = [
+            queued
+            for queued in policy.starvation.due(turn.vc, turn.now, costs_s)
+            if policy.knows(queued.job.job_id) and queued.job.job_id not in turn.cluster.runs
+        ]
+        for queued in starving:
+            queued.key = starving_key(queued)
+        if starving:
+            turn.queue.replace(list(turn.queue))

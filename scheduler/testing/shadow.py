@@ -1,0 +1,159 @@
+"""A core with a shadow: a second one that follows what the first decides, and decides in between.
+
+Whoever drives the first drives both. Where the shadow, having followed for a while, decides
+otherwise than the first, following has left something out that the first decides by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+from features.codec import encode
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision
+from scheduler.core.memory import remember
+from scheduler.testing.worlds import Event
+
+EVENTS = (
+    "submitted",
+    "profile_ended",
+    "observed",
+    "progressed",
+    "pair_speed_observed",
+    "ended",
+    "withdrawn",
+    "wake",
+)
+# What a policy found out while it decided: shown, and not decided by; a log does not have it.
+FOUND = (".considered", ".type_costs", ".pair_prediction", ".policy.spent")
+PASSES = 40  # that are followed, and then taken, on average
+
+
+class Shadowed:
+    """A core, and one that follows it. What is asked besides is answered by the first.
+
+    Args:
+        core: decides.
+        make: makes another like it.
+        made_again: makes another of the shadow before that decides.
+        thorough: compare what both remember each time that the shadow is to decide.
+
+    Attributes:
+        differences: a line for each pass that the shadow took otherwise.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        make: Callable[[], Core],
+        made_again: Callable[[Core], Core] | None = None,
+        *,
+        seed: int = 0,
+        passes: int = PASSES,
+        thorough: bool = False,
+    ):
+        self._thorough = thorough
+        self._core, self._make, self._made_again = core, make, made_again
+        self._shadow = make()
+        self._draw = Random(seed)
+        self._passes = passes
+        self._heard: list[Event] = []
+        self._follows, self._left = True, self._length()
+        self.differences: list[str] = []
+        self.followed = self.taken = self.decisions = self.times = 0
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in EVENTS:
+            return getattr(self._core, name)
+
+        def heard(*given: Any, **named: Any) -> None:
+            self._heard.append((name, given, named))
+            getattr(self._core, name)(*given, **named)
+
+        return heard
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name == "oracle":
+            self._core.oracle = self._shadow.oracle = value
+
+    def decide(self, now: float) -> list[Decision]:
+        """As the core decides; the shadow follows, or is compared."""
+        decisions = self._core.decide(now)
+        moved = {q.job.job_id: q.key for q in self._core.waiting.rekeyed()}
+        shadow = self._shadow
+        if self._follows:
+            shadow.following.begin([Decision.from_body(d.body()) for d in decisions])
+        for name, given, named in self._heard:
+            getattr(shadow, name)(*given, **named)
+        self._heard.clear()
+        if self._follows:
+            shadow.following.end(now)
+            self.followed += 1
+        else:
+            self._compare(decisions, shadow.decide(now), now)
+        moved_there = {q.job.job_id: q.key for q in shadow.waiting.rekeyed()}
+        if moved != moved_there:
+            self._differs(f"at {now}: {len(moved)} jobs moved, in the shadow {len(moved_there)}")
+        wakes = self._core.next_wake(now), shadow.next_wake(now)
+        if wakes[0] != wakes[1]:
+            self._differs(f"at {now}: wakes at {wakes[0]}, the shadow at {wakes[1]}")
+        self._left -= 1
+        if self._left <= 0:
+            self._follows, self._left = not self._follows, self._length()
+            if not self._follows and self._thorough:
+                self._compare_memories(now)
+            if not self._follows and self._made_again is not None:
+                self._shadow = self._made_again(shadow)
+        return decisions
+
+    def _compare_memories(self, now: float) -> None:
+        ours, theirs = encode(remember(self._core)), encode(remember(self._shadow))
+        for line in _unequal(ours, theirs):
+            if not any(name in line for name in FOUND):
+                self._differs(f"at {now}: {line}")
+
+    def _compare(self, decisions: list[Decision], others: list[Decision], now: float) -> None:
+        self.taken += 1
+        self.decisions += len(decisions)
+        for one, other in zip(decisions, others, strict=False):
+            if one.body() != other.body():
+                names = [n for n in Decision.__slots__ if getattr(one, n) != getattr(other, n)]
+                pair = [(n, getattr(one, n), getattr(other, n)) for n in names][:3]
+                there = f"{other.action} of job {other.job_id}"
+                self._differs(
+                    f"at {now}: decision {one.seq}, {one.action} of job {one.job_id}, is {there} "
+                    f"in the shadow: {pair}"
+                )
+                return
+        if len(decisions) != len(others):
+            self._differs(f"at {now}: {len(decisions)} decisions, in the shadow {len(others)}")
+
+    def _differs(self, line: str) -> None:
+        self.differences.append(line)
+        if len(self.differences) > 20:
+            raise AssertionError("\n".join(self.differences))
+
+    def _length(self) -> int:
+        return self._draw.randint(1, 2 * self._passes)
+
+    def summary(self) -> str:
+        """In words."""
+        return (
+            f"{self.followed:,} passes followed, {self.taken:,} taken with {self.decisions:,} "
+            f"decisions: {len(self.differences)} differ"
+        )
+
+
+def _unequal(one: Any, other: Any, path: str = "") -> Iterator[str]:
+    """Where two plain values differ, a line each."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for key in {**one, **other}:
+            yield from _unequal(one.get(key), other.get(key), f"{path}.{key}")
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for at, (a, b) in enumerate(zip(one, other, strict=True)):
+            yield from _unequal(a, b, f"{path}[{at}]")
+    elif one != other:
+        yield f"{path}: {one!r}, in the shadow {other!r}"
