@@ -1,36 +1,11 @@
-"""What changes under a service that runs: its models, and its own code."""
+"""What changes under a service that runs: its models."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from features.state import FEATURES
 from models.bundle import Bundle
-from scheduler.backends.events import Kind
-from scheduler.service.decide.decider import Decider
-from scheduler.service.log import fold
-
-
-def diverged(decider: Decider, connection: Connection) -> fold.Diverged | None:
-    """What other code would say of the last pass; None: there is none yet."""
-    store = decider.store
-    events = store.each_in(connection, upto=store.last_seq_in(connection))
-    last = [event for event in events if event.kind is Kind.DECIDED][-1:]
-    return fold.Diverged(last[0], []) if last else None
-
-
-class UpgradedDecider(Decider):
-    """One of other code: it would have decided something else than what stands in the log."""
-
-    _seen_it = False
-
-    def _folded(self, connection: Connection) -> fold.State:
-        if not self._seen_it and (otherwise := diverged(self, connection)) is not None:
-            self._seen_it = True
-            raise otherwise
-        return super()._folded(connection)
 
 
 def make_bundles(folder: Path) -> list[Path]:

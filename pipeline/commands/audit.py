@@ -88,8 +88,8 @@ def audit(
         )
         for first in found.otherwise:
             typer.echo(
-                f"code {first.version} decided otherwise from event {first.seq} on, until the next "
-                "epoch: what it decided is followed, not recomputed"
+                f"code {first.version} decided otherwise from event {first.seq} on: what was "
+                "decided is followed from there, not recomputed"
             )
         typer.echo(f"{found.links:,} links of the chain; pages by {found.checked_by}")
         if extends is not None and key is None:

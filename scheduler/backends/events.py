@@ -31,7 +31,7 @@ class Kind(StrEnum):
     NODE_REMOVED = "node_removed"  # node, reason: it goes once nothing runs there
     SETTINGS_SET = "settings_set"  # settings (all of the policy's), reason
     DECIDED = "decided"  # upto, now, count, digest, keys: a pass over all events up to `upto`
-    EPOCH = "rebased"  # why: from here on a new core decides (see `service.log.epochs`)
+    EPOCH = "rebased"  # why: from here on a new core decided; of older releases
     STARTED = "started"  # attempt, pid
     OBSERVED = "observed"  # attempt, profile
     PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone

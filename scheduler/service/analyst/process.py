@@ -36,8 +36,8 @@ from scheduler.service.analyst.answers import Answers
 from scheduler.service.analyst.records import body_of, ended, forecast_of, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
-from scheduler.service.log.epochs import followed, recorded_before
-from scheduler.service.log.fold import Diverged, State
+from scheduler.service.log.fold import State
+from scheduler.service.log.followed import follow, followed
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.decided import WAITS_AGAIN, waiting_again
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from scheduler.service.settings import Settings
 
 LEASE = "analyst"
+LONG = 20_000  # events, from which on a log is not looked through from its start
 PAUSE_S = 0.2  # between two turns
 
 # Forecasts
@@ -160,10 +161,6 @@ class Analyst:
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
-            except Diverged as diverged:  # after an upgrade, or in the middle of one
-                self.log.info("waits_for_epoch", why=str(diverged))
-                self._let_go()
-                self.clock.sleep(min(self.lease_s / 4, 1.0))
         self._let_go()
 
     def _let_go(self) -> None:
@@ -182,7 +179,7 @@ class Analyst:
         return True
 
     def _begin(self) -> None:
-        """Fold the log from its start, or from where its last epoch begins."""
+        """Follow the log from its start; a long one from what a snapshot has of it."""
         self.waits = Waits()
         self._new.clear()
         self._crude.clear()
@@ -191,27 +188,35 @@ class Analyst:
         self._futures, self._stale = None, True
         read_at = self.clock.now()
         with self.store.reading() as connection:
-            epoch = self.store.last_seq_in(connection, Kind.EPOCH)
-            if epoch:
-                kept = self.snapshots
-                recorded = recorded_before(connection, self.store, kept, epoch) if kept else None
+            upto = self._known_upto(connection)
+            if upto:
                 self.state = followed(
                     connection,
                     self.store,
                     self.bundle_store.find,
-                    epoch,
+                    upto,
                     beat=lambda _: self._beat(),
-                    since=recorded,
+                    snapshots=self.snapshots,
                 )
                 self._remember(ended(connection))
                 self._new |= dict.fromkeys(self.state.core.jobs, 0)
             else:
                 self.state = State(self.bundle_store.find)
-            self._fold(self.store.each_in(connection, epoch))
+            self._fold(connection, self.store.each_in(connection, upto))
             for (job_id,) in connection.execute(select(forecasts.c.job_id).distinct()):
                 self._new.pop(job_id, None)
         if self.state.header is not None:
             self.read_at = self.state.header.clock(read_at)
+
+    def _known_upto(self, connection: Connection) -> int:
+        """The event up to which the log is not looked through one by one: that of a mended clock,
+        or of the newest snapshot of a long log; 0: all of it is."""
+        mended = self.store.last_seq_in(connection, Kind.CLOCK_MENDED)
+        last = self.store.last_seq_in(connection)
+        kept = None
+        if self.snapshots is not None and last > LONG:
+            kept = self.snapshots.newest(connection, self.store, last)
+        return max(mended, 0 if kept is None else kept.seen)
 
     def _remember(self, gone: Iterable[SubmittedJob] = ()) -> None:
         """Follow what the core is notified of, and recall what is known already."""
@@ -266,18 +271,22 @@ class Analyst:
     def _read_on(self) -> bool:
         """Fold what was logged since. False when nothing was."""
         self.read_at = self.now() if self.state.header is not None else 0.0
-        return self._fold(self.store.read(self.state.seen))
+        events = self.store.read(self.state.seen)
+        if not events:
+            return False
+        with self.store.reading() as connection:
+            return self._fold(connection, events)
 
-    def _fold(self, events: Iterable[Event]) -> bool:
-        """Fold events; remember who was submitted. False when there were none."""
+    def _fold(self, connection: Connection, events: Iterable[Event]) -> bool:
+        """Follow events; remember who was submitted. False when there were none."""
         any_at_all = False
         for event in events:
             self._beat()
             any_at_all = True
-            if event.kind is Kind.EPOCH:
+            if event.kind is Kind.CLOCK_MENDED:
                 self._begin()
                 return True
-            decisions = self.state.apply(event)
+            decisions = follow(self.state, connection, event)
             if event.kind is Kind.HEADER:
                 self._remember()
             elif event.kind is Kind.SUBMITTED:

@@ -26,8 +26,8 @@ from scheduler.backends.busy import BackendBusy
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision
 from scheduler.service.log.bundles import BundleStore, Signature, signature
-from scheduler.service.log.epochs import KeptByOtherCode, folded
-from scheduler.service.log.fold import Diverged, State, encoded, grants
+from scheduler.service.log.fold import State, encoded, grants
+from scheduler.service.log.followed import followed
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import StateCheckpoints
@@ -189,16 +189,7 @@ class Decider:
             self.store.append([], tables, lease=self.lease)
 
     def _fold(self) -> State:
-        """The state the log leads to. Where this code decides otherwise than what was logged, or
-        has only what other code kept of a long log, the log is followed, and a new core goes on
-        from there."""
-        with self.store.reading() as connection:
-            try:
-                return self._folded(connection)
-            except (Diverged, KeptByOtherCode) as other:
-                why = str(other)
-        self.log.warning("rebased", why=why)
-        self._append([Event(Kind.EPOCH, self.clock.now(), body={"why": why})])
+        """The state the log leads to, whoever decided."""
         with self.store.reading() as connection:
             return self._folded(connection)
 
@@ -216,7 +207,7 @@ class Decider:
 
         self._begins()
         with pulse.heard_by(goes_on):
-            return folded(
+            return followed(
                 connection,
                 self.store,
                 self.bundle_store.find,

@@ -1,9 +1,8 @@
 """Whether a database still follows from its log, and its rows are as they were written.
 
 The log is folded again: every pass must take the decisions it took then, to the byte, and every
-derived table must hold what the fold says. What code of another version decided otherwise before
-an epoch (`scheduler.service.log.epochs`) is followed up to there: its decisions must still be
-those that the log has the digest of.
+derived table must hold what the fold says. From where code of another version decided otherwise
+the log is followed: its decisions must still be those that it has the digest of.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.settings import UnknownPolicy
-from scheduler.service.log.epochs import followed, logged, texts_of
 from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
+from scheduler.service.log.followed import followed, logged, texts_of
 from scheduler.service.log.header import FOLLOWED, code_version
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
@@ -70,13 +69,13 @@ class Audit:
 
     Attributes:
         code: version of the code that checked.
-        new_epochs: how often a new core took over.
+        new_epochs: how often a clock was mended, or an older release began a new core.
         links: transactions in the chain. checked_by: the database's own check.
         divergences: in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
             finds.
-        otherwise: of each epoch that other code ended, the first pass which this code would have
-            taken otherwise; no divergences.
+        otherwise: the first pass of other code which this code would have taken otherwise; no
+            divergence.
     """
 
     code: str
@@ -182,8 +181,8 @@ class _Auditor:
             if event.kind is Kind.DECIDED:
                 found.passes += 1
                 found.decisions += event.body["count"]
-        if self.otherwise is not None:  # and nobody went on from there
-            found.divergences.append(self.otherwise)
+        if self.otherwise is not None:
+            found.otherwise.append(self.otherwise)
         if self.off:
             self.state = self._followed(upto)
 

@@ -1,8 +1,8 @@
 """The service's state: a fold over the log (docs/service-internals.md).
 
 Events are held back until the decision pass that covers them, so what arrived while a pass was
-being taken is in the next one, on replay as it was live. A pass is a function of the events it
-covers and of its time; whoever folds the same log decides the same.
+being taken is in the next one, however the log is read: followed (`State.follow`), or decided again
+by an audit (`State.apply`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Puts right a log that a host with a wrong clock went on with: everything since is dated wrong,
 and as time in a log never goes back, it stays so after the clock was set.
 
-The rows of the log stay. An event says which of them are dated by how much too late, and a new core
-begins (`scheduler.service.log.epochs`), whose times are right; so are the rows of `jobs`.
+The rows of the log stay. An event says which of them are dated by how much too late; who follows
+the log (`scheduler.service.log.followed`) has the times that are right, as have the rows of `jobs`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from sqlalchemy import Connection, bindparam, select, update
 
 from features.clock import LAST_S
 from scheduler.backends.events import Event, Kind
-from scheduler.service.log.epochs import followed
 from scheduler.service.log.fold import Bundles
+from scheduler.service.log.followed import followed
 from scheduler.service.log.header import FOLLOWED, LogHeaderError
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store

@@ -1,8 +1,8 @@
 """The state at one moment of the log, kept in a file, so that a start need not fold months.
 
 A snapshot is a shortcut and never the truth: it is used only if the log still holds the event it
-was taken at; what follows in the log is folded and compared as ever. Whatever is wrong with one,
-the log is folded from its start instead. `pellucid audit` uses none unless asked to.
+was taken at; what comes after it in the log is followed. Whatever is wrong with one, the log is
+followed from its start instead.
 
 A file holds plain records with a schema, `FIELDS` (`scheduler.service.log.graph`; no pickle): what
 the log tells, jobs that are not over, the histories of those that are, and all that the core
@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +118,7 @@ SCHEMA = {kind: tuple(names.split()) for kind, names in FIELDS.items()}
 
 KEPT = 2  # files
 EVERY = 50_000  # events between two snapshots
-# A log of no more events is folded whole by other code, which goes on with all that was learned
-# where it decides the same.
-SHORT = 20_000
 SUFFIX = ".snapshot"
-
-
-@dataclass(slots=True)
-class Snapshot:
-    """A state that was kept, and the code that kept it."""
-
-    code: str
-    state: State
 
 
 # of a state, as they are
@@ -145,7 +133,6 @@ class StateCheckpoints:
         bundles: finds the models a state decides with; they are not in its file.
         version: of the code.
         every: events between two snapshots.
-        short: a log of so many events is folded whole by other code.
     """
 
     def __init__(
@@ -154,13 +141,11 @@ class StateCheckpoints:
         bundles: Bundles,
         version: Callable[[], str] = code_version,
         every: int = EVERY,
-        short: int = SHORT,
     ):
         self.folder = folder
         self._bundles = bundles
         self.version = version
         self.every = every
-        self.short = short
 
     def save(self, state: State, passed: Event) -> Path:
         """Keep the state as it is after a pass, whose DECIDED event in the log is given."""
@@ -174,25 +159,17 @@ class StateCheckpoints:
             old.unlink(missing_ok=True)
         return path
 
-    def newest(
-        self, connection: Connection, store: Store, upto: int, code: str | None = None
-    ) -> Snapshot | None:
-        """The newest snapshot that can be gone on from; None: there is none.
-
-        Args:
-            upto: the log is to be folded up to this event: no snapshot may be beyond it.
-            code: which kept it; None: any that this code can read.
-        """
-        for version, kept_by, recorded in self._sound(connection, store, upto):
-            if code is not None and code != kept_by:
-                continue
+    def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
+        """The state of the newest snapshot that can be read, whatever release kept it; None: there
+        is none. None is beyond event `upto`."""
+        for version, recorded in self._sound(connection, store, upto):
             try:
                 first = store.first_in(connection)
                 assert first is not None
                 header = Mends.of(connection).mended(first)
                 state = self._restored(self._read(recorded, version), header)
                 if state.seen > 0:
-                    return Snapshot(kept_by, state)
+                    return state
             except Exception:  # whatever is wrong with it, the log has it all
                 continue
         return None
@@ -203,8 +180,8 @@ class StateCheckpoints:
 
     def _sound(
         self, connection: Connection, store: Store, upto: int
-    ) -> Iterator[tuple[int, str, bytes]]:
-        """Version, code and content of the files that are ours, whole, and of this log."""
+    ) -> Iterator[tuple[int, bytes]]:
+        """Version and content of the files that are ours, whole, and of this log."""
         for path in self._paths():
             try:
                 if path.stat().st_uid != os.geteuid():
@@ -213,12 +190,12 @@ class StateCheckpoints:
                 digest, body = whole[:32], whole[32:]
                 if hashlib.sha256(body).digest() != digest:
                     continue
-                version, code, (seq, of), recorded = msgpack.unpackb(body)
+                version, _, (seq, of), recorded = msgpack.unpackb(body)
                 if seq > upto or version < OLDEST:
                     continue
                 there = store.each_in(connection, seq - 1, upto=seq)
                 if any(_digest(event) == of for event in there):
-                    yield version, code, recorded
+                    yield version, recorded
             except Exception:  # likewise
                 continue
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlalchemy import Connection, insert, select
 
-from benchmarks.chaos.changes import UpgradedDecider
 from features.clock import Clock
 from features.job import Profile
 from scheduler.assembly import CoreSpec
@@ -100,16 +99,18 @@ class Desk:
         """The service dies and comes back; nothing that it had in memory is left.
 
         Args:
-            upgraded: as other code, that would have decided otherwise.
-            released: as other code, with a log too long to be folded from its start.
+            upgraded: as code that cannot read a snapshot.
+            released: as code of another version.
         """
         self.wall += 60.0
         if released:
             name = f"released at {self.wall}"
-            self.checkpoints.short, self.checkpoints.version = 0, lambda: name
-        kind = UpgradedDecider if upgraded else Decider
-        self.decider = self.another(f"after {self.wall}", kind)
+            self.checkpoints.version = lambda: name
+        self.decider = self.another(f"after {self.wall}")
+        kept = self.decider.snapshots
+        self.decider.snapshots = None if upgraded else kept
         assert self.decider.take_over()
+        self.decider.snapshots = kept
 
     # --- what people do -----------------------------------------------------------------------
 

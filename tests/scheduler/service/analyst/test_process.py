@@ -361,8 +361,9 @@ def test_a_forecast_of_a_job_that_is_held_or_changed_meanwhile_is_not_scored(
     assert [one.start for one in user.kept()] == [180.0, 10.0]  # "waits" and "runs"
 
 
-def test_it_foresees_on_after_the_log_was_rebased(foreseen: Service) -> None:
-    foreseen.store.append([Event(Kind.EPOCH, foreseen.wall, body={"why": "a test"})])
+def test_it_foresees_on_after_a_clock_was_mended(foreseen: Service) -> None:
+    body = {"first": foreseen.store.last_seq() + 1, "by_s": 1.0}
+    foreseen.store.append([Event(Kind.CLOCK_MENDED, foreseen.wall, body=body)])
     foreseen.analyst.turn()
     assert set(foreseen.analyst.state.core.jobs) == {"first", "second"}
     told = foreseen.ask("forecast", job_id="second")
@@ -401,25 +402,21 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     assert "olga" not in json.dumps(told)
 
 
-def test_after_an_upgrade_it_waits_for_the_epoch(
+def test_what_other_code_decided_is_no_matter(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It and the decider begin at once: what to make of the old log is the decider's to say."""
+    """An analyst of another release, before the decider of that one or after it."""
     service.add("first", 600)
     service.decide()
     monkeypatch.setattr(fold, "digest_of", lambda texts: "as other code decides")
     service.wall += 100.0
-    late, free = service.an_analyst("late"), list[bool]()
-
-    def nap(_: float) -> None:
-        free.append(service.store.may_take(LEASE, "another"))
-        if len(free) == 1:
-            service.store.append([Event(Kind.EPOCH, service.wall, body={"why": "a test"})])
-
-    monkeypatch.setattr(service.store.clock, "sleep", nap)
-    late.run(lambda: len(free) >= 2, 0.0)
-    assert free[0], "another may try meanwhile"
+    late = service.an_analyst("late")
+    assert late.take_over()
     assert list(late.state.core.jobs) == ["first"]
+    service.add("second", 600)
+    service.decide()
+    late.turn()
+    assert list(late.state.core.jobs) == ["first", "second"]
 
 
 def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:

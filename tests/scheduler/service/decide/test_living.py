@@ -30,7 +30,7 @@ from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.settings import ProfilingPartition
 from scheduler.service.log.audit import audit
-from scheduler.service.log.epochs import followed
+from scheduler.service.log.followed import followed
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store

@@ -168,8 +168,7 @@ def another_release(desk: Desk) -> None:
 
 
 def another_release_without_a_snapshot(desk: Desk) -> None:
-    desk.snapshot_every = None
-    desk.restart(upgraded=True)
+    desk.restart(upgraded=True, released=True)
 
 
 def other_settings_and_back(desk: Desk) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from scheduler.backends.events import Kind
 from scheduler.service.log.audit import audit
-from scheduler.service.log.epochs import followed
+from scheduler.service.log.followed import followed
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
 

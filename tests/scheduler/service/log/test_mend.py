@@ -47,7 +47,6 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     """It was 2083 for a while, with jobs that came before, ran into it and end after."""
     outcomes = {f"j{i}": lasting(60.0 + 13 * i % 90) for i in range(40)}
     desk = Desk(store, tmp_path, outcomes, policy="pellucid", snapshot_every=7)
-    desk.checkpoints.short = 0
     live(desk, Random(1), range(12))  # type: ignore[arg-type]
     set_clock(desk, YEARS_S)
     desk.restart()
@@ -103,7 +102,7 @@ def test_no_snapshot_of_the_wrong_time_is_gone_on_from(desk: Desk) -> None:
     with desk.store.reading() as connection:
         kept = desk.checkpoints.newest(connection, desk.store, wrong.last)
     assert kept is not None
-    assert kept.state.seen >= wrong.first
+    assert kept.seen >= wrong.first
     apply(desk.store, desk.bundle_store.find, wrong, actor="", reason="", now=now)
     desk.restart(released=True)
     assert desk.decider.state.now < START + 86_400.0

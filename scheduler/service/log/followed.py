@@ -1,0 +1,80 @@
+"""The state that a log leads to: it is followed, and never decided again.
+
+What was decided has taken effect, and stays so whatever code reads the log
+(`scheduler.core.following`). The newest snapshot saves following what came before it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlalchemy import Connection, select
+
+from scheduler.backends.events import Event, Kind
+from scheduler.core.decisions import Decision
+from scheduler.service.log.fold import Bundles, State
+from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.mends import Mends
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions
+
+BEAT = 50  # events
+
+
+def followed(
+    connection: Connection,
+    store: Store,
+    bundles: Bundles,
+    upto: int,
+    *,
+    keep: bool = False,
+    beat: Callable[[int], object] = lambda _: None,
+    snapshots: StateCheckpoints | None = None,
+) -> State:
+    """The state at event `upto`, whoever decided; what was pending is pending still.
+
+    Args:
+        keep: remember jobs that are over; then no snapshot is used.
+        beat: called now and then with the event reached: a long log takes its time.
+        snapshots: where states were kept; None: the log is followed from its start.
+    """
+    mends = Mends.of(connection)
+    state = None
+    if snapshots is not None and not keep:
+        state = snapshots.newest(connection, store, upto)
+        if state is not None and mends.cover(state.seen):  # its times are wrong
+            state = None
+    state = state or State(bundles, keep=keep)
+    for event in store.each_in(connection, state.seen, upto=upto):
+        follow(state, connection, event, mends)
+        if event.seq % BEAT == 0:
+            beat(event.seq)
+    return state
+
+
+def follow(
+    state: State, connection: Connection, event: Event, mends: Mends | None = None
+) -> list[Decision]:
+    """Have a state follow one event more; the decisions, where it is a pass."""
+    taken = logged(connection, event.seq) if event.kind is Kind.DECIDED else []
+    if mends is not None:
+        late_s, event = mends.late_s(event.seq), mends.mended(event)
+        if late_s:
+            taken = [replace(d, time=d.time - late_s) for d in taken]
+    state.follow(event, taken)
+    return taken
+
+
+def logged(connection: Connection, event: int) -> list[Decision]:
+    """The decisions of a pass, as they were taken."""
+    return [Decision.from_body(json.loads(body)) for body in texts_of(connection, event)]
+
+
+def texts_of(connection: Connection, event: int) -> list[str]:
+    """The same as they were written down."""
+    query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
+    rows = connection.execute(query.order_by(decisions.c.seq)).all()
+    return bodies(connection, decisions, rows)
