@@ -52,13 +52,17 @@ class Acting:
         if self.viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot change jobs")
 
+    def may_change(self, job: JobRow) -> None:
+        """Raise Problem (403, 409) for a viewer who may not change a job, whatever to."""
+        self._may(f"scontrol update JobId={job.job_id}")
+
     @property
     def _operator(self) -> bool:
         return self.viewer.role is Role.OPERATOR
 
     def change(self, job: JobRow, asked: ChangeRequest) -> Asked:
         """Let a waiting job ask for something else."""
-        self._may(f"scontrol update JobId={job.job_id}")
+        self.may_change(job)
         given = asked.given().items()
         differs = {name: to for name, to in given if to != getattr(job, name)}
         if job.phase == Phase.PROFILING:
@@ -122,6 +126,11 @@ async def _act(
         changes: Changes = request.app.state.changes
         await run_in_threadpool(changes.write, [asked.event])
     return JobChange(job.job_id, asked.differs, asked.event is not None, not preview, effect)
+
+
+def allowed(job_id: str, request: Request, view: VisibleQueries) -> None:
+    """Raise UnknownJob or Problem (403, 409) for one who may not change a job, whatever to."""
+    _acting(request, view).may_change(view.job(job_id))
 
 
 def _acting(request: Request, view: VisibleQueries) -> Acting:

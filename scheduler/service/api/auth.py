@@ -17,7 +17,7 @@ import ipaddress
 import os
 import pwd
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from time import monotonic, time
 from typing import Annotated, TypeVar
@@ -42,6 +42,7 @@ CSRF_HEADER = "X-CSRF-Token"
 KNOWN_S = 1.0  # a token is looked up again after this: a revoked one ends within it
 MAX_KNOWN = 1024
 DAY_S = 86_400.0
+LONGEST_FIELD = 8192  # characters of a field of a form that is no list
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 _ASKING: set[object] = set()
@@ -239,14 +240,29 @@ class Authenticator:
         self.same_origin(request)
         if COOKIE not in request.cookies:
             return
-        word = request.headers.get(CSRF_HEADER) or form(request).get("csrf", "")
+        word = request.headers.get(CSRF_HEADER) or _fields(request).get("csrf", "")
         ours = self.csrf_word(request).encode()
         if not hmac.compare_digest(ours, word.encode(errors="surrogatepass")):
             raise Problem(403, "cross-site-request", "this page is out of date; load it again")
 
 
-def form(request: Request) -> dict[str, str]:
-    """The fields of an HTML form; the body was read by the guard, and is small."""
+def form(request: Request, lists: Collection[str] = ()) -> dict[str, str]:
+    """The fields of an HTML form; the body was read by the guard, and is small.
+
+    Args:
+        lists: fields that hold many names each. All others are as long as a person writes.
+
+    Raises Problem (400, 422).
+    """
+    given = _fields(request)
+    for name, value in given.items():
+        if len(value) > LONGEST_FIELD and name not in lists:
+            what = f"{name[:64]} is longer than the {LONGEST_FIELD:,} characters a form takes"
+            raise Problem(422, "invalid-request", what)
+    return given
+
+
+def _fields(request: Request) -> dict[str, str]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
         return {}

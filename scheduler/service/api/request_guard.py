@@ -2,6 +2,7 @@
 
 - The `Host` header must name us: otherwise a page on the web whose name was made to point at
   127.0.0.1 could talk to a service that trusts loopback (DNS rebinding).
+- The address and each header have a length: a longer one is refused before it is parsed.
 - The body is read here, up to the limit: a larger one is refused before anything is parsed.
 - A defect becomes a problem of status 500 that tells nothing, and a traceback in our own log.
 - Headers tell browsers to load nothing from elsewhere and to show us in nobody's frame.
@@ -24,6 +25,9 @@ from scheduler.service.api.unread import HEADER, Unread
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 BODY_S = 30.0  # longest time a body may take to arrive
+PATH_BYTES = 8192  # of an address as it was sent, without its query
+QUERY_BYTES, QUERY_FIELDS = 16_384, 512  # a field for each node that is drained at once
+HEADER_BYTES = 16_384  # of each header
 
 SECURITY_HEADERS = {
     "Content-Security-Policy": (
@@ -78,6 +82,7 @@ class RequestGuard:
 
         try:
             try:
+                _check_lengths(scope)
                 self._check_host(scope)
                 body = await asyncio.wait_for(self._body(scope, receive), BODY_S)
             except TimeoutError:
@@ -130,6 +135,20 @@ class RequestGuard:
     def _check_length(self, length: int) -> None:
         if length > self._limit:
             raise Problem(413, "body-too-large", f"the body is larger than {self._limit:,} bytes")
+
+
+def _check_lengths(scope: Scope) -> None:
+    """Raise Problem for an address or a header that nothing of ours would send."""
+    query = scope.get("query_string", b"")
+    if len(scope.get("raw_path") or scope["path"]) > PATH_BYTES:
+        raise Problem(414, "address-too-long", f"the path is longer than {PATH_BYTES:,} bytes")
+    if len(query) > QUERY_BYTES or query.count(b"&") >= QUERY_FIELDS:
+        most = f"{QUERY_BYTES:,} bytes or has more than {QUERY_FIELDS} fields"
+        raise Problem(414, "address-too-long", f"the query is longer than {most}")
+    for name, value in scope["headers"]:
+        if len(name) + len(value) > HEADER_BYTES:
+            sentence = f"a header is longer than {HEADER_BYTES:,} bytes"
+            raise Problem(431, "header-too-long", sentence)
 
 
 def _failed(error: Exception, scope: Scope) -> Problem:

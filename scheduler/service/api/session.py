@@ -48,9 +48,9 @@ def login(request: Request) -> Response:
 
 @router.post("/logout")
 def logout(request: Request) -> Response:
-    """Forget the cookie."""
+    """Forget the cookie, when our own page asks for it."""
     authenticator: Authenticator = request.app.state.authenticator
-    authenticator.same_origin(request)
+    authenticator.from_our_page(request)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)
     return answer

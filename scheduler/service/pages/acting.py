@@ -79,7 +79,7 @@ def preview_of_group(
 def act_on_group(request: Request, viewer: Asking) -> Response:
     """Do it, to the jobs that were previewed."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
-    given = form(request)
+    given = form(request, lists=("jobs",))
     _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)
     return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
 
@@ -146,6 +146,7 @@ async def _asked(
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     deed = given["do"]
     if deed == "change":
+        await run_in_threadpool(api.allowed, job_id, request, view)
         return await api.change_job(job_id, wanted(given), request, view, preview)
     if deed == "hold":
         return await api.hold(job_id, request, view, preview)

@@ -22,6 +22,7 @@ from scheduler.service.api.schemas import ChangeRequest
 from scheduler.service.log.store.rows import JobRow
 
 HOUR_S = 3600.0
+LONGEST_NUMBER = 32  # characters
 
 
 def shown(one: Field, value: Any) -> str:
@@ -73,13 +74,18 @@ class Input:
         return f"{label[:1].upper()}{label[1:]}{unit}"
 
     @property
+    def longest(self) -> int:
+        """Characters of what it takes."""
+        return self.of.ask.longest if self.of.kind is str else LONGEST_NUMBER
+
+    @property
     def attributes(self) -> dict[str, str | int | None]:
         """Of the element; without those that are None."""
         ask = self.of.ask
         if self.of.kind is str:
-            return {"type": "text", "name": self.name, "maxlength": ask.longest}
+            return {"type": "text", "name": self.name, "maxlength": self.longest}
         if ask.unit == "s":
-            return {"type": "text", "name": self.name, "maxlength": 32}
+            return {"type": "text", "name": self.name, "maxlength": self.longest}
         least = ask.above if ask.least is None else ask.least
         return {
             "type": "number",
@@ -144,6 +150,10 @@ def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]
 def wanted(given: Mapping[str, str]) -> ChangeRequest:
     """What the form asks for. Raises Problem (422)."""
     sent = {name: one for name, one in INPUTS.items() if given[one.name]}
+    for one in sent.values():
+        if len(given[one.name]) > one.longest:
+            what = f"{one.label} is longer than {one.longest} characters; give {one.accepts}"
+            raise Problem(422, "invalid-request", what)
     try:
         values = {name: one.read(given[one.name]) for name, one in sent.items()}
         return ChangeRequest.model_validate(values)

@@ -69,7 +69,7 @@ async def preview(
 @router.post("/nodes/change")
 async def change(request: Request, viewer: Operator) -> Response:
     """Drain or open nodes (`node`: names with commas, `open`: 1 or "", `reason`)."""
-    return await _answer(request, viewer, form(request), preview=False)
+    return await _answer(request, viewer, form(request, lists=("node",)), preview=False)
 
 
 @router.get("/settings")

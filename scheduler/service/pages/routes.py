@@ -329,15 +329,17 @@ def show(
         frame = Frame(base, made_at=time(), guest="shared, to be read only")
     authenticator: Authenticator = request.app.state.authenticator
     part = request.headers.get("hx-target", "").removeprefix("part-")
+    csrf = authenticator.csrf_word(request)
     try:
-        values = {**build(queries), "viewer": viewer, "csrf": authenticator.csrf_word(request)}
+        values = {**build(queries), "viewer": viewer, "csrf": csrf}
         return _page(render(template, frame, part, here_url=_again(request), **values), status)
     except UnknownJob as unknown:
         request.app.state.refusals.missed(request, str(unknown))
-        return _page(render("missing.html", frame, what="There is no such job of yours."), 404)
+        what = "There is no such job of yours."
+        return _page(render("missing.html", frame, what=what, csrf=csrf), 404)
     except BadCursor:
         what = "This page of the list is not there: start again from its beginning."
-        return _page(render("missing.html", frame, what=what), 422)
+        return _page(render("missing.html", frame, what=what, csrf=csrf), 422)
 
 
 def refused_page(request: Request, what: str, status: int) -> Response:

@@ -394,7 +394,9 @@ def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> N
     assert word in page or "csrf" not in page
     answer = client.post(JOBS, json=GOOD, headers={"X-CSRF-Token": word})
     assert answer.status_code == 201
-    client.post("/logout")
+    assert client.post("/logout").status_code == 403, "another site could have sent it"
+    assert client.get("/api/v1/whoami").status_code == 200
+    client.post("/logout", headers={"X-CSRF-Token": word})
     assert client.get("/api/v1/whoami").status_code == 401
 
 

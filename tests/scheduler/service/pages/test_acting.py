@@ -174,3 +174,20 @@ def test_a_change_is_filled_into_the_form_as_it_was_tried() -> None:
     assert filled_in({"first": True}) == filled_in({"gpus": 2, "gpu_type": ""}) == ""
     now = INPUTS["time_limit_s"].now(SimpleNamespace(time_limit_s=93_630.0))  # type: ignore[arg-type]
     assert now == "26:00:30"
+
+
+def test_who_may_not_change_a_job_has_nothing_read(
+    lived: Lived, waiting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[object] = []
+    monkeypatch.setattr("scheduler.service.pages.acting.wanted", read.append)
+    asked = f"/jobs/{waiting}/act?do=change&time_limit_h=1"
+    assert lived.browser("grace.hopper").get(asked).status_code == 404
+    assert read == []
+
+
+def test_a_time_as_long_as_a_book_is_refused(lived: Lived, waiting: str) -> None:
+    asked = f"/jobs/{waiting}/act?do=change&time_limit_h=1{'+' * 10_000}x:"
+    answer = lived.browser("ada.byron").get(asked)
+    assert answer.status_code == 422
+    assert "is longer than 32 characters" in answer.text
