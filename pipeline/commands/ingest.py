@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,9 @@ HELP = "\n\n".join(
         "Read a cluster's job trace and write it as Parquet, in one schema.",
         "Formats: helios (cluster_log.csv), helios-full (Lucid's cluster_full_log.csv), philly "
         "(cluster_job_log, JSON), philly-csv, pai2020 (a directory), openb, spot2026, acme, swf, "
-        "sacct, pellucid (what pellucid export writes).",
+        "sacct, pellucid (what pellucid export writes); described in YAML: batsim, dlrm2025, "
+        "gavel, muri, pm100, sia, supercloud, tiresias, and your own: --format site.yaml (columns, "
+        "units, zone, states; pipeline/traces/described.py), for CSV, JSON, Parquet.",
         "DIR gets the jobs by month of submission (month=YYYY-MM/part-*.parquet), "
         "quarantine.parquet (every row that was refused, with line and reason), provenance.json "
         "and summary.json. An older dataset there is replaced once the new one is complete.",
@@ -39,7 +41,9 @@ def ingest(
     source: Annotated[
         Path, typer.Argument(help="The trace: a file, or the directory of PAI 2020's tables.")
     ],
-    out: Annotated[Path, typer.Option("--out", help="Directory of the dataset.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Directory of the dataset.", show_default=False)
+    ] = None,
     format: Annotated[
         str, typer.Option("--format", help="Name of the format; auto recognises the file.")
     ] = "auto",
@@ -58,24 +62,38 @@ def ingest(
             help="Instant of offset 0, such as 2023-01-01T00:00:00Z, where times are offsets.",
         ),
     ] = None,
+    preview: Annotated[
+        bool,
+        typer.Option("--preview", help="Write nothing: print totals, waits and what is doubtful."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
+    from features.folders import temporary_folder
     from pipeline.errors import UserError
     from pipeline.traces import TraceError
     from pipeline.traces import ingest as run
+    from pipeline.traces.preview import lines_of
 
     try:
         start = _instant(origin) if origin is not None else None
-        with _progress(source) as progress:
-            summary = run(
-                source, out, format=format, timezone=timezone, origin=start, progress=progress
-            )
+        with ExitStack() as stack:
+            if out is None and not preview:
+                raise UserError("give --out DIR, or --preview")
+            if out is None or preview:
+                out = Path(stack.enter_context(temporary_folder("pellucid-preview-"))) / "jobs"
+            with _progress(source) as progress:
+                summary = run(
+                    source, out, format=format, timezone=timezone, origin=start, progress=progress
+                )
+            found = lines_of(out) if preview else []
     except TraceError as error:
         raise UserError(str(error)) from error
     if as_json:
         print(json.dumps(asdict(summary), indent=2, ensure_ascii=False))
     else:
-        _show(summary, out)
+        _show(summary, None if preview else out)
+        for line in found:
+            print(line)
 
 
 ingest.__doc__ = HELP
@@ -116,11 +134,11 @@ def _progress(source: Path) -> Iterator[Callable[[int], None] | None]:
         yield lambda done: bar.update(task, completed=done)
 
 
-def _show(summary: IngestSummary, out: Path) -> None:
+def _show(summary: IngestSummary, out: Path | None) -> None:
     def line(count: int, text: str) -> None:
         print(f"{count:>12,}  {text}")
 
-    print(f"{summary.source} as {summary.format} -> {out}")
+    print(f"{summary.source} as {summary.format}" + (f" -> {out}" if out is not None else ""))
     line(summary.rows_in, "rows in")
     line(summary.kept, "jobs kept")
     for reason, count in summary.quarantined.items():

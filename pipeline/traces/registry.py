@@ -7,6 +7,7 @@ from pathlib import Path
 from features.plugins import load_class
 from pipeline.traces.acme import Acme
 from pipeline.traces.base import Adapter, TraceError, head
+from pipeline.traces.described import described, shipped
 from pipeline.traces.finished import Finished
 from pipeline.traces.helios import Helios, HeliosFull
 from pipeline.traces.openb import Openb
@@ -47,16 +48,22 @@ def adapter_for(path: Path, format: str = "auto") -> Adapter:
 
 
 def adapter_class(format: str) -> type[Adapter]:
-    """The adapter of that name, or the one that ``module:Class`` names.
+    """The adapter of that name, that of a description in YAML, or the one that ``module:Class``
+    names.
 
     Raises:
         TraceError: there is none, or it is no adapter.
     """
-    if format in FORMATS:
-        return FORMATS[format]
+    known = {**FORMATS, **shipped()}
+    if format in known:
+        return known[format]
+    if format.endswith((".yaml", ".yml")):
+        return described(Path(format))
     if ":" not in format:
-        known = f"auto, {', '.join(FORMATS)}"
-        raise TraceError(f"format: {format!r} is none of {known}, nor module:Class")
+        names = f"auto, {', '.join(known)}"
+        raise TraceError(
+            f"format: {format!r} is none of {names}, nor a description (.yaml), nor module:Class"
+        )
     try:
         return load_class(format, Adapter)  # type: ignore[type-abstract]
     except ValueError as error:
@@ -64,10 +71,13 @@ def adapter_class(format: str) -> type[Adapter]:
 
 
 def _recognised(path: Path) -> Adapter:
-    adapters = [adapter() for adapter in ADAPTERS]
+    adapters = [adapter() for adapter in (*ADAPTERS, *shipped().values())]
     sure = sorted(((a.sniff(path), a) for a in adapters), key=lambda pair: -pair[0])
     if sure[0][0] == 0:
-        raise TraceError(f"{path.name}: {_looks(path)}; say --format {'|'.join(FORMATS)}")
+        raise TraceError(
+            f"{path.name}: {_looks(path)}; say --format {'|'.join(FORMATS)}, "
+            "or describe it in YAML (pipeline/traces/described.py)"
+        )
     if sure[0][0] == sure[1][0]:
         raise TraceError(
             f"{path.name}: may be {sure[0][1].name} or {sure[1][1].name}; say --format"
