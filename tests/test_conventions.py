@@ -169,3 +169,19 @@ def _nodes_of(folder: str) -> list[tuple[str, ast.AST]]:
 
 def _nodes(*folders: str) -> Iterator[tuple[str, ast.AST]]:
     return chain.from_iterable(map(_nodes_of, folders))
+
+
+def test_no_reason_steers_a_policy() -> None:
+    """What is decided compares obstacles; a reason is named once, at the end. Its own sentences,
+    in `decisions.py`, may depend on which it is."""
+    found = [
+        f"{file}:{node.lineno}"
+        for file, node in _nodes("scheduler")
+        if file.startswith(("scheduler/core/", "scheduler/policies/"))
+        if not file.endswith("core/decisions.py")
+        if isinstance(node, ast.Compare | ast.Match)
+        for name in ast.walk(node)
+        if isinstance(name, ast.Attribute)
+        if isinstance(name.value, ast.Name) and name.value.id == "Reason"
+    ]
+    assert found == []

@@ -174,11 +174,15 @@ class Nodes:
             self._reshaped(was)
             core.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
 
+    def too_large(self, job: Job) -> bool:
+        """Whether a job asks for more GPUs than its virtual cluster has, or for fewer than any."""
+        least = 0 if self._core.policy.capabilities.places_cpus else 1
+        return not least <= job.gpus <= self.capacity.get(job.vc, -1)
+
     def refusal(self, job: Job) -> Reason | None:
         """Why a job can never start as the cluster is; None when it can."""
         policy, spec = self._core.policy, self._core.cluster.spec
-        least = 0 if policy.capabilities.places_cpus else 1
-        if not least <= job.gpus <= self.capacity.get(job.vc, -1):
+        if self.too_large(job):
             return Reason.INVALID_REQUEST
         if job.gpu_type and not spec.has_type(job.gpu_type):
             return Reason.NO_MATCHING_GPU_TYPE
@@ -186,17 +190,25 @@ class Nodes:
 
     def refusal_once_changed(self, job: Job) -> Reason | None:
         """The same once the nodes are what they are to be: it waits until they are."""
-        cluster = self._core.cluster
-        nodes = {**cluster.nodes, **{node: to for node, (to, _) in self.changing.items()}}
-        stay = {node: has for node, has in nodes.items() if has is not None}
-        lent = {n for n in self._lent & stay.keys() if stay[n].vc == cluster.node_vc[n]}
-        gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
-        if not 0 < job.gpus <= gpus:
+        if self.too_large_once_changed(job):
             return Reason.INVALID_REQUEST
-        spec = ClusterSpec.of(stay.values())
+        spec = ClusterSpec.of(self._once_changed().values())
         if job.gpu_type and not spec.has_type(job.gpu_type):
             return Reason.NO_MATCHING_GPU_TYPE
         return self._core.policy.refuses(job, spec) if spec.mixes_types else None
+
+    def too_large_once_changed(self, job: Job) -> bool:
+        """The same of `too_large`."""
+        stay, node_vc = self._once_changed(), self._core.cluster.node_vc
+        lent = {n for n in self._lent & stay.keys() if stay[n].vc == node_vc[n]}
+        gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
+        return not 0 < job.gpus <= gpus
+
+    def _once_changed(self) -> dict[int, Node]:
+        """The nodes as they are to be."""
+        changed = {node: to for node, (to, _) in self.changing.items()}
+        nodes = {**self._core.cluster.nodes, **changed}
+        return {node: has for node, has in nodes.items() if has is not None}
 
     def begin_with(
         self, nodes: Mapping[int, Node], lent: Collection[int], vcs: Iterable[str] = ()

@@ -17,6 +17,16 @@ class Obstacle(Enum):
     CLOSED = auto()  # the nodes that would hold it are drained
     BUSY = auto()  # fewer GPUs are free than it asks for
     SCATTERED = auto()  # enough are, but not on the fewest nodes
+    KEPT = auto()  # they are kept for another job
+    SLOW = auto()  # they are of a type so slow that waiting for others is sooner
+    BEHIND = auto()  # others are before it in line
+    ROUND = auto()  # the policy decides in rounds
+    PROFILE = auto()  # it, or the other, has not been profiled
+    OWN = auto()  # the owner of either does not share
+    TYPE = auto()  # of another type than it asks for
+    MEMORY = auto()  # both do not fit in the memory
+    SPEED = auto()  # both would be slowed too much
+    OTHERS = auto()  # jobs before it would be kept waiting for longer than it saves
 
     @property
     def reason(self) -> Reason:
@@ -28,4 +38,20 @@ _NAMES = {
     Obstacle.CLOSED: Reason.NODE_DRAINED,
     Obstacle.BUSY: Reason.GPUS_BUSY,
     Obstacle.SCATTERED: Reason.GPUS_FRAGMENTED,
+    Obstacle.KEPT: Reason.RESERVED_FOR_STARVING_JOB,
+    Obstacle.SLOW: Reason.FASTER_GPUS_SOON,
+    Obstacle.BEHIND: Reason.BEHIND_HIGHER_PRIORITY,
+    Obstacle.ROUND: Reason.NEXT_ROUND,
+    Obstacle.PROFILE: Reason.AWAITING_PROFILE,
+    Obstacle.OWN: Reason.SHARING_OPTED_OUT,
+    Obstacle.TYPE: Reason.NO_MATCHING_GPU_TYPE,
+    Obstacle.MEMORY: Reason.MEMORY_GUARD,
+    Obstacle.SPEED: Reason.INTERFERENCE_GUARD,
+    Obstacle.OTHERS: Reason.KEEPS_OTHERS_OUT,
 }
+_OF = {reason: obstacle for obstacle, reason in _NAMES.items()}
+
+
+def obstacle_of(why: Obstacle | Reason) -> Obstacle | None:
+    """What a policy that gives a reason means by it; None: nothing that others decide by."""
+    return why if isinstance(why, Obstacle) else _OF.get(why)

@@ -13,6 +13,7 @@ from scheduler.core.decisions import Evidence, PairPrediction, Reason, Score
 from scheduler.core.durations import of_plain, plain
 from scheduler.core.estimates import Estimate
 from scheduler.core.findings import Partner
+from scheduler.core.obstacles import Obstacle
 
 
 class QueuedJob:
@@ -27,7 +28,7 @@ class QueuedJob:
         profiled: it has been in the profiling partition.
         outlived_s: its longest run that did not end it, as when it was profiled, seconds.
         pair_prediction: the prediction for the pair it was packed in; None when it was not.
-        reason: why it waited when last evaluated.
+        reason: why it waited when last evaluated; `obstacle`: the same for who decides by it.
         evidence: further numbers behind its place in line, by name.
         considered: the best partner that the policy considered when it last searched for one.
         submit_time: when it began to wait: later than its submission by what it was held.
@@ -39,12 +40,14 @@ class QueuedJob:
     """
 
     __slots__ = (
+        "_reason",
         "considered",
         "estimate_s",
         "evidence",
         "held_since",
         "job",
         "key",
+        "obstacle",
         "outlived_s",
         "pair_prediction",
         "predicted_mib",
@@ -52,7 +55,6 @@ class QueuedJob:
         "profile",
         "profiled",
         "progress",
-        "reason",
         "score",
         "seq",
         "submit_time",
@@ -72,7 +74,8 @@ class QueuedJob:
         self.profiled = False
         self.outlived_s = 0.0
         self.pair_prediction: PairPrediction | None = None
-        self.reason: Reason | None = None
+        self._reason: Reason | None = None
+        self.obstacle: Obstacle | None = None
         self.evidence: Evidence = ()
         self.considered: Partner | None = None
         self.type_costs: Evidence = ()
@@ -85,6 +88,19 @@ class QueuedJob:
         """What is predicted of it from now on."""
         self.estimate_s, self.score = estimate.seconds, estimate.score
         self.outlived_s = max(self.outlived_s, estimate.outlived_s)
+
+    @property
+    def reason(self) -> Reason | None:
+        """Why it waited when last evaluated; None: it has not been since."""
+        return self._reason
+
+    @reason.setter
+    def reason(self, reason: Reason | None) -> None:
+        self.waits_for(reason, None)
+
+    def waits_for(self, reason: Reason | None, obstacle: Obstacle | None) -> None:
+        """It was evaluated, and waits."""
+        self._reason, self.obstacle = reason, obstacle
 
     @property
     def memory_mib(self) -> float | None:

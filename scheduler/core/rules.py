@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from features.job import Job
 from scheduler.core.cluster import Cluster, Placement, Pool, Run, same_type, suiting, suits
-from scheduler.core.decisions import Reason
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import QueuedJob
 
 
@@ -23,49 +23,49 @@ def may_share(
     partner: QueuedJob,
     *,
     memory_margin_mib: float = 0.0,
-) -> Reason | None:
+) -> Obstacle | None:
     """Why a waiting job may not share the GPUs of a run; None when it may.
 
     Whether it should is for the policy to say. Asked in this order:
 
-    - `AwaitingProfile`: the run is in the profiling partition.
-    - `GpusBusy`: it has a partner already, or another number of GPUs.
-    - `SharingOptedOut`: the owner of either job does not want it.
-    - `NodeDrained`, `ReservedForStarvingJob`: nothing new is to start on these GPUs.
-    - `NoMatchingGpuType`: the newcomer asked for another type.
-    - `AwaitingProfile`: the memory that either takes is not known.
-    - `MemoryGuard`: both together would not leave `memory_margin_mib` of the GPU's memory free.
+    - `PROFILE`: the run is in the profiling partition.
+    - `BUSY`: it has a partner already, or another number of GPUs.
+    - `OWN`: the owner of either job does not want it.
+    - `CLOSED`, `KEPT`: nothing new is to start on these GPUs.
+    - `TYPE`: the newcomer asked for another type.
+    - `PROFILE`: the memory that either takes is not known.
+    - `MEMORY`: both together would not leave `memory_margin_mib` of the GPU's memory free.
 
     Args:
         partner: what is known of the job of the run.
     """
     job = newcomer.job
     if run.profiling:
-        return Reason.AWAITING_PROFILE
+        return Obstacle.PROFILE
     if run.partner is not None or job.gpus != run.job.gpus:
-        return Reason.GPUS_BUSY
+        return Obstacle.BUSY
     if not (job.share and run.job.share):
-        return Reason.SHARING_OPTED_OUT
+        return Obstacle.OWN
     if cluster.is_reserved(run):
         drained = any(not cluster.pool_of(node).is_open(node) for node in run.nodes)
-        return Reason.NODE_DRAINED if drained else Reason.RESERVED_FOR_STARVING_JOB
+        return Obstacle.CLOSED if drained else Obstacle.KEPT
     if not suits(cluster.gpu_type(run), job.gpu_type):
-        return Reason.NO_MATCHING_GPU_TYPE
+        return Obstacle.TYPE
     own_mib, other_mib = newcomer.memory_mib, partner.memory_mib
     if own_mib is None or other_mib is None:
-        return Reason.AWAITING_PROFILE
+        return Obstacle.PROFILE
     room_mib = cluster.gpu_memory_mib(run) - memory_margin_mib
-    return None if own_mib + other_mib < room_mib else Reason.MEMORY_GUARD
+    return None if own_mib + other_mib < room_mib else Obstacle.MEMORY
 
 
 SHARING = {
-    Reason.AWAITING_PROFILE: "the run is being profiled, or the memory of one of them is not known",
-    Reason.GPUS_BUSY: "its GPUs are not for this job to share",
-    Reason.SHARING_OPTED_OUT: "the owner of one of them does not want it",
-    Reason.NODE_DRAINED: "one of its nodes is drained",
-    Reason.RESERVED_FOR_STARVING_JOB: "its GPUs are kept for a waiting job",
-    Reason.NO_MATCHING_GPU_TYPE: "its GPUs are not of the type asked for",
-    Reason.MEMORY_GUARD: "the memory of its GPUs does not hold both",
+    Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
+    Obstacle.BUSY: "its GPUs are not for this job to share",
+    Obstacle.OWN: "the owner of one of them does not want it",
+    Obstacle.CLOSED: "one of its nodes is drained",
+    Obstacle.KEPT: "its GPUs are kept for a waiting job",
+    Obstacle.TYPE: "its GPUs are not of the type asked for",
+    Obstacle.MEMORY: "the memory of its GPUs does not hold both",
 }  # every answer of `may_share`, in words
 
 

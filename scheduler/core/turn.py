@@ -13,7 +13,7 @@ from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.holders import NOBODY, Holding
-from scheduler.core.obstacles import Obstacle
+from scheduler.core.obstacles import Obstacle, obstacle_of
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import SHARING, PolicyViolation, may_share, profiling_place, start_fault
 
@@ -119,16 +119,21 @@ class Turn:
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
     def may_share(self, queued: QueuedJob, run: Run) -> Reason | None:
-        """Why a waiting job may not share the GPUs of a run (`rules.may_share`); None: it may.
+        """Why a waiting job may not share the GPUs of a run; None: it may."""
+        rule = self.bar(queued, run)
+        return None if rule is None else rule.reason
 
-        Nor may it in another virtual cluster, or on GPUs that are borrowed (`GpusBusy`).
+    def bar(self, queued: QueuedJob, run: Run) -> Obstacle | None:
+        """What keeps a waiting job from the GPUs of a run (`rules.may_share`); None: nothing.
+
+        Nor may it share in another virtual cluster, or on GPUs that are borrowed (`BUSY`).
         """
         cluster = self.cluster
         if run.vc != self.vc or (
             self._core.policy.capabilities.borrows
             and any(cluster.node_vc[node] != run.vc for node in run.nodes)
         ):
-            return Reason.GPUS_BUSY
+            return Obstacle.BUSY
         return may_share(
             cluster,
             queued,
@@ -208,9 +213,9 @@ class Turn:
     def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
         """Start a job on the GPUs of a run that is alone on them.
 
-        Raises PolicyViolation, and nothing is packed, where `may_share` says that it may not.
+        Raises PolicyViolation, and nothing is packed, where `bar` finds that it may not.
         """
-        rule = self.may_share(queued, partner)
+        rule = self.bar(queued, partner)
         if rule is not None or not self._core.policy.capabilities.packs:
             pair = f"pack {_asked(queued)} beside job {partner.job.job_id}"
             self._refuse(pair, SHARING[rule] if rule else "it has not declared that it packs")
@@ -305,18 +310,19 @@ class Turn:
     def wait(
         self,
         queued: QueuedJob,
-        reason: Reason,
+        why: Obstacle | Reason,
         *,
         blocker: str | None = None,
         evidence: Evidence = (),
     ) -> None:
-        """Say why a job waits. Recorded only when the reason changes."""
+        """Say why a job waits. Recorded, and named, only when the reason changes."""
         pulse.beat()
+        reason = why.reason if isinstance(why, Obstacle) else why
         if queued.reason is reason:
             return
-        queued.reason = reason
+        queued.waits_for(reason, obstacle_of(why))
         position = self.queue.position(queued)
-        holding = self._held_by(queued, reason, blocker, position)
+        holding = self._held_by(queued, blocker, position)
         capacity = self.capacity(queued)
         if capacity.closed:
             evidence = (*evidence, ("closed_gpus", capacity.closed))
@@ -334,15 +340,13 @@ class Turn:
             limit=capacity.limit,
         )
 
-    def _held_by(
-        self, queued: QueuedJob, reason: Reason, blocker: str | None, position: int
-    ) -> Holding:
+    def _held_by(self, queued: QueuedJob, blocker: str | None, position: int) -> Holding:
         """Whom a job waits for as far as is known without trying, and for how many seconds."""
         if blocker is not None:
             return Holding((blocker,))
-        if reason in (Reason.BEHIND_HIGHER_PRIORITY, Reason.NEXT_ROUND):
+        if queued.obstacle in (Obstacle.BEHIND, Obstacle.ROUND):
             return Holding((self.queue[position - 2].job.job_id,)) if position > 1 else NOBODY
-        if reason is Reason.RESERVED_FOR_STARVING_JOB:
+        if queued.obstacle is Obstacle.KEPT:
             kept = self._core.policy.reservation(self.vc)
             return Holding((kept[0],)) if kept is not None else NOBODY
         return self._core.held_by(self.vc, queued.job.gpus, self.now)
@@ -413,7 +417,7 @@ class Turn:
             if queued.job.job_id in self._core.cluster.runs:
                 continue
             if queued.reason is None:
-                self.wait(queued, Reason.BEHIND_HIGHER_PRIORITY, blocker=self.sole_blocker(queued))
+                self.wait(queued, Obstacle.BEHIND, blocker=self.sole_blocker(queued))
             if watch is not None:
                 watch(queued)
         self.queue.fresh.clear()

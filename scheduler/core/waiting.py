@@ -30,7 +30,8 @@ class Room(Protocol):
     @property
     def capacity(self) -> dict[str, int]: ...
     def refusal(self, job: Job) -> Reason | None: ...
-    def refusal_once_changed(self, job: Job) -> Reason | None: ...
+    def too_large(self, job: Job) -> bool: ...
+    def too_large_once_changed(self, job: Job) -> bool: ...
 
 
 class WaitingHost(Host, Protocol):
@@ -233,7 +234,7 @@ class Waiting:
         once the nodes are what they are to be."""
         job, nodes = self._core.jobs[job_id].job, self._core.nodes
         small = job_id in self._set_aside and job.gpus > nodes.capacity[job.vc]
-        return small and nodes.refusal_once_changed(job) is Reason.INVALID_REQUEST
+        return small and nodes.too_large_once_changed(job)
 
     def review(self, now: float) -> None:
         """Jobs that can never start as the cluster is now leave their queue, so that nobody waits
@@ -251,7 +252,7 @@ class Waiting:
             self.forget(queued)
             core.policy.withdrawn(job.job_id, now)
             self._set_aside[job.job_id] = queued
-            if reason is Reason.INVALID_REQUEST:
+            if core.nodes.too_large(job):
                 reason = Reason.VC_TOO_SMALL
             limit = core.nodes.capacity[job.vc]
             if queued.reason is not reason:

@@ -17,6 +17,7 @@ from scheduler.core.obstacles import Obstacle
 from scheduler.core.plural import are, count, were
 from scheduler.core.policy import OrderTerms, Promise
 from scheduler.core.queue import QueuedJob
+from scheduler.core.rules import SHARING
 from scheduler.explain.answer import InTheWay, OrderTerm, WaitAnalysis
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
@@ -405,15 +406,8 @@ def sharing_words(partner: Partner | None) -> str:
     return text + (": that would cost more time than it saves." if costs else ": too little.")
 
 
-_REFUSED = {
-    Reason.AWAITING_PROFILE: "one of the two has not been profiled",
-    Reason.GPUS_BUSY: "its GPUs are not for it to share",
-    Reason.MEMORY_GUARD: "the GPU's memory does not hold both",
-    Reason.NODE_DRAINED: "its node is closed",
-    Reason.NO_MATCHING_GPU_TYPE: "its GPUs are of another type",
+_REFUSED = {rule.reason: text for rule, text in SHARING.items()} | {
     Reason.PRIORITY_RATIO: "this job's predicted GPU-time is too large beside the other's",
-    Reason.RESERVED_FOR_STARVING_JOB: "its GPUs are kept for a job that has waited too long",
-    Reason.SHARING_OPTED_OUT: "the owner of one of them does not share",
 }  # every reason of `rules.may_share`, and of a policy's own
 
 # Why a job does not start although it would fit and nothing is in its way; a reason that is not

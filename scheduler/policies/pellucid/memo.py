@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 from typing import NamedTuple
 
 from scheduler.core.cluster import Pool
-from scheduler.core.decisions import Reason
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import Queue, QueuedJob
 
 Filter = Callable[[QueuedJob], bool]
@@ -25,7 +25,7 @@ class Kind(NamedTuple):
     """What decides alike about waiting jobs, once evaluated.
 
     Attributes:
-        reason: why they wait; None: they have not been evaluated.
+        obstacle: why they wait; None: they have not been evaluated.
         shares: their owners let them share.
         seeks: partners can be sought for them.
         considered: a partner was, in their last search.
@@ -33,7 +33,7 @@ class Kind(NamedTuple):
     """
 
     gpus: int
-    reason: Reason | None
+    obstacle: Obstacle | None
     shares: bool
     seeks: bool
     considered: bool
@@ -91,11 +91,11 @@ class Line:
             self._drop(was, entry)
             self._put(job_id, kind, entry)
 
-    def wait_before(self, queued: QueuedJob, reason: Reason) -> bool:
-        """Whether a job that stands before this one waits for a reason."""
+    def wait_before(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
+        """Whether a job that stands before this one waits for the same."""
         entry = _entry(queued)
         return any(
-            kind is not None and kind.reason is reason and entries[0] < entry
+            kind is not None and kind.obstacle is obstacle and entries[0] < entry
             for kind, entries in self._kinds.items()
         )
 
@@ -156,7 +156,7 @@ class Memo:
     """
 
     def __init__(self) -> None:
-        self.why: dict[int, Reason] = {}
+        self.why: dict[int, Obstacle] = {}
         self.line = Line()
         self.stamp = 0
         self._changes = -1
@@ -168,10 +168,10 @@ class Memo:
             self.why.clear()
         self._hold = hold
 
-    def find(self, gpus: int, reason: Reason) -> None:
+    def find(self, gpus: int, obstacle: Obstacle) -> None:
         """Why jobs of so many GPUs wait."""
-        if self.why.get(gpus) is not reason:
-            self.why[gpus] = reason
+        if self.why.get(gpus) is not obstacle:
+            self.why[gpus] = obstacle
             self.stamp += 1
 
     def forget(self) -> None:

@@ -14,9 +14,10 @@ from math import inf
 
 from features.job import Job, Profile
 from scheduler.core.cluster import Run
-from scheduler.core.decisions import Evidence, PairPrediction, Reason
+from scheduler.core.decisions import Evidence, PairPrediction
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.findings import Hold, Partner
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
@@ -24,7 +25,7 @@ from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.speeds import Experienced
 
 # what stands in the way of a pair once a prediction was made of it
-_PREDICTED = (Reason.INTERFERENCE_GUARD, Reason.KEEPS_OTHERS_OUT)
+_PREDICTED = (Obstacle.SPEED, Obstacle.OTHERS)
 ASSUMED = "not watched yet: taken to be as its user's jobs usually are"
 UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
@@ -72,7 +73,7 @@ class _Refusal:
     profiles: list[Profile | None]  # of `runs`
     counts: tuple[int, int]  # of observations, of changed distributions
     until: float
-    guard: Reason
+    guard: Obstacle
 
 
 class Pairing:
@@ -156,7 +157,7 @@ class Pairing:
 
     def best(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
-    ) -> Run | Reason:
+    ) -> Run | Obstacle:
         """The partner with the greatest gain, or the guard that stood in every candidate's way.
 
         `queued.considered` says which run came closest.
@@ -166,8 +167,8 @@ class Pairing:
         """
         refusal = self._refused(turn, queued, pair_predictor)
         if refusal is not None:
-            known = queued.reason is Reason.INTERFERENCE_GUARD  # its evidence, when it began
-            if refusal.guard is not Reason.INTERFERENCE_GUARD or known:
+            known = queued.obstacle is Obstacle.SPEED  # its evidence, when it began
+            if refusal.guard is not Obstacle.SPEED or known:
                 self._found = None
                 if queued.considered is not None:
                     queued.considered = replace(queued.considered, at=turn.now)
@@ -187,10 +188,10 @@ class Pairing:
         queued.pair_prediction = replace(prediction, path=(*assumed, *_decided_by(prediction)))
         return run
 
-    def nobody(self, turn: Turn, queued: QueuedJob) -> Reason:
+    def nobody(self, turn: Turn, queued: QueuedJob) -> Obstacle:
         """What `best` says where no run could be a partner."""
         self._found = queued.considered = None
-        return turn.capacity_reason(queued)
+        return turn.obstacle(queued)
 
     # --- refusals that still hold -----------------------------------------------------------
 
@@ -223,10 +224,10 @@ class Pairing:
         queued: QueuedJob,
         pair_predictor: PairPredictor,
         until: float,
-        guard: Reason,
+        guard: Obstacle,
     ) -> None:
         """Remember that nobody was found, and for how long."""
-        if guard not in (*_PREDICTED, Reason.MEMORY_GUARD):
+        if guard not in (*_PREDICTED, Obstacle.MEMORY):
             return  # says what is free now; it took no search
         gpus = queued.job.gpus
         self._refusals[turn.vc][queued.job.job_id] = _Refusal(
@@ -328,8 +329,8 @@ class _Search:
         self._least = least
         self.best: _Candidate | None = None
         self.refused: _Candidate | None = None
-        self.barred: tuple[Run, Reason] | None = None
-        self.guard = turn.capacity_reason(queued)
+        self.barred: tuple[Run, Obstacle] | None = None
+        self.guard = turn.obstacle(queued)
         self.pays = False
         self.until = inf
         self.newcomer_s = 0.0  # worked out once there is somebody to share with
@@ -337,7 +338,7 @@ class _Search:
 
     def consider(self, run: Run) -> None:
         """Look at one candidate."""
-        rule = self._turn.may_share(self._queued, run)
+        rule = self._turn.bar(self._queued, run)
         if rule is not None:
             self._bar(run, rule)
             return
@@ -354,7 +355,7 @@ class _Search:
         self.until = min(self.until, self._pairing.falls_until(self._turn, run))
         enough = min(speeds[0], 1.0) + min(speeds[1], 1.0) >= self._least
         if not enough:
-            self.guard = Reason.INTERFERENCE_GUARD if self.refused is None else self.guard
+            self.guard = Obstacle.SPEED if self.refused is None else self.guard
             return
         found = _Candidate(gain, self._hold(own_s, left_s, speeds), run, prediction)
         if found.net_s > 0:
@@ -363,7 +364,7 @@ class _Search:
         elif self.refused is None or found.net_s > self.refused.net_s:
             self.refused = found
             priced = found.gain_s > 0
-            self.guard = Reason.KEEPS_OTHERS_OUT if priced else Reason.INTERFERENCE_GUARD
+            self.guard = Obstacle.OTHERS if priced else Obstacle.SPEED
 
     def _hold(self, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
         """What a pair would cost the jobs in front that ask for no more GPUs than it has."""
@@ -381,7 +382,7 @@ class _Search:
             return Partner(
                 now,
                 found.run.job.job_id,
-                refused=None if found is self.best else self.guard,
+                refused=None if found is self.best else self.guard.reason,
                 speeds=found.prediction.speeds,
                 gain_s=found.gain_s,
                 hold=found.hold,
@@ -389,12 +390,12 @@ class _Search:
         if self.barred is None:
             return None
         run, rule = self.barred
-        return Partner(now, run.job.job_id, rule)
+        return Partner(now, run.job.job_id, rule.reason)
 
-    def _bar(self, run: Run, rule: Reason) -> None:
-        if rule is Reason.MEMORY_GUARD and self.guard not in _PREDICTED:
+    def _bar(self, run: Run, rule: Obstacle) -> None:
+        if rule is Obstacle.MEMORY and self.guard not in _PREDICTED:
             self.guard = rule
-        if self.barred is None or self.barred[1] is Reason.AWAITING_PROFILE:
+        if self.barred is None or self.barred[1] is Obstacle.PROFILE:
             self.barred = run, rule
 
     def _own_s(self, run: Run) -> float:

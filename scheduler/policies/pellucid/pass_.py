@@ -15,6 +15,7 @@ from typing import Protocol
 from scheduler.core.cluster import Placement, Run
 from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import DurationDistribution
+from scheduler.core.obstacles import Obstacle
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.turn import Turn
@@ -85,7 +86,7 @@ class Pass:
         self.memo = policy.memos.setdefault(turn.vc, Memo())
         self._profiles = False  # jobs are profiled first, while a slot is free
         self._pressure: Evidence = ()
-        self._refusal: Reason | None = None  # why the job at hand was not packed
+        self._refusal: Obstacle | None = None  # why the job at hand was not packed
         self._too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed meanwhile
         self._choosy: tuple[QueuedJob, Evidence] | None = None  # refused what was free, and why
         self._fits_without: dict[int, bool] = {}  # by GPUs: would fit were nothing reserved
@@ -123,7 +124,7 @@ class Pass:
     def _kind(self, queued: QueuedJob) -> Kind:
         return Kind(
             queued.job.gpus,
-            queued.reason,
+            queued.obstacle,
             queued.job.share,
             self.can_share(queued),
             queued.considered is not None,
@@ -136,12 +137,12 @@ class Pass:
 
     def _whom(self, kind: Kind) -> Filter | None:
         """For whom of a kind something may have changed; None: for nobody."""
-        gpus, reason = kind.gpus, self.memo.why.get(kind.gpus)
-        if reason is None or not self.policy.remembers:
+        gpus, obstacle = kind.gpus, self.memo.why.get(kind.gpus)
+        if obstacle is None or not self.policy.remembers:
             return everybody
-        if reason is not Reason.RESERVED_FOR_STARVING_JOB and self._opts_out(gpus, kind.shares):
-            reason = Reason.SHARING_OPTED_OUT
-        if kind.reason is not reason:
+        if obstacle is not Obstacle.KEPT and self._opts_out(gpus, kind.shares):
+            obstacle = Obstacle.OWN
+        if kind.obstacle is not obstacle:
             return everybody
         if kind.seeks and self.searches > 0 and (kind.considered or self.turn.alone(gpus)):
             return everybody
@@ -198,7 +199,7 @@ class Pass:
                 turn.reserve(queued, chosen, before)
                 since = turn.now if held is None else held.since
                 reservations[turn.vc] = Reservation(queued.job.job_id, chosen, changes, since)
-        turn.wait(queued, turn.capacity_reason(queued))
+        turn.wait(queued, turn.obstacle(queued))
         self.memo.line.file(queued, self._kind(queued))
         return True
 
@@ -268,21 +269,20 @@ class Pass:
     def wait(self, queued: QueuedJob) -> None:
         """Nothing serves it: say why."""
         turn, types = self.turn, self.policy.types
-        reason = turn.capacity_reason(queued)
-        kept = types is None and self._is_kept_from(queued, reason)
+        obstacle = turn.obstacle(queued)
+        kept = types is None and self._is_kept_from(queued, obstacle)
         if types is None:
-            about = Reason.RESERVED_FOR_STARVING_JOB if kept else reason
-            self.memo.find(queued.job.gpus, about)
+            self.memo.find(queued.job.gpus, Obstacle.KEPT if kept else obstacle)
         if self._choosy is not None and self._choosy[0] is queued:
-            turn.wait(queued, Reason.FASTER_GPUS_SOON, evidence=self._choosy[1])
+            turn.wait(queued, Obstacle.SLOW, evidence=self._choosy[1])
         elif kept:
             self._wait_for_reserved(queued)
         else:
-            refused = self._refusal in (Reason.INTERFERENCE_GUARD, Reason.KEEPS_OTHERS_OUT)
+            refused = self._refusal in (Obstacle.SPEED, Obstacle.OTHERS)
             evidence = self.policy.pairing.evidence if refused else ()
             if self._refusal is None and self._opts_out(queued.job.gpus, queued.job.share):
-                reason = Reason.SHARING_OPTED_OUT
-            turn.wait(queued, self._refusal or reason, evidence=evidence)
+                obstacle = Obstacle.OWN
+            turn.wait(queued, self._refusal or obstacle, evidence=evidence)
         self.memo.line.file(queued, self._kind(queued))
 
     # --- packing and profiling --------------------------------------------------------------
@@ -313,7 +313,7 @@ class Pass:
     def _may_search(self, queued: QueuedJob) -> bool:
         return self.searches > 0 and self.can_share(queued)
 
-    def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Reason | None:
+    def _pack(self, queued: QueuedJob, least: float, pressure: Evidence = ()) -> Obstacle | None:
         """Pack a job where that pays. None when it was packed, otherwise what stood in the way."""
         pairing, predictor = self.policy.pairing, self.policy.pair_predictor
         assert predictor is not None
@@ -321,7 +321,7 @@ class Pass:
             return pairing.nobody(self.turn, queued)
         self.searches -= 1
         found = pairing.best(self.turn, queued, predictor, least)
-        if isinstance(found, Reason):
+        if isinstance(found, Obstacle):
             return found
         self.turn.pack(queued, found, evidence=(*pairing.evidence, *pressure))
         return None
@@ -368,9 +368,9 @@ class Pass:
         self.turn.start(queued, choice.placement, evidence=choice.evidence)
         return True
 
-    def _is_kept_from(self, queued: QueuedJob, reason: Reason) -> bool:
+    def _is_kept_from(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
         """Whether a job would fit if the reservation were not there."""
-        if not self.holder or reason is not Reason.GPUS_FRAGMENTED:
+        if not self.holder or obstacle is not Obstacle.SCATTERED:
             return False
         gpus, pool = queued.job.gpus, self.turn.pool
         if gpus not in self._fits_without:
@@ -383,13 +383,13 @@ class Pass:
     def _wait_for_reserved(self, queued: QueuedJob) -> None:
         """The holder is to blame if nobody else would have the GPUs instead."""
         turn, holder = self.turn, self.holder
-        known = queued.reason is Reason.RESERVED_FOR_STARVING_JOB
-        others = known or self.memo.line.wait_before(queued, Reason.RESERVED_FOR_STARVING_JOB)
+        known = queued.obstacle is Obstacle.KEPT
+        others = known or self.memo.line.wait_before(queued, Obstacle.KEPT)
         alone = not others and first_starving(turn.queue, after=holder) is None
         kept = self.policy.reservations[turn.vc].placement
         turn.wait(
             queued,
-            Reason.RESERVED_FOR_STARVING_JOB,
+            Obstacle.KEPT,
             blocker=holder if alone and holder not in turn.cluster.runs else None,
             evidence=(("reserved_gpus", sum(mask.bit_count() for _, mask in kept)),),
         )

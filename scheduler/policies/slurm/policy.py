@@ -49,9 +49,6 @@ from scheduler.policies.slurm.preemption import CANCEL, Preemption
 from scheduler.policies.slurm.priority import FairShare, Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Running, Share, Site, SiteNode
 
-_REASONS = {RESOURCES: Reason.GPUS_BUSY, PRIORITY: Reason.BEHIND_HIGHER_PRIORITY}
-
-
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
 MOST_RISES = 256  # jobs by which it is found out when priorities were computed
@@ -537,8 +534,10 @@ def since_calculated(
 
 def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
     """GPUs are what a job lacks only where fewer are free than it asks for."""
-    found = _REASONS.get(pending.reason, Reason.LIMIT_REACHED)
-    return Reason.RESOURCES_BUSY if found is Reason.GPUS_BUSY and gpus <= free else found
+    if pending.reason == RESOURCES:
+        return Reason.RESOURCES_BUSY if gpus <= free else Reason.GPUS_BUSY
+    behind = pending.reason == PRIORITY
+    return Reason.BEHIND_HIGHER_PRIORITY if behind else Reason.LIMIT_REACHED
 
 
 def _key(ranked: Ranked) -> float:

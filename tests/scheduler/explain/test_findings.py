@@ -76,7 +76,7 @@ def test_memory_that_does_not_fit_is_told_as_such(make: type[Policy]) -> None:
     desk = a_pair(make(Likes()), HEAVY, HEAVY)
     desk.core.decide(1.0)
     assert partner(desk) == Partner(1.0, "runs", Reason.MEMORY_GUARD)
-    assert "memory does not hold both" in str(said(desk, 1.0)["sharing"])
+    assert "the memory of its GPUs does not hold both" in str(said(desk, 1.0)["sharing"])
 
 
 def test_lucids_priority_rule_is_told_as_such_and_not_as_interference() -> None:
@@ -99,7 +99,7 @@ def test_a_partner_whose_gpus_are_kept_is_not_told_as_one_that_would_do() -> Non
     desk.core.submitted(a_job("again", at=HOUR).job, HOUR)
     desk.core.decide(HOUR + 1.0)
     assert partner(desk) == Partner(HOUR + 1.0, "runs", Reason.RESERVED_FOR_STARVING_JOB)
-    assert "kept for a job that has waited too long" in str(said(desk, HOUR + 1.0)["sharing"])
+    assert "kept for a waiting job" in str(said(desk, HOUR + 1.0)["sharing"])
 
 
 def test_what_was_not_examined_is_said() -> None:
