@@ -207,6 +207,7 @@ class Pellucid(Policy):
 
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))
+        self.repredict.alike.models_changed()
         if self.types is not None:
             self.types.use(bundle)
 

@@ -104,10 +104,16 @@ class Alike:
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
-        """Who is to be asked about a job that joins its queue: what is believed of its like."""
+        """Return who is to be asked about a job that joins its queue: what is believed of its like.
+
+        The estimator itself where the others are to be predicted again in the next turn.
+        """
         if not estimator.of_requests or not queued.job.user:
             return estimator
-        others = self._waiting.get(_request(queued.job), {}).values()
+        request = _request(queued.job)
+        if request in self._news.get(queued.job.vc, ()):
+            return estimator
+        others = self._waiting.get(request, {}).values()
         like = next((one for one in others if _as_seen(one) == _as_seen(queued)), None)
         if like is None or like is queued or like.estimate_s is None:
             return estimator
@@ -149,6 +155,11 @@ class Alike:
         if seen >= self._due.get(request, 0):
             self._due[request] = max(seen + 1, round(GROWN * seen))
             self._news.setdefault(job.vc, {})[request] = None
+
+    def models_changed(self) -> None:
+        """Note that everybody who waits is to be predicted again: another model answers."""
+        for request in self._waiting:
+            self._news.setdefault(request[0], {})[request] = None
 
     def due(self, turn: Turn) -> Iterable[QueuedJob]:
         """The jobs of a virtual cluster of which something was heard since the last turn."""
