@@ -22,7 +22,7 @@ def encode(value: Any) -> Any:
         return [encode(one) for one in value]
     if isinstance(value, Mapping):
         return {name: encode(one) for name, one in value.items()}
-    return value
+    return value.value if isinstance(value, Enum) else value
 
 
 def decode(kind: type[T], body: Any) -> T:

@@ -101,6 +101,10 @@ class Script:
         d = next((d for d in self.rest if d.job_id == job_id and d.estimate_s is not None), None)
         return None if d is None or d.estimate_s == queued.estimate_s else d
 
+    def profiles(self, job_id: str) -> bool:
+        """Whether a job is to be profiled; what was predicted of it is no part of that decision."""
+        return any(d.job_id == job_id and d.action is Action.PROFILE for d in self.rest)
+
 
 class Following:
     """Hears of passes that were taken before, by whomever; part of a core.
@@ -179,14 +183,17 @@ class FollowedTurn(Turn):
     def predict_again(
         self, queued: QueuedJob, within: float, alike: Iterable[QueuedJob] = ()
     ) -> bool:
-        estimator = self._core.estimator
+        script, estimator = self._script, self._core.estimator
+        group = (queued, *alike)
+        d = next(filter(None, map(script.predicted_again, group)), None)
+        if d is None and any(script.profiles(one.job.job_id) for one in group):
+            return super().predict_again(queued, within, group[1:])  # no decision tells
         estimator.changed(queued.job, self.now)
-        d = self._script.predicted_again(queued)
         if d is None:
             return False
         found = with_progress(estimator.enqueued(queued.job, self.now), queued.progress)
         estimate = as_logged(d, found)
-        for one in (queued, *alike):
+        for one in group:
             if one is not queued:
                 estimator.decided_with(one.job.job_id, estimate)
             one.believe(estimate)

@@ -136,6 +136,7 @@ class JobMemory:
     profiled: bool
     pair_prediction: PairPrediction | None
     reason: Reason | None
+    obstacle: Obstacle | None
     evidence: Evidence
     considered: Partner | None
     type_costs: Evidence
@@ -148,7 +149,7 @@ class JobMemory:
     @classmethod
     def of(cls, queued: QueuedJob) -> JobMemory:
         """As a plain record."""
-        found = {name: getattr(queued, name) for name in QueuedJob.__slots__}
+        found = {name.lstrip("_"): getattr(queued, name) for name in QueuedJob.__slots__}
         if queued.estimate_s is not None:
             found["estimate_s"] = plain(queued.estimate_s)
         return cls(**found)
@@ -157,7 +158,7 @@ class JobMemory:
         """The job that this is the record of."""
         queued = QueuedJob(self.job, self.seq, self.priority)
         for name in QueuedJob.__slots__:
-            setattr(queued, name, getattr(self, name))
+            setattr(queued, name, getattr(self, name.lstrip("_")))
         queued.estimate_s = None if self.estimate_s is None else of_plain(self.estimate_s)
         return queued
 

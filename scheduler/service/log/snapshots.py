@@ -81,7 +81,7 @@ FIELDS = {
         "arrivals cluster decided dirty holding jobs nodes policy queues stage waiting"
     ),
     "scheduler.core.memory:QueueMemory": "fresh jobs resorted",
-    "scheduler.core.decisions:PairPrediction": "path scores speeds",
+    "scheduler.core.decisions:PairPrediction": "path scores speed_path speeds",
     "scheduler.core.decisions:Score": "bundle inputs intercept terms value",
     "scheduler.core.dependencies:EndMemory": "at job_id success",
     "scheduler.core.findings:Hold": "gpus kept_out longer_s of",
@@ -92,9 +92,9 @@ FIELDS = {
     "scheduler.core.profiling:KnownProfile": "at gpus profile template user",
     "scheduler.core.profiling:StageMemory": "arrivals extra known look_at queue room",
     "scheduler.core.queue:JobMemory": (
-        "considered estimate_s evidence held_since job key outlived_s pair_prediction "
-        "predicted_mib priority profile profiled progress reason score seq submit_time "
-        "type_costs usual"
+        "considered estimate_s evidence held_since job key obstacle outlived_s "
+        "pair_prediction predicted_mib priority profile profiled progress reason score seq "
+        "submit_time type_costs usual"
     ),
     "scheduler.core.waiting:DependentMemory": "by job_id joined never since",
     "scheduler.core.waiting:WaitingMemory": "dependent ends held recheck set_aside",
