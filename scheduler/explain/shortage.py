@@ -178,7 +178,7 @@ def shut_of(node: NodeShort) -> str:
 
 
 def _lacking(node: NodeShort, short: str = "short") -> str:
-    return "; ".join(_lack(lack, short) for lack in node.lacks)
+    return ", and ".join(_lack(lack, short) for lack in node.lacks)
 
 
 def _lack(lack: Lack, short: str) -> str:

@@ -412,7 +412,7 @@ def _of_minutes(one: LimitReached) -> str:
     most, asked = f"{_much(one, one.limit)} {what}", f"{_much(one, one.asked)} by its time limit"
     if one.name != "GrpTRESRunMins":
         used = "how many are used up Slurm does not show here"
-        return f"{one.whose} may use up {most} ({one.name}), and it asks for {asked}; {used}"
+        return f"{one.whose} may use up {most} ({one.name}), and it asks for {asked} ({used})"
     may = f"{one.whose} may have running jobs with {most} left ({one.name})"
     if not one.ever:
         return f"{may}, and it asks for {asked} alone: it cannot start so"

@@ -320,6 +320,9 @@ def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[fl
         # of several partitions, one's default in the place of what was asked for and is counted;
         # where nothing stands beside it (0), whole nodes are counted until the job runs
         asked, counted_gpus, nodes = (dict(found["tres"]).get(one, 0.0) for one in _IN_ALL)
+        if not counted_gpus:  # a site need not count them
+            many = sum(n for _, n in found.get("gpu_types", ()))
+            counted_gpus = many * (nodes if found.get("gpus_per_node") else 1)
         if memory[0] and nodes and asked > least * counted_gpus:
             least, per = asked / nodes, "node"
     if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:

@@ -374,5 +374,17 @@ def test_memory_asked_for_is_not_a_partition_s_default_that_slurm_shows_meanwhil
         (job,) = Table(Printed((row, ""))).jobs()
         return job
 
+    def without(memory: str, least: str) -> tuple[float, str]:
+        """Of a site that does not count GPUs, or of a job that names no memory itself."""
+        shown = {"NumNodes": "1", "tres_per_job": "N/A", "tres_per_node": "gres:gpu:2"}
+        row = record(
+            MinMemory=least, mem_per_tres="gpu:6000", tres_alloc=f"cpu=4,mem={memory},node=1",
+            **shown,
+        )  # fmt: skip
+        (job,) = Table(Printed((row, ""))).jobs()
+        return job.least_mib, job.per
+
+    assert without("12000M", "100M") == (6000, "gpu")
+    assert without("125G", "0") == (6000, "gpu")  # a whole node is counted until it runs
     assert (of("20G").least_mib, of("20G").per) == (20 * 1024, "node")
     assert (of("12000M").least_mib, of("12000M").per) == (6000, "gpu")

@@ -21,6 +21,7 @@ from scheduler.explain.slurm import (
     PriorityTerm,
     ReservationHeld,
     SlurmReason,
+    Stopped,
     TimeLimitTooLong,
     headline,
     whole,
@@ -51,6 +52,42 @@ SENTENCES = [
         SlurmReason("QOSGrpGRES", lapsed=True),
         "that was so when the job last had its turn. There is room in that limit now; Slurm keeps "
         "the word until the job has its turn again.",
+    ),
+    (
+        SlurmReason("QOSGrpGRES", lapsed=True, ahead=2),
+        "there is room in that limit for one such job now, and 2 jobs that wait for the same may "
+        "come before it; Slurm keeps the word until the job has its turn again.",
+    ),
+    (
+        SlurmReason("QOSMinGRES", limit=LimitReached("MinTRES", "gres/gpu", "QOS odd", 2, 0, 1)),
+        "QOS odd takes no job of fewer than 2 gres/gpu (MinTRES), and it asks for 1: it cannot "
+        "start so.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("MaxTRESMins", "gres/gpu", "QOS q", 60, 0, 120.4)),
+        "QOS q gives a job 60 gres/gpu minutes at most, by its time limit (MaxTRESMins), and it "
+        "asks for 120: it cannot start so.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESRunMins", "gres/gpu", "a", 60, 40.4, 30)),
+        "a may have running jobs with 60 gres/gpu minutes left (GrpTRESRunMins), has 40, and it "
+        "asks for 30 by its time limit more.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESMins", "cpu", "a", 60, float("inf"), 30)),
+        "a may use up 60 cpu minutes (GrpTRESMins), and it asks for 30 by its time limit (how "
+        "many are used up Slurm does not show here).",
+    ),
+    (
+        SlurmReason("Priority", stopped=Stopped("assoc_limit_stop", "AssocGrpGRES", "gpu", TRES)),
+        "a job of higher priority in partition gpu waits for a limit, AssocGrpGRES (account bio "
+        "may have 4 gres/gpu at once (GrpTRES), has 3, and it asks for 2 more); "
+        "SchedulerParameters=assoc_limit_stop holds all behind it in that partition until it "
+        "starts.",
+    ),
+    (
+        SlurmReason("Cleaning", meaning="its last run is still being cleaned up"),
+        "its last run is still being cleaned up.",
     ),
     (
         SlurmReason("Resources", needed=replace(NEEDS, would_do=NodeNames.of("dcab"))),
