@@ -299,3 +299,78 @@ def test_what_follows_a_line_that_is_too_long_is_not_joined_to_it() -> None:
     reader.feed(b"x" * 993 + b" step 1" + b"2" * 500, 1.0)
     reader.feed(b"00/200\n", 2.0)
     assert reader._counters == {}
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 3600}:{int(seconds) // 60 % 60:02d}:{int(seconds) % 60:02d}"
+
+
+def catboost(i: int) -> str:
+    left = 3000 - 2 * i
+    return f"{i}:\tlearn: 0.3\ttest: 0.3\ttotal: 2m 1s\tremaining: {left // 60}m {left % 60}s"
+
+
+OTHERS: dict[str, tuple[Callable[[int], str], Amount | None]] = {
+    "CatBoost": (catboost, None),
+    "rl_games": (
+        lambda i: (
+            "fps step: 914 fps step and policy inference: 812 fps total: 712 "
+            f"epoch: {i}/1500 frames: {i * 4096}"
+        ),
+        None,
+    ),
+    "verl": (
+        lambda i: (
+            f"(TaskRunner pid=12) Training Progress: {i // 15:3d}%|#         | {i}/1500 "
+            "[18:00<2:12:00,  2.00s/it]"
+        ),
+        Amount(2),
+    ),
+    "PaddleDetection": (
+        lambda i: (
+            f"ppdet.engine INFO: Epoch: [{(i - 1) // 500}] [{(i - 1) % 500}/500] "
+            f"learning_rate: 0.01 loss: 5.5 eta: {_clock(2 * (1500 - i))} batch_cost: 1.0"
+        ),
+        None,
+    ),
+    "DINOv2": (
+        lambda i: (
+            f"I20260301 helpers.py:102] Training  [{i:5d}/1500]  eta: "
+            f"{_clock(2 * (1500 - i))}  lr: 0.0001  total_loss: 10.9 (10.9)"
+        ),
+        None,
+    ),
+    "LitGPT": (
+        lambda i: (
+            f"Epoch {(i - 1) // 500 + 1} | iter {i} step {i // 8} | loss train: 0.912, val: "
+            "n/a | iter time: 2000.12 ms"
+        ),
+        Amount(3),
+    ),
+    "ESPnet": (lambda i: f"INFO: {i}/1500epoch started. Estimated time to finish: 1 hour", None),
+    "nnU-Net": (lambda i: f"2026-03-01 12:00:00: Epoch {i - 1}", Amount(1500)),
+    "DeepSpeed": (lambda i: f"[INFO] [Rank 0] step={i}, skipped=0, lr=[1e-4]", Amount(None, 1500)),
+    "Swin": (
+        lambda i: (
+            f"INFO Train: [{(i - 1) // 500}/3][{(i - 1) % 500}/500]\teta "
+            f"{_clock(2 * (500 - (i - 1) % 500))} lr 0.0007\ttime 0.5 (0.5)\tloss 6.5 (6.3)"
+        ),
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_trainers_of_the_field_are_read(name: str, tmp_path: Path) -> None:
+    text, amount = OTHERS[name]
+
+    def run(log: Log) -> None:
+        log.wait(20)
+        for i in range(1, 1501):
+            log.wait(2)
+            log.line(text(i))
+
+    took_s, found = play(run, tmp_path, amount)
+    assert narrow_and_wrong(took_s, found) == []
+    assert found[0][0] < 0.4 * took_s
+    assert found[-1][1].total_s == pytest.approx(took_s, rel=0.1)
