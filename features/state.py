@@ -495,6 +495,14 @@ class FeatureState:
         known = self._seen_now(job, now).survival
         return known[: len(survival.SUM)], known[_ERROR]
 
+    def curve(self, job: Job, now: float, score: float) -> tuple[tuple[float, ...], float]:
+        """The hazards of a job, as its row has them, and what a score, ln(1 + seconds), adds to
+        their mean; (), 0 where the family `survival` is not kept."""
+        seen = self._seen_now(job, now)
+        if not seen.hazards:
+            return (), 0.0
+        return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
+
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
         """What a job has outlived in earlier runs, seconds, and what that adds to a score, which is
         ln(1 + seconds): the mean of those like it that outlive as much, less the mean of all.

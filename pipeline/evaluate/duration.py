@@ -41,7 +41,8 @@ from models.training.rolling import (
     typical,
 )
 from pipeline.traces import ingest, read_dataset
-from scheduler.core.durations import LONGEST_S, DurationDistribution, at_level
+from scheduler.core.curves import LONGEST_S, Predicted
+from scheduler.core.durations import DurationDistribution, at_level
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -190,19 +191,53 @@ def _outlived(
     hazards: Floats, rows: Rows, score: Floats, test: Mask
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Of the jobs that outlive each of `OUTLIVED_S`: the prediction made at submission, and the
-    one that knows of it, by hazards (n, stretches) as of submission."""
+    one that knows of it, by hazards (n, stretches) as of submission. Pinball and p90_held are of
+    the distributions: how predictions turned out alone, and with the hazards, which decides."""
     found = {}
-    limit = rows.X["time_limit_s"].to_numpy(np.float64) if "time_limit_s" in rows.X else None
-    for outlived_s in OUTLIVED_S:
+    limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
+    before = _distributions(rows, score, None)
+    decides = _distributions(rows, score, hazards)
+    for place, outlived_s in enumerate(OUTLIVED_S):
         these = test & (rows.y > outlived_s) & np.isfinite(score)
         least = math.log1p(outlived_s) if outlived_s else -math.inf
         knows = [
-            beyond(hazards[i].tolist(), least, None if limit is None else float(limit[i]))
+            beyond(hazards[i].tolist(), least, float(limit[i]))
             for i in np.flatnonzero(these).tolist()
         ]
-        of = {"as submitted": score[these], "outlived": np.array(knows)}
+        of = {"as submitted": (score[these], before), "outlived": (np.array(knows), decides)}
         y, gpus = rows.y[these], rows.gpus[these]
-        found[f"{outlived_s:g}"] = {name: duration_metrics(s, y, gpus) for name, s in of.items()}
+        at = found[f"{outlived_s:g}"] = dict[str, dict[str, float]]()
+        for name, (mean, quantiles) in of.items():
+            mine = quantiles[these, place]
+            row = at[name] = duration_metrics(mean, y, gpus)
+            row["pinball"] = interval_figures(mine, y, [("", np.full(len(y), True))])[""]["pinball"]
+            row["p90_held"] = float((y <= mine[:, LEVELS.index(0.9)]).mean())
+    return found
+
+
+def _distributions(rows: Rows, score: Floats, hazards: Floats | None) -> Floats:
+    """Seconds at `LEVELS` by the scheduler's own distribution, of who outlives each of
+    `OUTLIVED_S`, (n, moments, levels); with the job's own hazards (n, stretches), if given.
+
+    As of submission, from how the predictions of the jobs that had ended by then turned out.
+    """
+    distribution, running = DurationDistribution(), list[tuple[float, int]]()
+    limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
+    found = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
+    for i in np.flatnonzero(np.isfinite(score)).tolist():
+        while running and running[0][0] < rows.time[i]:
+            _, ended = heapq.heappop(running)
+            predicted_s = max(0.0, math.expm1(score[ended]))
+            distribution.learn(predicted_s, float(rows.y[ended]))
+        predicted_s = max(0.0, math.expm1(score[i]))
+        if hazards is not None:
+            predicted_s = Predicted.of(predicted_s, hazards[i].tolist())
+        most = float(limit[i]) if math.isfinite(limit[i]) else None
+        for place, outlived_s in enumerate(OUTLIVED_S):
+            quantiles = distribution.quantiles(predicted_s, outlived_s, most)
+            found[i, place] = [at_level(quantiles, level) for level in LEVELS]
+        if np.isfinite(rows.end_time[i]) and np.isfinite(rows.y[i]):
+            heapq.heappush(running, (float(rows.end_time[i]), i))
     return found
 
 
@@ -350,7 +385,11 @@ def text(result: Mapping[str, Any]) -> str:
         title = f"days of history: {days}, {AHEAD_DAYS} ahead"
         parts.append(_table(title, found, columns))
     for seconds, found in result["outlived"].items():
-        parts.append(_table(f"jobs that outlive {seconds} s", found, ("n", *columns[:6])))
+        parts.append(
+            _table(
+                f"jobs that outlive {seconds} s", found, ("n", *columns[:6], "pinball", "p90_held")
+            )
+        )
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     if "in_schedule" in result:
         parts.append(_table("its jobs in the run", result["in_schedule"], columns))

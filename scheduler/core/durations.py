@@ -22,18 +22,26 @@ from functools import lru_cache
 from itertools import accumulate, pairwise
 from math import ceil, exp, log, log1p
 from statistics import NormalDist
+from typing import Any
 
+from features.survival import EDGES_S as STRETCHES_S
+from scheduler.core.curves import LONGEST_S, SHARES, Curve, Predicted, averaged
 from scheduler.core.decisions import Evidence
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
-LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
+# Chances to last longer that are recorded of a job: what schedules turn on.
+LONG_S = (("over_1h", 3600.0), ("over_6h", 21_600.0), ("over_1d", 86_400.0))
 TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
 
 STATED_POINTS = 200  # of the distribution of a duration that a job states itself
 
 FINE = 64  # quantiles that futures are drawn from and ends are read off: more than decide
+CURVES = 5000  # that are kept
 EVEN = 256  # of the ratios, of which they are made
+
+# Curves by what they were made of, and that, which an id is only good for while it lives.
+_CURVES: dict[tuple[Any, ...], tuple[tuple[float, ...], Curve]] = {}
 
 Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
@@ -62,13 +70,19 @@ class Stated(float):
 def plain(seconds: float) -> tuple[float, ...]:
     """A predicted duration as plain numbers."""
     if isinstance(seconds, Stated):
-        return float(seconds), seconds.error, seconds.without_s
+        return float(seconds), seconds.error, *plain(seconds.without_s)
+    if isinstance(seconds, Predicted):
+        return float(seconds), seconds.shift, *seconds.ended
     return (seconds,)
 
 
 def of_plain(row: Sequence[float]) -> float:
     """The predicted duration that `plain` made numbers of."""
-    return Stated(*row) if len(row) > 1 else row[0]
+    if len(row) == 1:
+        return row[0]
+    if len(row) == 2 + SHARES:
+        return Predicted(row[0], tuple(row[2:]), row[1])
+    return Stated(row[0], row[1], of_plain(row[2:]))
 
 
 @dataclass(slots=True)
@@ -222,6 +236,8 @@ class DurationDistribution:
 
     def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
         """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
+        if isinstance(predicted_s, Predicted):
+            return self.curve(predicted_s, elapsed_s).remaining(elapsed_s)
         ratios, scale = self._range(predicted_s), 1.0 + predicted_s
         first = bisect_right(ratios.grid, (1.0 + elapsed_s) / scale)
         count = len(ratios.grid) - first
@@ -233,6 +249,12 @@ class DurationDistribution:
 
     def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
         """Seconds for which `expected_s` only falls, unless a distribution changes."""
+        if isinstance(predicted_s, Predicted):
+            points = self.curve(predicted_s, elapsed_s).points
+            first = bisect_right(points, elapsed_s)
+            stretch = bisect_right(STRETCHES_S, elapsed_s)
+            ends = (*points[first : first + 1], *STRETCHES_S[stretch : stretch + 1])
+            return min(ends) - elapsed_s if first < len(points) else 0.0
         grid, scale = self._range(predicted_s).grid, 1.0 + predicted_s
         first = bisect_right(grid, (1.0 + elapsed_s) / scale)
         return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
@@ -240,6 +262,12 @@ class DurationDistribution:
     def quantile_s(self, predicted_s: float, level: float, outlived_s: float = 0.0) -> float:
         """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed, of
         those that outlive as much."""
+        if isinstance(predicted_s, Predicted):
+            points = self.curve(predicted_s, outlived_s).points
+            first = bisect_right(points, outlived_s) if outlived_s else 0
+            if first == len(points):
+                return self.total_s(predicted_s, outlived_s)
+            return _at(points[first:] if first else points, level)
         grid = self._range(predicted_s).grid
         first = bisect_right(grid, (1.0 + outlived_s) / (1.0 + predicted_s)) if outlived_s else 0
         if first == len(grid):  # it outlived everything seen: as `expected_s` has it
@@ -251,7 +279,7 @@ class DurationDistribution:
         ratios = [_at(one.grid, level) for one in self._ranges]
 
         def quantile_s(predicted_s: float, outlived_s: float = 0.0) -> float:
-            if outlived_s or isinstance(predicted_s, Stated):
+            if outlived_s or isinstance(predicted_s, Stated | Predicted):
                 return self.quantile_s(predicted_s, level, outlived_s)
             return _scaled(predicted_s, ratios[bisect_right(EDGES_S, predicted_s)])
 
@@ -266,6 +294,25 @@ class DurationDistribution:
         """
         elapsed_s = max(0.0, elapsed_s)
         predicted = TYPICAL_S if predicted_s is None else predicted_s
+        found = self._lasts(predicted, elapsed_s)
+        longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
+        return sorted(max(min(point, longest), elapsed_s) for point in found)
+
+    def curve(self, predicted: Predicted, elapsed_s: float = 0.0) -> Curve:
+        """How long a job lasts in all that has outlived the stretch before `elapsed_s`: what it has
+        outlived since is left to the curve's own questions."""
+        passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
+        key = (id(even), predicted.ended, predicted.shift, float(predicted), passed)
+        made_of, curve = _CURVES.get(key, ((), None))
+        if curve is None or made_of is not even:
+            curve = Curve.of(self._lasts(predicted, STRETCHES_S[passed - 1] if passed else 0.0))
+            if len(_CURVES) >= CURVES:
+                _CURVES.clear()
+            _CURVES[key] = even, curve
+        return curve
+
+    def _lasts(self, predicted: float, elapsed_s: float) -> list[float]:
+        """Equally likely durations of a job that has outlived `elapsed_s`, ascending."""
         ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
         outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
@@ -275,15 +322,19 @@ class DurationDistribution:
         found = [scale * ratio - 1.0 for ratio in above]
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
-        longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
-        return sorted(max(min(point, longest), elapsed_s) for point in found)
+        found = sorted(max(point, elapsed_s) for point in found)
+        if isinstance(predicted, Predicted) and predicted.ended:
+            return averaged(predicted, found, 1.0 - outlived, elapsed_s, n)
+        return found
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""
         found = self.quantiles(predicted_s, outlived_s)
         levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
         spread = tuple((name, at_level(found, level)) for name, level in levels)
-        return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)))
+        lasts = Curve.of(found)
+        odds = tuple((name, lasts.chance(seconds)) for name, seconds in LONG_S)
+        return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
     def _range(self, predicted_s: float) -> _Ratios:
         if isinstance(predicted_s, Stated):

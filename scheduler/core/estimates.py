@@ -21,6 +21,7 @@ from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import positions
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import Score
 from scheduler.core.durations import Stated
 
@@ -262,7 +263,12 @@ class FeatureEstimator(Estimator):
 
     def refined(self, estimate: Estimate, job: Job, now: float) -> Estimate:
         """A model's estimate of a job, and what is known of this job beside."""
-        return with_command(with_outlived(estimate, job, now, self.state), job, self.state)
+        before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
+        hazards, shift = self.state.curve(job, now, before)
+        found = with_outlived(estimate, job, now, self.state)
+        if hazards:
+            found = replace(found, seconds=Predicted.of(found.seconds, hazards, shift))
+        return with_command(found, job, self.state)
 
 
 class HistoriesEstimator(FeatureEstimator):
@@ -444,6 +450,9 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
         score = _moved(*(one for one in scores if one))
         value = score.value
     seconds = max(0.0, expm1(value))
+    if isinstance(new.seconds, Predicted):
+        moved = log1p(seconds) - log1p(new.seconds)
+        seconds = Predicted(seconds, new.seconds.ended, new.seconds.shift + moved)
     if isinstance(new.seconds, Stated):
         without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new.seconds)
         seconds = Stated(seconds, new.seconds.error, without_s)

@@ -3,14 +3,16 @@ it rests on. Every place that says so says it in these words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isclose
 
 from scheduler.core.decisions import Decision
+from scheduler.core.durations import LONG_S
 from scheduler.core.plural import count
-from scheduler.explain.words import duration, roughly
+from scheduler.explain.words import duration, listed, roughly
 
+LEAST_ODDS = 0.05  # of lasting long: below it, and above the rest, nothing is written
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
 
@@ -102,6 +104,8 @@ def belief(
             p50_s = ran_s + max(0.0, likely_s)
             p90_s = None if latest_s is None else ran_s + max(0.0, latest_s)
     sentences = [first]
+    odds = "" if over or runs is not None or spread is None else odds_words(spread, cut)
+    sentences += [f"{odds}."] if odds else []
     sentences += [f"{evidence}."] if evidence else []
     sentences += [command] if command else []
     if terms:
@@ -139,6 +143,22 @@ def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> st
         text += f"; at most {duration(p90_s)}, nine in ten"
     cut = limit_s is not None and max(p50_s, p90_s or 0.0) >= limit_s
     return f"{text} (its time limit)" if cut else text
+
+
+def odds_words(spread: Mapping[str, object], cut: float) -> str:
+    """ "Of a hundred like it, 31 over 6 h and 8 over a day"; "" where that is nearly sure or out of
+    the question."""
+    found = [
+        (seconds, float(chance))
+        for name, seconds in LONG_S
+        if seconds < cut and isinstance(chance := spread.get(name), int | float)
+    ]
+    parts = [
+        f"{100 * chance:.0f} over {duration(seconds)}"
+        for seconds, chance in found
+        if LEAST_ODDS <= chance <= 1.0 - LEAST_ODDS
+    ]
+    return f"Of a hundred like it, {listed(parts)}" if parts else ""
 
 
 def alike_words(ran_s: Iterable[float]) -> str:

@@ -1,0 +1,120 @@
+"""One curve per job: what it is made of, and that what a job has outlived is in all it says."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+from math import expm1, log1p
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from features.survival import BINS, EDGES_S
+from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted
+from scheduler.core.durations import DurationDistribution, Stated, at_level, of_plain, plain
+
+HAZARDS = st.lists(st.floats(0.0, 0.95), min_size=BINS, max_size=BINS)
+BIMODAL = [0.0] * BINS
+BIMODAL[4], BIMODAL[12] = 0.7, 0.999  # most end within five minutes, the others after six hours
+
+
+def by_levels(seconds: float, hazards: list[float]) -> float:
+    """Share that has ended by then: straight lines in ln(1 + seconds), written plainly."""
+    ends, left = [0.0, *EDGES_S, LONGEST_S], 1.0
+    for (low, high), share in zip(pairwise(ends), [*hazards[:-1], 1.0], strict=True):
+        if seconds < high:
+            part = (log1p(seconds) - log1p(low)) / (log1p(high) - log1p(low))
+            return 1.0 - left * (1.0 - share * part)
+        left *= 1.0 - share
+    return 1.0
+
+
+@given(HAZARDS, st.floats(0, 1e6))
+def test_hazards_are_read_off_and_back(hazards: list[float], seconds: float) -> None:
+    own = Predicted.of(600.0, hazards)
+    assert own.share_ended(seconds) == pytest.approx(by_levels(seconds, hazards), abs=1e-9)
+    levels = [0.1, 0.5, 0.9]
+    for level, at in zip(levels, own.ends_at(levels), strict=True):
+        assert own.share_ended(at) == pytest.approx(level, abs=1e-6)
+
+
+def test_other_terms_of_the_score_move_all_of_it() -> None:
+    plain, longer = Predicted.of(600.0, BIMODAL), Predicted.of(600.0, BIMODAL, log1p(1.0))
+    for before, after in zip(plain.ends_at([0.2, 0.8]), longer.ends_at([0.2, 0.8]), strict=True):
+        assert after == pytest.approx(2 * (1 + before) - 1)
+
+
+@given(HAZARDS, st.sampled_from([0.0, 10.0, 200.0, 5000.0, 90_000.0]), st.floats(1.0, 1e5))
+def test_both_parts_are_averaged_and_conditioned_together(
+    hazards: list[float], outlived: float, predicted: float
+) -> None:
+    """Share by share: (own + others) beyond, over those that outlive as much."""
+    durations, own = DurationDistribution(), Predicted.of(predicted, hazards)
+    alone, found = durations.quantiles(predicted), durations.quantiles(own, outlived)
+    assert list(found) == sorted(found)
+    assert found[0] >= outlived
+
+    def left(seconds: float) -> float:
+        others = sum(point > seconds for point in alone) / len(alone)
+        return OWN * (1 - by_levels(seconds, hazards)) + (1 - OWN) * others
+
+    if predicted * 20 > outlived:  # beyond, what is seen of the others is too little
+        for level in (0.25, 0.5, 0.75):
+            at = at_level(found, level)
+            if 1.02 * outlived < at < 100_000:
+                share = 1 - left(at) / left(outlived)
+                near = 1 - left(at * 1.3) / left(outlived), 1 - left(at / 1.3) / left(outlived)
+                assert near[1] - 0.08 <= level <= near[0] + 0.08, (share, level)
+
+
+def test_who_has_two_kinds_of_jobs_is_believed_to_have_two() -> None:
+    durations, own = DurationDistribution(), Predicted.of(expm1(7.0), BIMODAL)
+    first, later = durations.curve(own), durations.curve(own, 600.0)
+    assert first.chance(6 * 3600.0) < 0.45
+    assert later.chance(6 * 3600.0, 600.0) > 1.3 * first.chance(6 * 3600.0)
+    assert later.remaining(600.0) > 3 * 3600.0
+    assert durations.expected_s(own, 600.0) == later.remaining(600.0)
+    assert durations.quantile_s(own, 0.5, 600.0) > 5 * durations.quantile_s(own, 0.5)
+
+
+@given(HAZARDS, st.floats(0, 1e6), st.floats(0, 1e6))
+def test_a_curve_falls_and_expects_more_of_who_outlives_more(
+    hazards: list[float], one: float, other: float
+) -> None:
+    curve = DurationDistribution().curve(Predicted.of(600.0, hazards))
+    low, high = sorted((one, other))
+    assert curve.chance(low) >= curve.chance(high)
+    assert curve.expected(low) >= low
+    assert curve.expected(high) >= curve.expected(low) - 1e-6
+    assert curve.chance(high, high) == 1.0
+
+
+def test_what_is_left_only_falls_for_as_long_as_it_is_said_to() -> None:
+    durations, own = DurationDistribution(), Predicted.of(expm1(7.0), BIMODAL)
+    for elapsed in (0.0, 14.0, 100.0, 299.0, 4000.0, 30_000.0, 50_000.0):
+        falls = durations.falls_for_s(own, elapsed)
+        parts = [elapsed + falls * part / 20 for part in range(20)]
+        left = [durations.expected_s(own, at) for at in parts]
+        assert left == sorted(left, reverse=True)
+
+
+def test_a_curve_follows_what_is_learned_and_is_copied_whole() -> None:
+    durations, own = DurationDistribution(weight=0), Predicted.of(600.0, BIMODAL)
+    before = durations.curve(own).expected()
+    for _ in range(50):
+        durations.learn(600.0, 60_000.0)
+    assert durations.curve(own).expected() > before
+    copy = pickle.loads(pickle.dumps(own))
+    assert (copy, copy.ended, copy.shift) == (own, own.ended, own.shift)
+    assert durations.curve(copy) == durations.curve(own)
+    for seconds in (5.0, own, Stated(9.0, 0.1, 5.0), Stated(9.0, 0.1, own)):
+        kept = of_plain(plain(seconds))
+        assert (type(kept), plain(kept)) == (type(seconds), plain(seconds))
+
+
+def test_nobody_outlives_the_end_of_a_curve_for_sure() -> None:
+    curve = Curve.of([10.0, 20.0])
+    assert curve.expected(30.0) == 60.0
+    assert curve.chance(60.0, 29.5) == pytest.approx(0.5, abs=0.01)
+    assert curve.remaining(5.0) == 10.0
