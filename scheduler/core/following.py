@@ -26,7 +26,7 @@ from scheduler.core.waiting import Waiting
 
 # Waits that events bring about: the core has them from the events.
 _BY_EVENTS = (Reason.HELD_BY_OWNER, Reason.HELD_BY_OPERATOR, *DEPENDS)
-# What is decided in turns and by the stage; the rest follows from events.
+# What is decided in turns and by the stage; the rest follows from events, as most who join do.
 _CARRIED_OUT = (
     *STARTS,
     Action.PROFILE,
@@ -34,6 +34,7 @@ _CARRIED_OUT = (
     Action.RESERVE,
     Action.LEND,
     Action.RETURN,
+    Action.ENQUEUE,
 )
 _BY_STAGE_ALONE = (Action.LEND, Action.RETURN, Action.ENQUEUE)
 _BY_STAGE = (Action.PROFILE, *_BY_STAGE_ALONE)
@@ -72,6 +73,13 @@ class Script:
                 self._enqueued[d.job_id].append(d)
         self.next_seq = taken[-1].seq + 1 if taken else None
         self.keys = {d.job_id: d.priority for d in taken if d.priority is not None}
+
+    def drop_joined(self) -> None:
+        """Leave to the stage who joins a queue and has not, now that the events were heard."""
+        self.rest = deque(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
+
+    def _joins(self, d: Decision) -> bool:
+        return d in self._enqueued[d.job_id]
 
     def refusal(self, job_id: str) -> Reason | None:
         """Why a job was refused; None: it was not."""
@@ -133,6 +141,7 @@ class Following:
             core.nodes.change_idle(now)
         if core.waiting.recheck:
             core.waiting.review(now)
+        script.drop_joined()
         _carry_out_all(core, script, now)
         if script.next_seq is not None:
             core.next_seq = script.next_seq
@@ -239,9 +248,7 @@ def _rekey(core: FollowingHost, keys: Mapping[str, float]) -> None:
 def _is_carried_out(d: Decision) -> bool:
     if d.action is Action.WAIT:
         return d.reason not in _BY_EVENTS
-    return d.action in _CARRIED_OUT or (
-        d.action is Action.ENQUEUE and d.reason is Reason.PROFILING_SKIPPED
-    )
+    return d.action in _CARRIED_OUT
 
 
 def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
@@ -316,10 +323,17 @@ def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
         core.waiting.forget(queued)
 
 
+def _waits_aside(core: FollowingHost, d: Decision) -> bool:
+    """Whether a decision says why a job waits that is in no queue."""
+    queued = core.jobs.get(d.job_id)
+    aside = queued is not None and queued not in core.queues[queued.job.vc]
+    return d.action is Action.WAIT and aside
+
+
 def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:
     """The decisions of the profiling stage, and what it does beside them."""
     rest = script.rest
-    while rest and (rest[0].action in _BY_STAGE or rest[0].reason is Reason.AWAITING_PROFILE):
+    while rest and (rest[0].action in _BY_STAGE or _waits_aside(core, rest[0])):
         d = rest.popleft()
         queued = core.jobs.get(d.job_id)
         if d.action is not Action.ENQUEUE and d.action in _BY_STAGE_ALONE:

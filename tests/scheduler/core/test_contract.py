@@ -47,6 +47,7 @@ class TestQssf(PolicyContract):
 class TestLucid(PolicyContract):
     name = "lucid"
     chosen: ClassVar = {"quiet_jobs": 2.0}
+    follows = False  # it counts arrivals of its own
 
 
 class TestTiresias(PolicyContract):
