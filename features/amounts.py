@@ -186,8 +186,8 @@ class Work:
         """
         commands = one_of(command)
         asked = of_commands(commands)
-        if asked.runs and not (asked.epochs or asked.steps) and not more:
-            return None  # several, and each asks for something else
+        if asked.runs and commands != [Simple(list(command))]:
+            return None  # how long all of them take says nothing of one
         command = _that_trains(commands, command)
         whole = [f"{name}={value}" for name, value in (more or {}).items()] + list(command)
         amount, batch = _of_words(whole), None

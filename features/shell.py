@@ -13,7 +13,7 @@ from math import inf, prod
 from typing import NamedTuple
 
 MOST_CHARACTERS = 50_000  # of a script are read
-MOST_COMMANDS = 500
+MOST_COMMANDS = 500  # that are read, however deep
 MOST_FILLED = 32  # variables in a word
 LONGEST = 4096  # characters of a line that is split, and of a word once it is filled in
 DEPTH = 4  # shells within shells
@@ -42,7 +42,7 @@ class Simple(NamedTuple):
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
     """The commands that a command stands for: itself, or those of the shell line that it hands to a
     shell, behind whatever launchers (`srun bash -c '...'`)."""
-    return _unwrapped(list(command), dict(variables or {}), 0)
+    return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
 
 
 def of_script(
@@ -50,34 +50,45 @@ def of_script(
 ) -> list[Simple]:
     """The commands of a script, with what is known of its variables filled in."""
     known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
-    return _script(text, known, 0)
+    return _script(text, known, 0, [MOST_COMMANDS])
 
 
-def _unwrapped(words: list[str], known: dict[str, str], depth: int) -> list[Simple]:
+def _unwrapped(
+    words: list[str], known: dict[str, str], depth: int, budget: list[int]
+) -> list[Simple]:
     for i, word in enumerate(words[:-2]):
-        rest = words[i + 1 :]
-        while rest and rest[0].startswith("-") and not _HANDS_ON.fullmatch(rest[0]):
-            rest = rest[2:] if rest[0].endswith("o") else rest[1:]
-        if _SHELLS.search(word) and len(rest) > 1 and _HANDS_ON.fullmatch(rest[0]):
+        if not _SHELLS.search(word):
+            continue
+        at = i + 1
+        while at < len(words) and words[at].startswith("-") and not _HANDS_ON.fullmatch(words[at]):
+            at += 2 if words[at].endswith("o") else 1
+        if at + 1 < len(words) and _HANDS_ON.fullmatch(words[at]):
             if depth >= DEPTH:
                 return []
-            given = {str(n): one for n, one in enumerate(rest[3:], 1)}
-            return _script(rest[1], known | given, depth + 1)
+            given = {str(n): one for n, one in enumerate(words[at + 3 :], 1)}
+            return _script(words[at + 1], known | given, depth + 1, budget)
     return [Simple(words)]
 
 
-def _script(text: str, known: dict[str, str], depth: int) -> list[Simple]:
+def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> list[Simple]:
+    """Return the commands of a script.
+
+    Args:
+        budget: how many may still be read, those of scripts within it among them. Shells within
+            shells would otherwise multiply.
+    """
     found: list[Simple] = []
     loops: list[float] = []
     for words in _commands(text[:MOST_CHARACTERS]):
+        budget[0] -= 1
+        if budget[0] < 0:
+            break
         plain = _steered(words, loops, known)
         plain = _assigned([_filled(word, known) for word in plain], known)
         if plain:
-            times = prod(loops)
-            inner = _unwrapped(plain, known, depth)
+            times = inf if inf in loops else prod(loops)
+            inner = _unwrapped(plain, known, depth, budget)
             found += [Simple(one.words, one.times * times) for one in inner]
-        if len(found) > MOST_COMMANDS:
-            break
     return found
 
 

@@ -190,5 +190,5 @@ def stage_of(
         max_gpus=partition.max_gpus,
         scaling=Scaling(partition.scale_from) if scales else None,
         forecast=predictors.arrivals() if predictors.arrivals is not None else None,
-        known_s=partition.known_s,
+        known_s=partition.carries_over_s,
     )

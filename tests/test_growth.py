@@ -25,6 +25,7 @@ MADE = {
     "features.amounts:f\"(?:{'|'.join(names.split())})$\"": "held in a variable, so it is measured",
     "profiler.progress.formats:pattern": "rows of FORMATS, each measured",
     "pipeline.traces.elements:',\\\\s*(?=\\\\{\\\\s*\"(?:' + keys + ')\"\\\\s*:)'": "",
+    "pipeline.traces.described:pattern": "of whoever describes the trace, on 1,000 characters",
     "scheduler.backends.slurm.site:'(?:^|\\\\s)' + re.escape(begin)": "a fixed text",
 }
 

@@ -31,7 +31,12 @@ def promote(
         bool, typer.Option("--back", help="Return to the former champion instead.")
     ] = False,
     preview: Annotated[bool, typer.Option("--preview", help="Judge only; change nothing.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[
+        bool,
+        typer.Option(
+            "--yes", help="Promote without asking. One that is not better still needs --anyway."
+        ),
+    ] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Though it is not better beyond chance; needs --why.")
     ] = False,
@@ -69,6 +74,8 @@ def promote(
         from pipeline.stages.evaluate import registry_of
         from pipeline.traces import read_dataset
 
+        if back and version is not None:
+            raise UserError("--back returns to the former champion: it takes no VERSION")
         if anyway and not why:
             raise UserError("--anyway needs --why: it is kept with the promotion")
         registry = registry_of(read_params(params))

@@ -13,7 +13,8 @@ import numpy as np
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.+-][\d:]+)?|Unknown|None|N/A|")
 _COUNT = re.compile(r"\d*")
 _LASTS = re.compile(r"(?:\d+-)?\d+:\d\d(?::\d\d)?(?:\.\d+)?|UNLIMITED|Partition_Limit|INVALID|")
-_TRES = re.compile(r"(?:[^,=|\s]+=[^,=|\s]+(?:,[^,=|\s]+=[^,=|\s]+)*)?")
+_ITEM = r"[^,=|\s]{1,80}+=[^,=|\s]{1,80}+"
+_TRES = re.compile(rf"(?:{_ITEM}(?:,{_ITEM})*+)?")
 _STATE = re.compile(r"[A-Z_]+\+?(?: by \d+)?")
 # What columns hold that cannot hold free text
 SURE: Mapping[str, re.Pattern[str]] = {
@@ -104,7 +105,8 @@ class Records:
             record, took = self._record(lines, at)
             if record is None and not last and len(lines) - at < MOST_LINES and took == 0:
                 break  # it may go on in the next lines
-            if record is None and before and self._goes_on(lines[at]):
+            goes_on = record is None and 0 < len(before) < MOST_LINES
+            if goes_on and self._goes_on(lines[at]):
                 before[0] += b" " + lines[at].replace(b"|", BAR.encode())
                 before.append(b"")
                 at += 1

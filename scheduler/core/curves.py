@@ -32,27 +32,49 @@ class Predicted(float):
         ended: share of jobs like it that have ended by 0 s, by each of `EDGES_S`, and by
             `LONGEST_S`.
         shift: what other terms of the score add to the logarithm of each duration.
+        most_s: its time limit, seconds: whatever the hazards say, it has ended by then.
     """
 
-    __slots__ = ("ended", "shift")
+    __slots__ = ("ended", "most_s", "shift")
     ended: tuple[float, ...]
     shift: float
+    most_s: float
 
     def __new__(
-        cls, seconds: float, ended: tuple[float, ...] = (), shift: float = 0.0
+        cls,
+        seconds: float,
+        ended: tuple[float, ...] = (),
+        shift: float = 0.0,
+        most_s: float = LONGEST_S,
     ) -> Predicted:
         made = super().__new__(cls, seconds)
-        made.ended, made.shift = ended, shift
+        made.ended, made.shift, made.most_s = ended, shift, most_s
         return made
 
     @classmethod
-    def of(cls, seconds: float, hazards: Sequence[float], shift: float = 0.0) -> Predicted:
-        """Of the hazards of each stretch; the last is open, and none outlives `LONGEST_S`."""
+    def of(
+        cls,
+        seconds: float,
+        hazards: Sequence[float],
+        shift: float = 0.0,
+        most_s: float = LONGEST_S,
+    ) -> Predicted:
+        """Return a prediction made of a job's hazards, one for each stretch.
+
+        The last is ignored: all have ended by `LONGEST_S`.
+        """
         left = accumulate((1.0 - share for share in hazards[:-1]), lambda a, b: a * b)
-        return cls(seconds, (0.0, *(1.0 - alive for alive in left), 1.0), shift)
+        return cls(seconds, (0.0, *(1.0 - alive for alive in left), 1.0), shift, most_s)
+
+    def moved(self, seconds: float) -> Predicted:
+        """Return the same curve for another prediction, each duration moved as it is."""
+        shift = self.shift + log1p(seconds) - log1p(self)
+        return Predicted(seconds, self.ended, shift, self.most_s)
 
     def share_ended(self, seconds: float) -> float:
         """Share of jobs like it that have ended by then."""
+        if seconds >= self.most_s:
+            return 1.0
         at = log1p(seconds) - self.shift
         place = bisect_right(_LOGS, at)
         if place in (0, len(_LOGS)):
@@ -69,7 +91,7 @@ class Predicted(float):
             low, rise = ended[place - 1], ended[place] - ended[place - 1]
             along = (level - low) / rise if rise > 0 else 1.0
             at = _LOGS[place - 1] + (_LOGS[place] - _LOGS[place - 1]) * min(1.0, max(0.0, along))
-            found.append(max(expm1(at + self.shift), 0.0))
+            found.append(min(max(expm1(at + self.shift), 0.0), self.most_s))
         return found
 
 
@@ -126,5 +148,5 @@ def averaged(
     found = own.ends_at([passed + (1.0 - passed) * (i + 0.5) / n for i in range(n)])
     rest = points - n
     step = len(others) / rest if rest else 0.0
-    found += [others[int((i + 0.5) * step)] for i in range(rest)]
+    found += [min(others[int((i + 0.5) * step)], own.most_s) for i in range(rest)]
     return sorted(max(point, elapsed_s) for point in found)

@@ -72,7 +72,7 @@ def plain(seconds: float) -> tuple[float, ...]:
     if isinstance(seconds, Stated):
         return float(seconds), seconds.error, *plain(seconds.without_s)
     if isinstance(seconds, Predicted):
-        return float(seconds), seconds.shift, *seconds.ended
+        return float(seconds), seconds.shift, seconds.most_s, *seconds.ended
     return (seconds,)
 
 
@@ -80,8 +80,8 @@ def of_plain(row: Sequence[float]) -> float:
     """The predicted duration that `plain` made numbers of."""
     if len(row) == 1:
         return row[0]
-    if len(row) == 2 + SHARES:
-        return Predicted(row[0], tuple(row[2:]), row[1])
+    if len(row) == 3 + SHARES:
+        return Predicted(row[0], tuple(row[3:]), row[1], row[2])
     return Stated(row[0], row[1], of_plain(row[2:]))
 
 

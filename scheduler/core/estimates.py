@@ -21,7 +21,7 @@ from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import positions
-from scheduler.core.curves import Predicted
+from scheduler.core.curves import LONGEST_S, Predicted
 from scheduler.core.decisions import Score
 from scheduler.core.durations import Stated
 
@@ -262,12 +262,17 @@ class FeatureEstimator(Estimator):
         return self.refined(Estimate(max(0.0, expm1(value)), score), job, now)
 
     def refined(self, estimate: Estimate, job: Job, now: float) -> Estimate:
-        """A model's estimate of a job, and what is known of this job beside."""
+        """Return a model's estimate, corrected by what is known of this job.
+
+        That is its earlier runs, its hazards and its command.
+        """
         before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
         hazards, shift = self.state.curve(job, now, before)
         found = with_outlived(estimate, job, now, self.state)
         if hazards:
-            found = replace(found, seconds=Predicted.of(found.seconds, hazards, shift))
+            limit_s = LONGEST_S if job.time_limit_s is None else job.time_limit_s
+            curve = Predicted.of(found.seconds, hazards, shift, limit_s)
+            found = replace(found, seconds=curve)
         return with_command(found, job, self.state)
 
 
@@ -451,8 +456,7 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
         value = score.value
     seconds = max(0.0, expm1(value))
     if isinstance(new.seconds, Predicted):
-        moved = log1p(seconds) - log1p(new.seconds)
-        seconds = Predicted(seconds, new.seconds.ended, new.seconds.shift + moved)
+        seconds = new.seconds.moved(seconds)
     if isinstance(new.seconds, Stated):
         without_s = seconds * (1.0 + new.seconds.without_s) / (1.0 + new.seconds)
         seconds = Stated(seconds, new.seconds.error, without_s)

@@ -14,6 +14,7 @@ from typing import Protocol
 
 from features.job import Job
 from scheduler.core.cluster import Run
+from scheduler.core.curves import Predicted
 from scheduler.core.decisions import DEPENDS, STARTS, Action, Decision, PairPrediction, Reason
 from scheduler.core.durations import Stated
 from scheduler.core.estimates import Estimate, Estimator, Known, with_progress
@@ -179,6 +180,8 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
     seconds = d.estimate_s
     if isinstance(found.seconds, Stated):
         seconds = Stated(seconds, found.seconds.error, found.seconds.without_s)
+    elif isinstance(found.seconds, Predicted):
+        seconds = found.seconds.moved(seconds)
     return Estimate(seconds, d.score, found.outlived_s)
 
 
@@ -287,8 +290,10 @@ def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
 
 def _predicted(policy: Policy, queued: QueuedJob, d: Decision) -> None:
     """What a decision predicts of a job is what is believed of it."""
-    if d.estimate_s is not None and d.estimate_s != queued.estimate_s:
-        queued.estimate_s, queued.score = d.estimate_s, d.score
+    known = queued.estimate_s
+    if d.estimate_s is not None and d.estimate_s != known:
+        moved = known.moved(d.estimate_s) if isinstance(known, Predicted) else d.estimate_s
+        queued.estimate_s, queued.score = moved, d.score
         policy.learned.predicted(queued)
 
 

@@ -101,8 +101,9 @@ class SharingRules(Settings):
 class ProfilingPartition(Settings):
     """Nodes on which jobs are profiled before or while they wait.
 
-    Jobs of one name often differ in what they take of a GPU, so by default no job takes over the
-    profile of another (`known_s`).
+    Jobs of one name often differ in what they take of a GPU. So by default no job takes over the
+    profile of another where jobs are profiled. Without nodes to profile on, profiles of runs that
+    are watched alone are carried over (`known_s`).
     """
 
     nodes: dict[str, Annotated[int, Field(ge=1)]] = setting(
@@ -118,9 +119,10 @@ class ProfilingPartition(Settings):
     limit_s: float = setting(200.0, "how long a job is profiled", unit="s", gt=0)
     max_gpus: int = setting(8, "the largest job that is profiled", unit="GPUs", ge=1)
     scale_from: str = setting("", "virtual cluster that lends one more node while many wait")
-    known_s: float = setting(
-        0.0,
-        "a job like one profiled less than so long ago takes over its profile; 0: none does",
+    known_s: float | None = setting(
+        None,
+        "a job like one profiled less than so long ago takes over its profile; 0: none does; null: "
+        "none where jobs are profiled, else for 7 days",
         unit="s",
         ge=0,
     )
@@ -129,6 +131,13 @@ class ProfilingPartition(Settings):
     def profiles(self) -> bool:
         """Whether it ever has a node."""
         return bool(self.nodes or self.scale_from)
+
+    @property
+    def carries_over_s(self) -> float:
+        """Return for how long a profile is believed of other jobs like it, seconds."""
+        if self.known_s is not None:
+            return self.known_s
+        return 0.0 if self.profiles else 7 * 86_400.0
 
 
 # --- reading ------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ class LimitReached:
         name: sacctmgr's: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
         tres: what is limited: ``gres/gpu``; "": jobs, or time.
         whose: ``QOS limited``, ``account physics``, ``user anna in account physics``.
-        limit, used, asked: what may be had, what running jobs have (infinite: Slurm does not show
+        limit, used, asked: what may be had, what running jobs have (None: Slurm does not show
             it), what this job would add; in minutes where `name` is of such.
         ever: it is within the limit once others end.
     """
@@ -32,7 +32,7 @@ class LimitReached:
     tres: str
     whose: str
     limit: float
-    used: float
+    used: float | None
     asked: float
     ever: bool = True
 
@@ -381,7 +381,7 @@ def _limit(one: LimitReached) -> str:
         asked, most = duration(one.asked), duration(one.limit)
         return f"{one.whose} may ask for {most} at most, and it asks for {asked}"
     if not one.tres:
-        most, used = count(int(one.limit), "running job"), int(one.used)
+        most, used = count(int(one.limit), "running job"), int(one.used or 0.0)
         return f"{one.whose} may have {most} at once ({one.name}), and has {used}"
     what, never = _of_one_job(one), "it cannot start so"
     if what:
@@ -419,7 +419,9 @@ def _of_minutes(one: LimitReached) -> str:
     return f"{may}, has {_much(one, one.used)}, and it asks for {asked} more"
 
 
-def _much(one: LimitReached, amount: float) -> str:
+def _much(one: LimitReached, amount: float | None) -> str:
+    if amount is None:
+        return "what Slurm does not show"
     if one.tres == "mem" and one.name not in (*_MINUTES, "MaxTRESMins"):
         return f"{amount / 1024:.4g} GiB"
     return f"{amount:.0f}" if one.name in (*_MINUTES, "MaxTRESMins") else f"{amount:g}"

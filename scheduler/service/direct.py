@@ -272,9 +272,8 @@ class Direct:
         if made is None or basis != "latest":
             return None
         figures = asdict(made)
-        return StartForecastRow(
-            **{name: figures[name] for name in StartForecastRow.__dataclass_fields__}
-        )
+        names = StartForecastRow.__dataclass_fields__.keys() & figures.keys()
+        return StartForecastRow(**{name: figures[name] for name in names})
 
     def keeps_decider(self) -> str:
         return ""

@@ -74,10 +74,10 @@ def test_the_shares_of_a_wait_are_those_of_the_runs_own_tables(run: Path) -> Non
 
 @pytest.fixture(scope="module")
 def bounded(run: Path, small_trace: Path) -> Path:
-    """The same jobs under a policy that bounds waiting at ten minutes."""
+    """The same jobs under a policy that bounds waiting at a quarter of an hour."""
     out = run.parent / "bounded"
     command("simulate", "--trace", str(small_trace), "--cluster", str(CLUSTER), "--policy",
-            "pellucid", "--set", "max_wait_s=600", "--out", str(out))  # fmt: skip
+            "pellucid", "--set", "max_wait_s=900", "--out", str(out))  # fmt: skip
     return out
 
 
@@ -89,7 +89,7 @@ def test_where_the_bound_on_waiting_passed_it_is_said_and_what_came_of_it(bounde
         if job["start_time"] is None or seconds(job, "submit_time", "start_time") < 60:
             continue
         late = {k: float(v) for k, v in began[job["job_id"]].items() if k.startswith("bound")}
-        if seconds(job, "submit_time", "start_time") < 600:
+        if seconds(job, "submit_time", "start_time") < 900:
             by["in time"].append((job, ""))
         elif job["job_id"] in kept:
             passed_s = (kept[job["job_id"]] - job["submit_time"]).total_seconds()
@@ -107,7 +107,7 @@ def test_where_the_bound_on_waiting_passed_it_is_said_and_what_came_of_it(bounde
     for cases in by.values():
         for job, words in cases[:3]:
             told = json.loads(command("explain", job["job_id"], "--run", str(bounded), "--json"))
-            said = re.search(r"It passed the bound on waiting \(10 min\)(.+)", told["headline"])
+            said = re.search(r"It passed the bound on waiting \(15 min\)(.+)", told["headline"])
             assert (said is not None) == (words != ""), told["headline"]
             assert said is None or words in said[1]
 

@@ -37,11 +37,14 @@ class Unread:
 
 def unread_since(store: Store) -> float | None:
     """When a Slurm was read last that does not answer any more; None: it does."""
-    of_looks = select(events.c.body).where(events.c.kind == Kind.ADVISED.value)
+    of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:
-            body = connection.execute(of_looks.order_by(events.c.seq.desc()).limit(1)).scalar()
+            row = connection.execute(of_looks.order_by(events.c.seq.desc()).limit(1)).first()
     except SQLAlchemyError:
         return None
-    last = json.loads(body) if body else {}
-    return float(last.get("unread_since") or 0.0) if last.get("failed") else None
+    last = json.loads(row.body) if row is not None else {}
+    if row is None or not last.get("failed"):
+        return None
+    # a follower that began while Slurm was down has read nothing: known since it noticed
+    return float(last.get("unread_since") or row.at)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from math import ceil
+from math import ceil, isfinite
 
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.site import slurm_word
@@ -264,7 +264,8 @@ def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
 
 def _limit(hit: Hit) -> LimitReached:
     name, _, tres = hit.name.partition(" ")
-    return LimitReached(name, tres, hit.whose, hit.limit, hit.used, hit.asked, hit.ever)
+    used = hit.used if isfinite(hit.used) else None  # JSON knows no infinity
+    return LimitReached(name, tres, hit.whose, hit.limit, used, hit.asked, hit.ever)
 
 
 def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:

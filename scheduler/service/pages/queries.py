@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, RowMapping, Select, case, exists, func, select
 
-from features.codec import Json
+from features.codec import Json, decode
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
@@ -296,8 +296,7 @@ class PageQueries(VisibleQueries):
         query = select(forecasts).where(
             forecasts.c.job_id.in_(self._visible(ids)), forecasts.c.basis == "latest"
         )
-        names = StartForecastRow.__slots__
-        return {r["job_id"]: StartForecastRow(**{n: r[n] for n in names}) for r in self._all(query)}
+        return {row["job_id"]: decode(StartForecastRow, row) for row in self._all(query)}
 
     # --- figures ----------------------------------------------------------------------------
 

@@ -123,12 +123,13 @@ def test_the_cluster_file_of_the_docs_is_read_as_it_says(tmp_path: Path) -> None
     assert found.policy == "pellucid"
 
 
-def test_a_cluster_without_a_partition_carries_no_profile_over_unless_asked(tmp_path: Path) -> None:
+def test_profiles_are_carried_over_where_nobody_is_profiled(tmp_path: Path) -> None:
     path = tmp_path / "cluster.yaml"
     path.write_text("vcs: {a: 1}")
     profiling = read_cluster(path).profiling
     assert profiling is not None
-    assert (profiling.nodes, profiling.known_s) == ({}, 0.0)
+    assert (profiling.nodes, profiling.carries_over_s) == ({}, 7 * 86_400.0)
+    assert profiling.model_copy(update={"nodes": {"a": 1}}).carries_over_s == 0.0
 
 
 def test_a_cluster_of_nodes_of_several_sizes_and_types(tmp_path: Path) -> None:

@@ -42,9 +42,10 @@ class Lab(ThisHost):
         return super().open(**SOON, **bounds)
 
     def hear(self, want: Happened) -> Report:
-        """Wait for a report of this kind, acknowledging what comes before it."""
+        """Wait for a report of this kind, acknowledging what comes before it, news of nodes too."""
 
         def heard() -> Report | None:
+            self.backend.heard(self.backend.news())
             for report in self.backend.reports(0.1):
                 if report.what is want:
                     return report

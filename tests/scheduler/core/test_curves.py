@@ -118,3 +118,14 @@ def test_nobody_outlives_the_end_of_a_curve_for_sure() -> None:
     assert curve.expected(30.0) == 60.0
     assert curve.chance(60.0, 29.5) == pytest.approx(0.5, abs=0.01)
     assert curve.remaining(5.0) == 10.0
+
+
+def test_no_part_of_a_curve_goes_beyond_the_time_limit() -> None:
+    """A job of ten minutes by a user whose jobs last ten hours."""
+    own = Predicted.of(600.0, BIMODAL, most_s=600.0)
+    durations = DurationDistribution()
+    assert durations.quantiles(own)[-1] <= 600.0
+    assert durations.total_s(own) <= 600.0
+    assert own.share_ended(600.0) == 1.0
+    assert of_plain(plain(own)).ends_at([0.99])[0] <= 600.0  # type: ignore[attr-defined]
+    assert own.moved(300.0).most_s == 600.0

@@ -128,9 +128,11 @@ def test_a_start_that_waits_for_one_end_has_its_median(ran_s: float) -> None:
     assert (beside["waits"].start_p50 or inf) < end  # who shares its GPUs waits for no end
     assert estimate is not None
     assert believed is not None
-    assert dict(believed.described(estimate))["p50_s"] == pytest.approx(estimate, rel=0.01)
+    p50_s = believed.quantile_s(estimate, 0.5)
+    described_s = dict(believed.described(estimate))["p50_s"]
+    assert described_s == pytest.approx(p50_s, rel=0.06)  # read off fewer points
     if ran_s == 10.0:
-        assert end == pytest.approx(estimate, rel=0.03)
+        assert end == pytest.approx(p50_s, rel=0.1)  # who runs has outlived a little
 
 
 def test_before_anything_was_seen_the_crude_rule_is_as_far_off_as_is_believed() -> None:

@@ -36,6 +36,7 @@ from features.codec import Json, decode
 from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.core.capacity import NodeNow
+from scheduler.core.cluster import suits
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
 from scheduler.explain.bound import MOST, Ahead, Bound, bound
 from scheduler.explain.bound import Held as Holder
@@ -443,8 +444,13 @@ class VisibleQueries(VisibleRows):
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         lent = self.lent()
-        of_vc = select(nodes.c.node, nodes.c.gpus).where(nodes.c.vc == row["vc"], nodes.c.open)
-        has = {r["node"]: r["gpus"] for r in self._all(of_vc) if r["node"] not in lent}
+        of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type)
+        wanted = json.loads(row["spec"]).get("gpu_type")
+        has = {
+            r["node"]: r["gpus"]
+            for r in self._all(of_vc.where(nodes.c.vc == row["vc"], nodes.c.open))
+            if r["node"] not in lent and suits(r["gpu_type"], wanted)
+        }
         ahead = and_(jobs.c.phase == QUEUED, jobs.c.vc == row["vc"], jobs.c.job_id != job_id)
         if row["phase"] == QUEUED:
             ahead = and_(ahead, _before(_place(row)))
