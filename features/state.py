@@ -504,10 +504,11 @@ class FeatureState:
         return seen.hazards, score - sum(seen.survival[: len(survival.SUM)])
 
     def beyond(self, job: Job, now: float, score: float) -> tuple[float, float]:
-        """What a job has outlived in earlier runs, seconds, and what that adds to a score, which is
-        ln(1 + seconds): the mean of those like it that outlive as much, less the mean of all.
+        """Return the seconds that a job outlived in earlier runs, and what they add to its score.
 
-        0, 0 where it has outlived nothing, or the family `survival` is not kept.
+        A score is ln(1 + seconds). Added is the mean of those like it that outlive as much, less
+        the mean of all; the sum never falls below ln(1 + the seconds outlived). Both are 0 where it
+        has outlived nothing, or the family `survival` is not kept.
         """
         seen = self._seen_now(job, now)
         if not (seen.outlived_s > 0 and seen.hazards):

@@ -18,9 +18,9 @@ ACCELERATION = "acceleration"
 def boost(ebm: Any, frame: pd.DataFrame, y: NDArray[Any], bags: NDArray[Any]) -> None:
     """Fit an explainable boosting machine of interpret's.
 
-    Where a processor has AVX, interpret boosts in float32 by default: predictions then differ by up
-    to 2 % from those of a processor without. It saves no time on frames like ours. A last
-    bit of the target would do the same where two splits are equally good: it is rounded.
+    Turn its acceleration off and round the target, so that processors agree. With AVX interpret
+    boosts in float32 by default: predictions then differ by up to 2 %, and no time is saved on
+    frames like ours. A last bit of the target may decide between two equally good splits.
     """
     before = develop.get_option(ACCELERATION)
     develop.set_option(ACCELERATION, Native.AccelerationFlags_NONE)

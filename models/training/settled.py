@@ -27,7 +27,10 @@ DECIMALS = 6  # of what is no score
 
 
 def settled(bundle: Bundle) -> Bundle:
-    """Return the bundle with every fitted number on the grid, its metadata as they are."""
+    """Return the bundle with its scores rounded to the grid.
+
+    Settings of arrivals get `DECIMALS` decimals; metadata stay.
+    """
     parts: dict[str, Any] = {name: getattr(bundle, name) for name in bundle.parts}
     if "duration" in parts:
         parts["duration"] = settled_model(parts["duration"])
@@ -42,7 +45,10 @@ def settled(bundle: Bundle) -> Bundle:
 
 
 def settled_model(model: AdditiveModel) -> AdditiveModel:
-    """Return the model on the grid, as monotone over the whole score as it was."""
+    """Return the model rounded to the grid.
+
+    A main effect makes up for order that rounding cost its feature.
+    """
     terms = [
         replace(term, scores=on_grid(term.scores), spread=on_grid(term.spread))
         for term in model.terms

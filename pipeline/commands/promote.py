@@ -120,7 +120,10 @@ def _candidate(version: str | None, back: bool, registry: Registry) -> Version:
 
 
 def _tell(proposal: Proposal, as_json: bool) -> None:
-    """Both models on the same jobs, and what follows."""
+    """Print how both models compare on the same jobs, or why they were not compared.
+
+    With `as_json`, print the evidence.
+    """
     if as_json:
         found = dict(proposal.evidence(version=proposal.candidate.number, better=proposal.better))
         typer.echo(json.dumps(found))

@@ -369,7 +369,10 @@ class Reader:
         return replace(found, total_s=total, low_s=low, high_s=high)
 
     def _may_repeat(self) -> bool:
-        """Whether this may be one of several runs within the run."""
+        """Return whether the job may train several times.
+
+        Its command asks for several runs, or its output counts folds.
+        """
         if (self._asked.runs or 1.0) > 1.0:
             return True
         return any(c.mark.unit == "fold" for c in self._counters.values())

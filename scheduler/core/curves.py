@@ -72,7 +72,7 @@ class Predicted(float):
         return Predicted(seconds, self.ended, shift, self.most_s)
 
     def share_ended(self, seconds: float) -> float:
-        """Share of jobs like it that have ended by then."""
+        """Return the share of jobs like it that have ended by then."""
         if seconds >= self.most_s:
             return 1.0
         at = log1p(seconds) - self.shift

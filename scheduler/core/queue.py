@@ -227,7 +227,7 @@ class Queue:
             self.index.reordered()
 
     def restore(self, jobs: list[QueuedJob], fresh: list[QueuedJob], *, resorted: bool) -> None:
-        """Hold these, sorted already."""
+        """Replace the waiting jobs (sorted already), the fresh ones and `resorted`."""
         self._jobs, self.fresh, self.resorted = jobs, fresh, resorted
 
     def restricted_to(self, kept: Collection[str]) -> Queue:

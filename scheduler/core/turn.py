@@ -423,7 +423,7 @@ class Turn:
         self.queue.fresh.clear()
 
     def pass_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """The same where the reasons are known: those of a log."""
+        """Clear the fresh jobs, whose reasons a log has; call `watch` on each that does not run."""
         for queued in self.queue.fresh:
             if watch is not None and queued.job.job_id not in self._core.cluster.runs:
                 watch(queued)

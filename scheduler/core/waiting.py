@@ -220,8 +220,10 @@ class Waiting:
             self._wait_again(queued, now, Reason.REQUEST_CHANGED, estimator, joined=joined)
 
     def to_estimate(self, job: Job, before: Job) -> Job:
-        """Return what an estimator is to hear of a changed job: nothing of a GPU type that rules
-        out no node of its virtual cluster which the one before did not."""
+        """Return the changed job as an estimator sees it.
+
+        It keeps its former GPU type where old and new suit the same nodes of its virtual cluster.
+        """
         pool, nodes = self._core.cluster.pools.get(job.vc), self._core.cluster.nodes
         if pool is None or job.vc != before.vc or job.gpu_type == before.gpu_type:
             return job

@@ -258,6 +258,9 @@ class Repredict:
         return work >= self.period_s * turn.pool.gpus
 
     def _apply(self, group: Group) -> bool:
-        """Whether what ended since applies to jobs; always, where users are unknown."""
+        """Return whether a group joins the periodic prediction.
+
+        It does not once a job has ended that its user submitted over a period after its oldest.
+        """
         newest = self._newest.get(group[0].job.user, -inf)
         return newest <= min(one.submit_time for one in group) + self.period_s

@@ -240,7 +240,7 @@ class Fairness:
         return self.shares.remember(self._next, self._terms)
 
     def restore(self, memory: SharesMemory) -> None:
-        """Know what another of the same settings did."""
+        """Take over what another of the same settings remembered."""
         self.shares.restore(memory)
         self._next, self._terms = dict(memory.due_at), dict(memory.terms)
 

@@ -128,7 +128,10 @@ def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
 
 
 def _hits(ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: bool) -> Iterator[Hit]:
-    """The limits that keep a job waiting, in Slurm's order."""
+    """Yield the limits that keep a job waiting, in Slurm's order.
+
+    With `tres` only those on TRES, else only the others.
+    """
     if not {"limits", "safe"} & site.enforced:
         return
     of_qos, of_assoc = (_qos_tres, _assoc_tres) if tres else (_qos_jobs, _assoc_jobs)
@@ -188,7 +191,7 @@ def minutes_hit(
 
 
 def _held_to(one: Qos | Assoc, ask: Ask, site: Site) -> bool:
-    """Whether a job counts for a QOS or an association."""
+    """Return whether a job's use counts towards a QOS or an association."""
     if isinstance(one, Qos):
         return one.name in (ask.qos, *_partition_qos(ask, site))
     if one.user:

@@ -28,7 +28,7 @@ UNKNOWN = "it does not wait, or is not planned here"
 
 @dataclass(slots=True)
 class Accounts:
-    """Accounts of many jobs of one look: what all need is made once."""
+    """Explain what keeps jobs from nodes, for many jobs of one look; what all need is made once."""
 
     twin: SlurmTwin
     now: float

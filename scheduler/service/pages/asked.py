@@ -75,7 +75,7 @@ class Input:
 
     @property
     def longest(self) -> int:
-        """Characters of what it takes."""
+        """Return how many characters the field takes at most."""
         return self.of.ask.longest if self.of.kind is str else LONGEST_NUMBER
 
     @property
