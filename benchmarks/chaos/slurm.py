@@ -162,6 +162,10 @@ class Commands:
             raise SlurmDown("no answer")
         return there.draw.random() < there.rate
 
+    def ping(self) -> None:
+        if self._asked("scontrol"):
+            raise SlurmDown("no answer")
+
     def nodes(self) -> list[Node]:
         self._asked("scontrol")
         return list(NODES)

@@ -85,18 +85,24 @@ class Health:
             self._found = str(error)
 
     def _compare(self, silent: dict[str, str], events: dict[int, Event], now: float) -> None:
-        """Put in the nodes whose state differs from that of the last event."""
+        """Put in the nodes to drain, and those to open that were drained here before.
+
+        A drain is repeated at each look: the log drops what it has, and drains again a node that
+        somebody opened while its GPU is still silent.
+        """
         wrong = {
             node: why
             for node, devices in enumerate(self.host.devices)
             if (why := _words(devices, silent))
         }
-        for node in wrong.keys() - self._drained.keys():
-            body = {"node": node, "open": False, "reason": wrong[node]}
+        for node, why in wrong.items():
+            body = {"node": node, "open": False, "reason": self._drained.get(node, why)}
             events.setdefault(node, Event(Kind.NODE_SET, now, body=body))
         for node in self._drained.keys() - wrong.keys():
-            ended = {"node": node, "open": True, "reason": "", "ends": self._drained[node]}
-            events.setdefault(node, Event(Kind.NODE_SET, now, body=ended))
+            reason, pending = self._drained[node], events.get(node)
+            if pending is None or pending.body["reason"] == reason:  # else somebody else's
+                ended = {"node": node, "open": True, "reason": "", "ends": reason}
+                events[node] = Event(Kind.NODE_SET, now, body=ended)
         if wrong.keys() != self._drained.keys():
             self._drained = {node: self._drained.get(node, why) for node, why in wrong.items()}
             with suppress(OSError):  # then only a restart forgets it
