@@ -250,6 +250,19 @@ def test_of_jobs_that_are_over_history_is_and_of_nothing_else(busy: Lived) -> No
     assert over >= set(re.findall(r'href="/jobs/([^"]+)"', first)) != set()
 
 
+def test_the_predicted_duration_is_the_sum_of_what_the_api_gives(busy: Lived) -> None:
+    browser, seen = busy.browser("olga"), 0
+    for job in PageQueries(busy.store, busy.viewer("olga")).placed():
+        told = browser.get(f"/api/v1/jobs/{job.job_id}/explain").json()
+        if told["intercept"] is None:
+            continue
+        seen += 1
+        log_s = told["intercept"] + math.fsum(t["log_seconds"] for t in told["contributions"])
+        assert math.expm1(log_s) == pytest.approx(told["predicted_s"], rel=1e-9)
+        assert told["predicted_s"] == pytest.approx(told["estimate_s"], rel=1e-6)
+    assert seen
+
+
 def test_the_board_counts_free_gpus_as_why_does(
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,16 +355,3 @@ def test_a_prediction_that_moved_is_said_where_it_did(store: Store, tmp_path: Pa
     page = unescape(service.browser("grace.hopper").get(f"/jobs/{jobs[4]}").text)
     assert re.search(r"0 of 4 are free; predicted [^;<]+ now, [^;<]+ before", page)
     assert "term 1" not in page  # no model is in use, and the terms have names
-
-
-def test_the_predicted_duration_is_the_sum_of_what_the_api_gives(busy: Lived) -> None:
-    browser, seen = busy.browser("olga"), 0
-    for job in PageQueries(busy.store, busy.viewer("olga")).placed():
-        told = browser.get(f"/api/v1/jobs/{job.job_id}/explain").json()
-        if told["intercept"] is None:
-            continue
-        seen += 1
-        log_s = told["intercept"] + math.fsum(t["log_seconds"] for t in told["contributions"])
-        assert math.expm1(log_s) == pytest.approx(told["predicted_s"], rel=1e-9)
-        assert told["predicted_s"] == pytest.approx(told["estimate_s"], rel=1e-6)
-    assert seen
