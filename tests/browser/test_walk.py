@@ -143,7 +143,7 @@ def test_a_job_that_shares_its_gpus(running: Running, enter: Enter) -> None:
     page.goto(f"/jobs/{shared[0]['job_id']}")
     expect(page.get_by_role("heading", name="Sharing its GPUs")).to_be_visible()
     expect(page.locator(".speeds").first).to_contain_text("of its speed alone")
-    expect(page.locator(".treepath .verdict").first).to_contain_text("sharing score")
+    expect(page.locator(".treepath .verdict").first).to_contain_text("predicted speed")
     accessible(page, "a job that shares")
     shoot(page, "operator-shares")
 
