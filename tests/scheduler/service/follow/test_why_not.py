@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
+from math import inf
 from typing import Any
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.slurm import sentence
 from scheduler.explain.whatif.forecasts import WhyNot
+from scheduler.policies.slurm.limits import Hit
 from scheduler.service.follow.answers import ETA, NODES, TRIED
+from scheduler.service.follow.reasons import _limit
 from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene, twin
 
 GIB = 1024.0
@@ -200,3 +204,11 @@ def test_a_start_at_once_that_slurm_passed_over_is_not_foreseen(scene: Scene) ->
     scene.restart()
     scene.look(job, scene.job(1, "COMPLETED", start=NOW - 50, end=scene.now))
     assert "9" not in scene.follower._withheld
+
+
+def test_what_slurm_does_not_show_of_a_limit_can_be_written_as_json() -> None:
+    """An infinite number in one job's reason failed the whole look, for everybody."""
+    hit = Hit("QOSGrpGRESMinutes", "QOS limited", "GrpTRESMins gres/gpu", 100.0, inf, 60.0)
+    shown = _limit(hit)
+    assert json.loads(json.dumps(asdict(shown), allow_nan=False))["used"] is None
+    assert _limit(replace(hit, used=40.0)).used == 40.0
