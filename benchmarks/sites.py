@@ -166,10 +166,18 @@ Promise = tuple[int, int, set[str]]  # nodes that a job will have, from when to 
 
 
 class BatchSystem:
-    """The site at work."""
+    """The site at work.
 
-    def __init__(self, site: MadeUp) -> None:
+    Args:
+        interval_s: rest between two passes of backfill; None: there is no backfill.
+        depth: jobs that backfill looks at.
+    """
+
+    def __init__(
+        self, site: MadeUp, *, interval_s: int | None = BACKFILL_S, depth: int = DEPTH
+    ) -> None:
         self.site, self.hosts = site, hosts(site)
+        self.interval_s, self.depth = interval_s, depth
         self.running: list[Task] = []
         self.has: dict[str, int] = {}
 
@@ -179,7 +187,8 @@ class BatchSystem:
         heapq.heapify(events)
         known = {task.number: task for task in todo}
         queue: list[Task] = []
-        last, due = -BACKFILL_S, False  # due: something came or went that no backfill has seen
+        rest = self.interval_s
+        last, due = -(rest or 0), False  # due: something came or went that no backfill has seen
         while events:
             now = events[0][0]
             while events and events[0][0] == now:
@@ -191,11 +200,12 @@ class BatchSystem:
                     self._leave(known[number])
             started = self._main(queue, now)
             left = [task for task in queue if task not in started]
-            if due and left and now >= last + BACKFILL_S:
-                started += self._backfill(left, now)
-                last, due = now, False
-            elif due and left:
-                heapq.heappush(events, (last + BACKFILL_S, 2, 0))
+            if rest is not None and due and left:
+                if now >= last + rest:
+                    started += self._backfill(left, now)
+                    last, due = now, False
+                else:
+                    heapq.heappush(events, (last + rest, 2, 0))
             for task in started:
                 queue.remove(task)
                 heapq.heappush(events, (now + min(task.runs, task.limit), 0, task.number))
@@ -223,7 +233,7 @@ class BatchSystem:
     def _backfill(self, queue: list[Task], now: int) -> list[Task]:
         promised: list[Promise] = []
         started = []
-        for task in sorted(queue, key=self._turn)[:DEPTH]:
+        for task in sorted(queue, key=self._turn)[: self.depth]:
             at, where = (0, {}) if self._limited(task) else self._soonest(task, promised, now)
             if where and at == now:
                 self._begin(task, where, now, "SchedBackfill")

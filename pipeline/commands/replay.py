@@ -98,6 +98,15 @@ class Asked:
         ),
     ] = None
     options: SET = None
+    slurm_with: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Play your Slurm with another setting beside it, e.g. bf_max_job_test=500 (of "
+            "SchedulerParameters) or PriorityWeightAge=1000 (of slurm.conf); the option again for "
+            "more.",
+            metavar="NAME=VALUE",
+        ),
+    ] = None
     keep: KEEP = None
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
@@ -116,9 +125,9 @@ def replay(asked: Asked) -> None:
     """What would it have saved us? Replay a site's weeks under other policies and write a report.
 
     Reads the dump, infers the cluster where it is not given, checks itself by replaying Slurm's
-    own schedule against the recorded starts, and says who would gain and who would lose; where
-    that check fails it states no saving. Nothing leaves the machine and nothing needs to be
-    installed on the cluster.
+    own schedule against the recorded starts, and says who would gain and who would lose: as
+    intervals over what chance does and what a replay may have wrong. What it has wrong by a factor
+    it refuses. Nothing leaves the machine and nothing needs to be installed on the cluster.
 
     Examples:
 
@@ -130,14 +139,16 @@ def replay(asked: Asked) -> None:
 
       pellucid replay --sacct dump.txt --where slurm:16 --keep ~/replays
 
+      pellucid replay --sacct dump.txt --site site.txt --slurm-with bf_max_job_test=1000
+
       pellucid replay --sacct dump.txt --policy mine.policy:Mine --set patience=3
     """
     with user_errors():
         from features.files import write_whole
         from pipeline.online import TRAINS
         from pipeline.replay.page import render
+        from pipeline.replay.runs import cells_of, seeds_for, variants_with
         from pipeline.replay.runs import replay as play
-        from pipeline.replay.runs import seeds_for, variants_with
 
         at = place(asked.where, asked.workers)
         if asked.last_days is not None and not asked.last_days > 0:
@@ -148,12 +159,15 @@ def replay(asked: Asked) -> None:
         read = partial(_read, asked)
         known = read() if kept is None else kept.once("site", read)
         variants = variants_with(name, values, len(known.workload.jobs))
+        variants = (*variants, *_changed(asked.slurm_with or [], known, variants))
         remarks = list(_remarks(variants, trains=TRAINS))
         known = replace(known.in_loop(asked.loop), notes=[*known.notes, *remarks])
         _few_enough(asked.sacct, len(known.workload.jobs))
         times = seeds_for(known, asked.seeds)
-        with bar("replaying", 1 + len(variants) * times, asked.hush) as done:
+        cells = len(cells_of(variants, times))
+        with bar("replaying", cells, asked.hush) as done:
             found = play(known, times, variants=variants, where=at, keep=kept, progress=done)
+        found["changed_to"] = asked.slurm_with or []
         if found["bound"]:
             known = replace(known, notes=[*known.notes, found["bound"]])
         write_whole(asked.out, render(known, found))
@@ -174,7 +188,14 @@ def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
     from pipeline.online import TRAINS
 
     paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))
-    how = asked.timezone, asked.last_days, asked.anonymise, asked.cpu_jobs, asked.loop
+    how = (
+        asked.timezone,
+        asked.last_days,
+        asked.anonymise,
+        asked.cpu_jobs,
+        asked.loop,
+        asked.slurm_with,
+    )
     return question_of((*how, name, values, TRAINS), [path for path in paths if path is not None])
 
 
@@ -212,6 +233,42 @@ def _remarks(variants: Sequence[Variant], *, trains: bool) -> Iterator[str]:
             f"Slurm's own schedule is not replayed of more than {MOST_SLURM:,} jobs unless "
             "asked for (--policy slurm; --last-days takes fewer): plain backfill stands for it."
         )
+
+
+def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> tuple[Variant, ...]:
+    """Return the site's own Slurm with these settings as a variant; none where none was asked for.
+
+    Raises UserError: not NAME=VALUE, or a setting that a replay does not have.
+    """
+    from scheduler.policies.slurm.known import REPLAYED, Known, parameter
+
+    if not pairs:
+        return ()
+    own = next((variant for variant in variants if variant.twin), None)
+    if own is None or known.twin is None:
+        raise UserError("--slurm-with: Slurm's own schedule is not played; give --policy slurm")
+    changed = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not key or not equals:
+            raise UserError(f"--slurm-with {pair}: give NAME=VALUE")
+        if key not in REPLAYED and parameter(key) is not Known.MODELLED:
+            raise UserError(
+                f"--slurm-with {key}: a replay does not have this setting; it has "
+                f"{', '.join(REPLAYED)} and what of SchedulerParameters `pellucid slurm modelled` "
+                "lists as modelled"
+            )
+        changed[key] = value
+    words = ", ".join(f"{key}={value}" for key, value in changed.items())
+    return (
+        replace(
+            own,
+            key="changed",
+            short="Slurm, changed",
+            title=f"Slurm's own with {words}",
+            changed=changed,
+        ),
+    )
 
 
 def _few_enough(sacct: Path, jobs: int) -> None:
@@ -268,16 +325,66 @@ def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
             f"Not a scheduler's to reduce: {hours:,.1f} job-hours of waiting for limits, holds, "
             "other jobs and nodes that were down."
         )
-    if found["misfit"]:
-        yield from found["misfit"]
+    yield from _changed_slurm(found)
+    if found["refused"]:
+        yield from found["refused"]
         yield "No saving is stated."
         if nearer:
             yield f"What would bring the replay nearer: {'; '.join(nearer)}."
         return
+    for doubt in found["misfit"]:
+        yield f"Doubtful: {doubt}"
     yield from _waits(found)
     yield f"As recorded: {duration(found['recorded']['avg_wait_s'])}."
+    yield from _claims(found)
+    if found["misfit"] and nearer:
+        yield f"What would narrow these: {'; '.join(nearer)}."
     if found["bound"]:
         yield found["bound"]
+
+
+def _claims(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what each variant saves against Slurm's own schedule, and the parts left out."""
+    from pipeline.replay.claims import COVERED
+
+    titles = {variant["key"]: variant["title"] for variant in found["variants"]}
+    yield (
+        f"Against {titles[found['against']]}, mean wait ({COVERED:.0%} intervals, over chance and "
+        "what a replay may have wrong):"
+    )
+    yield from _savings(found["claims"], titles)
+
+
+def _savings(stated: Sequence[Mapping[str, Any]], titles: Mapping[str, str]) -> Iterator[str]:
+    from scheduler.explain.words import duration
+
+    for key, saving in stated[0]["savings"].items():
+        less, more = duration(saving["high_s"]), duration(-saving["low_s"])
+        words = {
+            "less": f"{duration(saving['low_s'])} to {less} less",
+            "more": f"{duration(-saving['high_s'])} to {more} longer",
+            "unclear": f"between {less} less and {more} longer",
+        }
+        yield (
+            f"  {titles[key]}: {words[saving['which']]}; shorter in {saving['shorter']} of "
+            f"{saving['draws']} replays"
+        )
+    for claim in stated:
+        if claim["by"] == "vc" and claim["refused"]:
+            yield f"Partition {claim['name']} is left out: {claim['refused']}."
+
+
+def _changed_slurm(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what other settings of Slurm would have changed; nothing where none was asked for."""
+    stated = found["changed"]
+    if not found["changed_to"]:
+        return
+    words = f"Your Slurm with {', '.join(found['changed_to'])}"
+    if not stated or stated[0]["by"] or stated[0]["refused"]:
+        yield f"{words}: nothing is stated; the replay of your Slurm is too far from the record."
+        return
+    yield f"{words}, against your Slurm as it was, mean wait of all jobs it knows the causes of:"
+    yield from _savings(stated, {"changed": words})
 
 
 def _waits(found: Mapping[str, Any]) -> Iterator[str]:

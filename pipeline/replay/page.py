@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.replay.causes import WORDS
-from pipeline.replay.figures import FIT_MEAN, FIT_RANK
+from pipeline.replay.claims import COVERED
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
 from pipeline.report.interactive import PolicyResult, colours, columns
 from pipeline.report.page import page, release
 from pipeline.tables import floats
+from scheduler.core.plural import count
 
 PELLUCID = "pellucid"  # the variant that a verdict is about
 SHOWN = 12  # users and partitions in a table
@@ -34,7 +35,7 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
     jobs, went = _results(site, found)
     return page(
         "replay.html",
-        columns=None if found["misfit"] else columns(jobs, went),
+        columns=None if found["refused"] else columns(jobs, went),
         release=release(),
         name=site.workload.name,
         counts=site.counts,
@@ -55,7 +56,13 @@ def render(site: Site, found: Mapping[str, Any]) -> str:
         tests=list(_tests(found)),
         misfit=found["misfit"],
         counted=found["counted"] is not None,
-        fit=(FIT_MEAN, FIT_RANK),
+        refused=found["refused"],
+        claimed=_claimed(found["claims"], PELLUCID),
+        changed=_claimed(found["changed"], "changed", whole=True),
+        changed_to=found.get("changed_to", []),
+        covered=COVERED,
+        ceiling=found["ceiling"],
+        moved_s=found["moved_s"],
         apart=found["apart"],
         waited_for={
             **WORDS,
@@ -81,19 +88,41 @@ def _tests(found: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 
 def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """What Pellucid does to Slurm's own schedule in the replay, as far as the replays can tell.
+    """Return what Pellucid does to Slurm's own schedule, as far as the replays can tell.
 
-    None without the two of them, or where the one is too far from what happened. `which`: less,
-    more or same.
+    None where nothing is stated of the whole. `which`: less, more or unclear.
     """
-    by_key = {variant["key"]: variant for variant in found["variants"]}
-    if found["misfit"] or not {found["against"], PELLUCID} <= by_key.keys():
+    whole = next((claim for claim in found["claims"] if not claim["by"]), None)
+    if whole is None or PELLUCID not in whole["savings"]:
         return None
-    slurm, own = by_key[found["against"]], by_key[PELLUCID]
-    saved, interval = own["saved_hours"], own["saved_hours_ci95"]
-    sure = interval is None or abs(saved) > interval
-    which = "same" if not sure or saved == 0 else "less" if saved > 0 else "more"
-    return {"slurm": slurm, "own": own, "which": which}
+    saving = whole["savings"][PELLUCID]
+    hours = [saving[name] * whole["jobs"] / 3600 for name in ("low_s", "high_s")]
+    return {**whole, **saving, "low_hours": hours[0], "high_hours": hours[1]}
+
+
+def _claimed(
+    stated: Sequence[Mapping[str, Any]], variant: str, *, whole: bool = False
+) -> list[Mapping[str, Any]]:
+    """Return what is stated of each part under a variant, the parts with most jobs; users are in a
+    table of their own.
+
+    Args:
+        stated: of `runs.replay`.
+        whole: with the whole before its parts.
+    """
+    parts = [claim for claim in stated if claim["by"] != "user" and (whole or claim["by"])]
+    return [
+        {**claim, "title": _title(claim), "saving": claim["savings"].get(variant)}
+        for claim in parts[: 2 * SHOWN]
+    ]
+
+
+def _title(claim: Mapping[str, Any]) -> str:
+    if not claim["by"]:
+        return "all"
+    if claim["by"] == "vc":
+        return f"partition {_short(claim['name'])}"
+    return f"jobs of {count(int(float(claim['name'])), 'GPU')}"
 
 
 def _shown(backtest: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -19,13 +19,16 @@ from pipeline.cluster import HERE, Keep, mapped
 from pipeline.online import TRAINS
 from pipeline.pareto import LATE, NO_BOUND_S, POLICY, cost
 from pipeline.replay.causes import CAPACITY
+from pipeline.replay.claims import Claim, claims, refusals
 from pipeline.replay.figures import (
     Figures,
     apart,
     backtest,
     by_job,
     by_name,
+    ceiling,
     doubts,
+    misfit,
     of_record,
     of_replay,
     over_seeds,
@@ -44,6 +47,9 @@ from scheduler.policies import POLICIES
 from scheduler.simulation.work import SimulatedContention, Workload
 
 SEEDS = 16
+# Chance, of which replays differ: submissions move by as much as a record does not tell (s), and in
+# every other one Slurm prefers other nodes of equal weight.
+MOVED_S = 1.0
 # Many jobs (`Site.many`) get few seeds unless a number is asked for; more than the second, and no
 # number of days asked for, only their last days. Three policies learn again and again in
 # every replay, which is what takes the time.
@@ -56,6 +62,8 @@ MOST_SLURM = 5_000
 # What savings are counted against: Slurm's own schedule, or else the rule of its backfill.
 BASES = ("slurm", "easy")
 ALONE = frozenset((CAPACITY,))
+# Replays of Slurm's own schedule that are compared with the first of them (`ceiling`).
+COMPARED = 3
 
 # What packing is assumed to meet: share of jobs, GPU and memory utilisation (%), memory (MiB).
 PACKING_SCENARIO: tuple[tuple[str, float, Profile], ...] = (
@@ -74,6 +82,7 @@ class Variant:
         values: settings of the policy that are not its defaults.
         borrows: idle GPUs of other partitions are used.
         packs: two jobs may share a GPU, as `PACKING_SCENARIO` assumes.
+        changed: settings of the site's own Slurm that are other than they were, by name.
     """
 
     key: str
@@ -83,6 +92,7 @@ class Variant:
     values: Mapping[str, Any] = field(default_factory=dict, hash=False)
     borrows: bool = False
     packs: bool = False
+    changed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
     def twin(self) -> bool:
@@ -145,10 +155,13 @@ def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] =
             started.
     """
     jobs = site.arriving(modelled)
-    twin = site.twin if variant.twin else None
-    workload = jitter(_profiled(jobs, seed) if variant.packs else jobs, seed)
+    twin = site.twin.with_settings(variant.changed) if site.twin and variant.twin else None
+    if twin is not None and seed % 2:
+        twin = twin.choosing_otherwise(seed)
+    workload = jitter(_profiled(jobs, seed) if variant.packs else jobs, seed, most_s=MOVED_S)
     if twin is not None:  # after the jitter: jobs that are in other variants move as they do there
-        others = None if site.beside is None else jitter(site.beside.arriving(modelled), seed)
+        beside = None if site.beside is None else site.beside.arriving(modelled)
+        others = None if beside is None else jitter(beside, seed, most_s=MOVED_S)
         workload = twin.workload(workload, others)
 
     def estimator(policy: Policy) -> Estimator:
@@ -216,13 +229,21 @@ def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALON
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One replay to be made; without a variant, what the duration model knows."""
+    """A replay to be made; without a variant, what the duration model knows.
+
+    Attributes:
+        limits: jobs wait in it for all that the site's own Slurm knows, limits too; the others
+            come when they started, in every replay.
+    """
 
     variant: Variant | None
     seed: int = 0
+    limits: bool = False
 
     def __str__(self) -> str:
-        return "known" if self.variant is None else f"{self.variant.key}-{self.seed}"
+        if self.variant is None:
+            return "known"
+        return f"{self.variant.key}-{self.seed}{'-limits' * self.limits}"
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
@@ -232,9 +253,11 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
+    if wanted.limits:
+        return of_replay(one(site, variant, wanted.seed, site.modelled), site.replayable)
     frame = one(site, variant, wanted.seed)
     figures = of_replay(frame, site.judged)
-    if wanted.seed == 0:
+    if wanted.seed == 0 or (variant.key in BASES and wanted.seed <= COMPARED):
         figures["by_job"] = by_job(frame, site.judged)
     if variant.key in BASES and wanted.seed == 0:
         figures["backtest"] = backtest(frame, site.judged)
@@ -249,6 +272,18 @@ def seeds_for(site: Site, asked: int | None) -> int:
     if asked is not None:
         return asked
     return FEW_SEEDS if site.many else SEEDS
+
+
+def cells_of(variants: Sequence[Variant], seeds: int) -> list[Cell]:
+    """Return every replay to be made. Slurm with other settings is compared with Slurm's own where
+    both know limits."""
+    plain = [variant for variant in variants if not variant.changed]
+    twins = [variant for variant in variants if variant.twin] if plain != list(variants) else []
+    return [
+        Cell(None),
+        *(Cell(variant, seed) for seed in range(seeds) for variant in plain),
+        *(Cell(variant, seed, limits=True) for seed in range(seeds) for variant in twins),
+    ]
 
 
 def replay(
@@ -266,40 +301,56 @@ def replay(
         site: what is replayed.
         seeds: replays of each variant.
         where, keep: see `pipeline.cluster.mapped`. What is kept is of this very site.
-        progress: called with the cells done, of ``1 + seeds * len(variants)``.
+        progress: called with the replays done, of `cells_of`.
 
-    Returns ``{backtest, backtests, misfit, recorded, counted, apart, against, variants: [figures
-    with standard errors], bound, by_user, by_vc, by_job, duration_model}``. `misfit` is why savings
-    are not to be stated; `against` the variant that they are counted against, `counted` the
-    back-test of its very replay, where `backtest` is of another that models more; `bound` what
-    Pellucid's bound on waiting costs, where many jobs waited for longer, else "".
+    Returns ``{backtest, backtests, ceiling, misfit, refused, claims, changed, recorded, counted,
+    apart, against, variants: [figures with standard errors], bound, by_user, by_vc, by_job,
+    duration_model}``. `misfit` is what makes savings doubtful, `refused` why none is stated at all.
+    `claims` is what is stated, of `pipeline.replay.claims`; `changed` likewise of Slurm with other
+    settings. `against` is the variant that savings are counted against, `counted` the back-test of
+    its very replay, where `backtest` is of another that models more. `bound` is what Pellucid's
+    bound on waiting costs, where many jobs waited for longer, else "".
     """
-    cells = [Cell(None), *(Cell(variant, seed) for seed in range(seeds) for variant in variants)]
+    cells = cells_of(variants, seeds)
     known: Figures | None = None
-    found: dict[str, list[Figures]] = {variant.key: [] for variant in variants}
+    limited: dict[str, list[Figures]] = {}
+    played = [variant for variant in variants if not variant.changed]
+    found: dict[str, list[Figures]] = {variant.key: [] for variant in played}
     with _task(site, where, keep) as task, mapped(where, keep) as over:
         for done, (made, figures) in enumerate(zip(cells, over(task, cells), strict=True), start=1):
             if made.variant is None:
                 known = figures
+            elif made.limits:
+                limited.setdefault(made.variant.key, []).append(figures)
             else:
                 found[made.variant.key].append(figures)
             if progress is not None:
                 progress(done)
-        bound = _bound(site, variants, found, partial(over, task), seeds)
+        bound = _bound(site, played, found, partial(over, task), seeds)
     record = site.judged
     base = next((key for key in BASES if key in found), None)
     tests = {key: cells[0]["backtest"] for key, cells in found.items() if "backtest" in cells[0]}
     checked = tests.get(base) if base is not None else None
     against = found[base][0] if checked is not None and base is not None else None
     lost, too_many = site.lost
-    why_not = doubts(against)
-    if why_not or too_many:  # jobs that are not there make no others wait
-        why_not = [*lost, *why_not, *site.unlike]
+    most = ceiling(found[base]) if base is not None else 1.0
+    doubted = doubts(against, most)
+    if doubted or too_many:  # jobs that are not there make no others wait
+        doubted = [*lost, *doubted, *site.unlike]
+    stated = claims(record, found, base if checked is not None else None)
+    refused = _refused(stated, checked, lost if too_many else [])
     return {
         "seeds": seeds,
+        "moved_s": MOVED_S,
         "backtest": checked,
         "backtests": tests,
-        "misfit": why_not,
+        "ceiling": most,
+        "misfit": doubted,
+        "refused": refused,
+        "claims": [] if refused else [claim.plain() for claim in stated],
+        "changed": [claim.plain() for claim in claims(site.replayable, limited, base)]
+        if limited
+        else [],
         "recorded": of_record(record),
         "counted": against.get("counted") if against is not None else None,
         "apart": apart(site.submitted),
@@ -312,12 +363,12 @@ def replay(
                 "assumed": variant.packs,
                 **over_seeds(
                     found[variant.key],
-                    None if why_not or base in (None, variant.key) else found[str(base)],
+                    None if refused or base in (None, variant.key) else found[str(base)],
                     len(record),
                     found.get("pellucid") if variant.adds else None,
                 ),
             }
-            for variant in variants
+            for variant in played
         ],
         "bound": bound,
         "by_user": by_name(found, record, "user"),
@@ -325,6 +376,17 @@ def replay(
         "by_job": {key: cells[0]["by_job"] for key, cells in found.items()},
         "duration_model": known,
     }
+
+
+def _refused(stated: Sequence[Claim], checked: Figures | None, lost: Sequence[str]) -> list[str]:
+    """Return why no saving is stated at all, a sentence each; empty: some are."""
+    if checked is None or not checked["jobs"]:
+        return misfit(checked)
+    if lost:
+        return list(lost)
+    if not stated or stated[0].by or stated[0].refused:
+        return [*refusals(stated), "No partition is left."]
+    return []
 
 
 def _bound(

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, tzinfo
 
+import numpy as np
+
 from features.job import Job
 from pipeline.replay.asked import Row, ask_of, licences_of
 from pipeline.replay.extra import Extra
@@ -41,6 +43,37 @@ class Twin:
     limits: bool = False
     notes: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+
+    def with_settings(self, changed: Mapping[str, str]) -> Twin:
+        """Return the same Slurm with some settings changed.
+
+        Args:
+            changed: values by name: of `SchedulerParameters` in small letters, of slurm.conf as
+                it spells them.
+        """
+        config = dict(self.site.config)
+        parameters = dict(self.site.parameters)
+        for name, value in changed.items():
+            if name[:1].islower():
+                parameters[name] = value
+            else:
+                config[name] = value
+        config["SchedulerParameters"] = ",".join(
+            f"{name}={value}" if value else name for name, value in parameters.items()
+        )
+        return replace(self, site=replace(self.site, config=config))
+
+    def choosing_otherwise(self, seed: int) -> Twin:
+        """Return the same Slurm with a preference among nodes of equal weight, drawn by a seed:
+        which of them it takes is what a record tells least of."""
+        rng = np.random.default_rng(seed)
+        names = list(self.site.nodes)
+        drawn = rng.permutation(len(names)).tolist()
+        nodes = {
+            name: replace(node, weight=node.weight * len(names) + place)
+            for (name, node), place in zip(self.site.nodes.items(), drawn, strict=True)
+        }
+        return replace(self, site=replace(self.site, nodes=nodes))
 
     def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
         """The same jobs, each in the pool it is in here, and those beside them; types are in what

@@ -159,12 +159,17 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 
 def jitter(
-    workload: Workload, seed: int, *, compress: float = 1.0, permute: bool = True
+    workload: Workload,
+    seed: int,
+    *,
+    compress: float = 1.0,
+    permute: bool = True,
+    most_s: float = 60.0,
 ) -> Workload:
     """The workload as seed `seed` of the honest tracks plays it.
 
     The eight workload columns are permuted over the jobs, so that a profile tells nothing about
-    a duration. Seed 0 keeps exact submit times; others move each by U(0, 60) s and re-sort.
+    a duration. Seed 0 keeps exact submit times; others move each by U(0, `most_s`) and re-sort.
     `compress` multiplies submit times (below 1: a busier month). Without `permute` every job keeps
     its own workload.
     """
@@ -174,7 +179,7 @@ def jitter(
     first = jobs[0].submit_time if jobs else 0.0
     moved = np.array([first + (job.submit_time - first) * compress for job in jobs])
     if seed:
-        moved = moved + rng.uniform(0, 60, len(jobs))
+        moved = moved + rng.uniform(0, most_s, len(jobs))
     order = np.argsort(moved, kind="stable")
     work: dict[str, Work] = {}
     for job, source in zip(jobs, permutation if permute else range(len(jobs)), strict=True):

@@ -6,6 +6,7 @@ import json
 import random
 import re
 from collections import Counter
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +23,7 @@ from features.job import Job
 from pipeline.app import app
 from pipeline.console import user_errors
 from pipeline.errors import UserError
+from pipeline.replay.claims import Saving
 from pipeline.replay.figures import Figures, misfit, over_seeds
 from pipeline.replay.page import render
 from pipeline.replay.runs import VARIANTS, replay
@@ -32,6 +34,7 @@ from pipeline.worlds.inferred import expanded
 from pipeline.worlds.shape import cluster_of, from_nodes, nodes_listed
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
+from scheduler.explain.words import duration
 from scheduler.policies.easy import Easy
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import SimulatedContention, Work
@@ -237,31 +240,41 @@ def test_the_page_says_which_way_it_went_and_when_not_to_believe_it(
     assert found["against"] == "easy"
     assert not found["misfit"]
 
-    def text(saved: float, interval: float, **changes: object) -> str:
-        easy, own, *more = found["variants"]
-        own = {**own, "saved_hours": saved, "saved_hours_ci95": interval}
-        html = render(site, {**found, "variants": [easy, own, *more], **changes})
+    def text(low: float, high: float, **changes: object) -> str:
+        saving = Saving(low_s=low, high_s=high, shorter=12, draws=16)
+        whole, *parts = found["claims"]
+        known = {**whole, "savings": {"pellucid": {**asdict(saving), "which": saving.which}}}
+        html = render(site, {**found, "claims": [known, *parts], **changes})
         return " ".join(html.split("<body", 1)[1].split())
 
-    assert "From 2026-03-02 to 2026-03-03 people waited" in text(100, 10)
-    assert "100 &plusmn; 10 job-hours of waiting saved" in text(100, 10)
-    assert "would have made people wait longer, 100 &plusmn; 10" in text(-100, 10)
-    assert "no difference that these replays can show" in text(5, 10)
-    assert "job-hours of waiting less than Pellucid without it" in text(5, 10)
-    assert "NO SAVING IS STATED" not in text(5, 10)
-    assert text(5, 10).index("Can the replay be trusted?") < text(5, 10).index(
+    jobs = found["claims"][0]["jobs"]
+    hours = f"{60 * jobs / 3600:,.0f} to {120 * jobs / 3600:,.0f} job-hours saved"
+    assert "From 2026-03-02 to 2026-03-03 people waited" in text(60, 120)
+    less = text(60, 120)
+    one, two = duration(60), duration(120)
+    assert f"waited {one} to {two} less: {hours} (90" in less
+    assert "shorter than Slurm's own schedule in 12 of 16 replays" in less
+    assert f"would have waited {one} to {two} longer" in text(-120, -60)
+    assert f"is open after these replays: between {two} less and {one} more" in text(-60, 120)
+    assert "job-hours of waiting less than Pellucid without it" in less
+    assert "NO SAVING IS STATED" not in less
+    assert less.index("Can the replay be trusted?") < less.index(
         "job-hours of waiting saved against"
     )
     far = {**found["backtest"], "avg_wait_replayed_s": 9e4}
-    page = text(500, 10, backtest=far, misfit=misfit(far))
+    doubted = text(60, 120, backtest=far, misfit=misfit(far))
+    assert misfit(far)[0].partition("waits")[2] in doubted
+    assert "NO SAVING IS STATED" not in doubted
+    page = text(60, 120, backtest=far, refused=misfit(far), claims=[])
     assert page.index("NO SAVING IS STATED") < page.index("people waited")
+    assert "job-hours saved" not in page
     assert "job-hours of waiting saved" not in page
     # Where no job lasts an hour, nothing is to be told of it.
-    assert "over an hour" not in text(5, 10, duration_model={"n": 60.0, "spearman": 0.5})
-    assert "Too few jobs" in text(5, 10, duration_model=None)
-    assert "not replayed" in text(5, 10, backtest=None, backtests={}, misfit=misfit(None))
+    assert "over an hour" not in text(60, 120, duration_model={"n": 60.0, "spearman": 0.5})
+    assert "Too few jobs" in text(60, 120, duration_model=None)
+    assert "not replayed" in text(60, 120, backtest=None, backtests={}, refused=misfit(None))
     gone = [{**row, "pellucid_s": None} for row in found["by_user"]]
-    assert "0 of 0 users" in text(5, 10, by_user=gone)
+    assert "0 of 0 users" in text(60, 120, by_user=gone)
 
 
 def accounted(site: Site) -> int:

@@ -51,6 +51,12 @@ PARAMETERS = _table(
     """,
     withheld="assoc_limit_stop",
 )
+# of slurm.conf, what decides who starts when and can be tried with another value
+REPLAYED = (
+    "PriorityCalcPeriod", "PriorityDecayHalfLife", "PriorityFavorSmall", "PriorityMaxAge",
+    "PriorityType", "PriorityWeightAge", "PriorityWeightAssoc", "PriorityWeightFairShare",
+    "PriorityWeightJobSize", "PriorityWeightPartition", "PriorityWeightQOS", "SchedulerType",
+)  # fmt: skip
 QOS_FLAGS = _table(
     modelled="OverPartQOS",
     harmless="Deleted DenyOnLimit NoDecay Relative RequiresReservation",

@@ -1,0 +1,195 @@
+"""What a replay may say of other policies: by how much waiting would change, from where to where.
+
+A replay is no second run of the site. Three things part it from one: chance (two runs of the same
+Slurm differ, too), what the replay has wrong about this site, and what nobody recorded. So a saving
+is an interval: over the draws of chance, counted against the record and against Slurm's own
+schedule as replayed, and wider by what replays of sites with a known truth were off by
+(docs/replay.md). A part of the site that the replay has wrong by a factor is refused, by name, and
+the rest is answered for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pipeline.student import bound
+from pipeline.tables import Floats, floats, groups
+from scheduler.core.plural import count
+from scheduler.explain.words import duration
+
+COVERED = 0.9
+# A part is refused where the waits replayed are so many times those recorded, or the reverse.
+FACTOR = 2.0
+# Waits shorter than this say nothing by their ratio (s).
+SHORT_S = 60.0
+# Of the waits compared: how far replays of sites with a known truth were off beside chance.
+WRONG = 0.15
+# Fewer jobs than this are no part of their own.
+FEWEST = 10
+PARTS = "vc", "gpus", "user"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """How the mean wait of some jobs changes under a policy, against Slurm's own schedule.
+
+    Attributes:
+        low_s, high_s: nine in ten, s per job; above 0: they wait less.
+        shorter, draws: replays in which they waited less than under Slurm's own, of so many.
+    """
+
+    low_s: float
+    high_s: float
+    shorter: int
+    draws: int
+
+    @property
+    def which(self) -> str:
+        """Return ``less``, ``more`` or, where the interval holds both, ``unclear``."""
+        return "less" if self.low_s > 0 else "more" if self.high_s < 0 else "unclear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What is stated of a part of the site.
+
+    Attributes:
+        by, name: the column that parts it, and its value; both "" of the whole.
+        recorded_s, replayed_s: mean wait as recorded, and over the replays of Slurm's own.
+        chance_s: half of what chance moves the latter by, nine in ten; None with one replay.
+        refused: why nothing is stated of it; "": it is.
+        savings: by variant.
+    """
+
+    by: str
+    name: str
+    jobs: int
+    recorded_s: float
+    replayed_s: float
+    chance_s: float | None
+    refused: str
+    savings: Mapping[str, Saving]
+
+    def plain(self) -> Mapping[str, Any]:
+        """Return it as JSON has it."""
+        named = {
+            key: {**asdict(saving), "which": saving.which} for key, saving in self.savings.items()
+        }
+        return {**asdict(self), "savings": named}
+
+
+def claims(
+    record: pa.Table, found: Mapping[str, Sequence[Mapping[str, Any]]], base: str | None
+) -> list[Claim]:
+    """Return what may be stated, of the whole first, then by partition, GPUs and user.
+
+    Args:
+        record: the jobs judged.
+        found: of `figures.of_replay`, replay by replay, by variant.
+        base: the variant that stands for Slurm's own schedule; None: none was played.
+
+    The whole leaves out the partitions that are refused.
+    """
+    if base is None or not len(record):
+        return []
+    wait = floats(record["wait_s"])
+    parts: list[Claim] = []
+    for by in PARTS:
+        for name, rows in sorted(groups(record[by]).items(), key=lambda part: -len(part[1])):
+            if len(rows) >= FEWEST:
+                draws = {key: _draws(cells, f"by_{by}", name) for key, cells in found.items()}
+                parts.append(_claim(by, str(name), wait[rows], draws, base))
+    refused = {part.name for part in parts if part.by == "vc" and part.refused}
+    kept = {name: rows for name, rows in groups(record["vc"]).items() if name not in refused}
+    if not kept:
+        return parts
+    rows = np.concatenate(list(kept.values()))
+    weights = {name: len(at) for name, at in kept.items()}
+    whole = {key: _whole(cells, weights) for key, cells in found.items()}
+    return [_claim("", "", wait[rows], whole, base), *parts]
+
+
+def _draws(cells: Sequence[Mapping[str, Any]], by: str, name: Any) -> Floats:
+    """Mean waits of a part, (replays,); NaN where none of its jobs ended."""
+    return np.array([cell[by].get(name, np.nan) for cell in cells], float)
+
+
+def _whole(cells: Sequence[Mapping[str, Any]], weights: Mapping[Any, int]) -> Floats:
+    means = np.array([_draws(cells, "by_vc", name) for name in weights])
+    sizes = np.array(list(weights.values()), float)[:, None]
+    there = np.isfinite(means)
+    total = np.where(there, means, 0.0) * sizes
+    weighted: Floats = total.sum(axis=0) / np.maximum(1.0, (there * sizes).sum(axis=0))
+    return weighted
+
+
+def _claim(by: str, name: str, wait: Floats, draws: Mapping[str, Floats], base: str) -> Claim:
+    own, recorded = draws[base], float(wait.mean())
+    replayed = float(np.nanmean(own)) if np.isfinite(own).any() else float("nan")
+    why = _refused(recorded, replayed)
+    return Claim(
+        by=by,
+        name=name,
+        jobs=len(wait),
+        recorded_s=recorded,
+        replayed_s=replayed,
+        chance_s=_chance(own) if len(own) > 1 else None,
+        refused=why,
+        savings={
+            key: _saving(recorded, own, other)
+            for key, other in draws.items()
+            if key != base and not why and np.isfinite(other).all()
+        },
+    )
+
+
+def _refused(recorded: float, replayed: float) -> str:
+    """Return why a part is not answered for; "": it is."""
+    if not np.isfinite(replayed):
+        return "in no replay of Slurm's own schedule one of its jobs started"
+    low, high = sorted((recorded, replayed))
+    if high > FACTOR * max(low, SHORT_S):
+        return (
+            f"its jobs waited {duration(recorded)} on average, and {duration(replayed)} in the "
+            "replay of Slurm's own schedule"
+        )
+    return ""
+
+
+def _chance(*of: Floats) -> float:
+    """Return by how much a run differs from the mean of these draws, nine in ten (s)."""
+    draws = min(len(one) for one in of)
+    if draws < 2:
+        return 0.0
+    spread = sum(float(one.var(ddof=1)) for one in of) * (1 + 1 / draws)
+    return bound(COVERED, draws - 1) * float(np.sqrt(spread))
+
+
+def _saving(recorded: float, own: Floats, other: Floats) -> Saving:
+    """Return the interval: from the least to the most of three ways to count, and what may be wrong
+    on either side."""
+    replayed, after = float(own.mean()), float(other.mean())
+    counted = [recorded - after, replayed - after]
+    if replayed > 0:
+        counted.append(recorded - after * recorded / replayed)
+    wrong = _chance(own, other) + WRONG * max(recorded, after)
+    return Saving(
+        low_s=min(counted) - wrong,
+        high_s=max(counted) + wrong,
+        shorter=int((other < own).sum()),
+        draws=len(own),
+    )
+
+
+def refusals(found: Sequence[Claim]) -> Iterator[str]:
+    """Yield a line for each partition that nothing is stated of."""
+    for claim in found:
+        if claim.by == "vc" and claim.refused:
+            yield f"Nothing is stated of partition {claim.name} ({count(claim.jobs, 'job')}): " + (
+                f"{claim.refused}."
+            )
