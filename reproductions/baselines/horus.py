@@ -9,8 +9,9 @@ two jobs may share when their predicted utilisations sum to no more than a limit
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 from features.job import Job, Profile
 from features.names import normalise
@@ -18,7 +19,7 @@ from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.findings import Partner
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Learned, Policy, Predictors
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, SharingRules, setting
 from scheduler.core.turn import Turn
@@ -33,6 +34,20 @@ class Use:
     seen: int
 
 
+class Like(NamedTuple):
+    """What is alike of jobs: the user, and the template unless any of the user's jobs will do.
+
+    Attributes:
+        name: normalised; "": the jobs had none, and are alike by what they asked for.
+        gpus, cpus: that were asked for, of jobs without a name.
+    """
+
+    user: str
+    name: str = ""
+    gpus: int | None = None
+    cpus: int | None = None
+
+
 class UtilisationBelief:
     """What jobs of the same template used, else those of the same user: mean utilisation, and the
     most memory, since a mean of that would not be safe.
@@ -41,7 +56,7 @@ class UtilisationBelief:
     """
 
     def __init__(self) -> None:
-        self._sums: dict[Hashable, tuple[int, float, float]] = defaultdict(lambda: (0, 0.0, 0.0))
+        self._sums: dict[Like, tuple[int, float, float]] = defaultdict(lambda: (0, 0.0, 0.0))
 
     def learn(self, job: Job, profile: Profile) -> None:
         """A job was watched."""
@@ -57,10 +72,76 @@ class UtilisationBelief:
                 return Use(util / n, mem, n)
         return None
 
+    def remember(self) -> list[Seen]:
+        """All of it, as plain records."""
+        return [
+            Seen(like=tuple(like), seen=n, util_pct=util, mem_mib=mem)
+            for like, (n, util, mem) in self._sums.items()
+        ]
 
-def _keys(job: Job) -> tuple[Hashable, ...]:
+    def restore(self, memory: list[Seen]) -> None:
+        """Believe what another did, and nothing else."""
+        self._sums.clear()
+        for one in memory:
+            self._sums[Like(*one.like)] = one.seen, one.util_pct, one.mem_mib
+
+
+def _keys(job: Job) -> tuple[Like, Like]:
     name = normalise(job.name)
-    return (job.user, name or (job.gpus, job.cpus)), (job.user,)
+    template = Like(job.user, name) if name else Like(job.user, "", job.gpus, job.cpus)
+    return template, Like(job.user)
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """What jobs that are alike were seen to use.
+
+    Attributes:
+        like: see `Like`.
+        seen: how many were watched.
+        util_pct: the sum of their utilisations.
+        mem_mib: the most memory that one took.
+    """
+
+    like: tuple[str, str, int | None, int | None]
+    seen: int
+    util_pct: float
+    mem_mib: float
+
+
+@dataclass(slots=True, kw_only=True)
+class HorusMemory:
+    """What the policy remembers. `watched`: running jobs that it has learned from."""
+
+    belief: list[Seen]
+    watched: list[str]
+
+
+class HorusLearned(Learned):
+    """What the policy remembers."""
+
+    Memory = HorusMemory
+
+    def __init__(self, policy: Horus):
+        self._policy = policy
+
+    def begin(self, turn: Turn) -> None:
+        """Learn from the runs whose use is known by now."""
+        policy = self._policy
+        for run in turn.runs():
+            profile = turn.known(run).profile
+            if profile is not None and run.job.job_id not in policy.watched_jobs:
+                policy.watched_jobs.add(run.job.job_id)
+                policy.belief.learn(run.job, profile)
+
+    def remember(self) -> HorusMemory:
+        policy = self._policy
+        return HorusMemory(belief=policy.belief.remember(), watched=sorted(policy.watched_jobs))
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        assert isinstance(memory, HorusMemory)
+        self._policy.belief.restore(memory.belief)
+        self._policy.watched_jobs = set(memory.watched)
 
 
 class HorusSettings(PolicySettings):
@@ -90,21 +171,21 @@ class Horus(Policy):
         sharing = self.settings.sharing
         self.capabilities = replace(self.capabilities, memory_margin_mib=sharing.memory_margin_mib)
         self.max_gpus = 0 if sharing.mode == "exclusive" else sharing.max_gpus
+        self.learned = HorusLearned(self)
         self.belief = UtilisationBelief()
-        self._watched: set[str] = set()
+        self.watched_jobs: set[str] = set()
 
     def ended(self, run: Run, now: float) -> None:
-        self._watched.discard(run.job.job_id)
+        self.watched_jobs.discard(run.job.job_id)
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
         if isinstance(before, Horus):
-            self.belief, self._watched = before.belief, before._watched
+            self.belief, self.watched_jobs = before.belief, before.watched_jobs
         return True
 
     def serve(self, turn: Turn) -> None:
-        self._watch(turn)
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         for queued in list(turn.queue):
             gpus = queued.job.gpus
@@ -118,14 +199,6 @@ class Horus(Policy):
                 turn.pack(queued, partner)
             else:
                 turn.wait(queued, partner)
-
-    def _watch(self, turn: Turn) -> None:
-        """Learn from the runs whose use is known by now."""
-        for run in turn.runs():
-            profile = turn.known(run).profile
-            if profile is not None and run.job.job_id not in self._watched:
-                self._watched.add(run.job.job_id)
-                self.belief.learn(run.job, profile)
 
     def _partner(self, turn: Turn, queued: QueuedJob) -> Run | Reason:
         """The run whose predicted use leaves most room, or why there is none."""

@@ -6,9 +6,10 @@ figures need are switched on by `reproductions.published`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from math import floor
+from typing import Any
 
 from models.bundle import Bundle
 from scheduler.core.arrivals import BIN_S, ArrivalForecaster
@@ -18,7 +19,7 @@ from scheduler.core.decisions import PairPrediction, Reason
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined, Partner
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors, in_order
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Learned, Policy, Predictors, in_order
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, SharingRules, setting
 from scheduler.core.turn import Turn
@@ -40,6 +41,50 @@ class LucidSettings(PolicySettings):
         2.0, "a newcomer's predicted GPU-time may be at most this times its partner's", gt=0
     )
     sharing: SharingRules = setting(SharingRules(), "which jobs may share GPUs")
+
+
+@dataclass(slots=True, kw_only=True)
+class LucidMemory:
+    """What the policy remembers.
+
+    Attributes:
+        arrivals: what its forecast goes by; see `ArrivalForecaster.remember`.
+        quiet: virtual clusters in which packing is off.
+    """
+
+    arrivals: list[tuple[float, int]]
+    quiet: list[str]
+
+
+class LucidLearned(Learned):
+    """What the policy remembers."""
+
+    Memory = LucidMemory
+
+    def __init__(self, policy: Lucid):
+        self._policy = policy
+
+    def begin(self, turn: Turn) -> None:
+        policy = self._policy
+        if policy.packing_on(turn.now):
+            policy.quiet.discard(turn.vc)
+        else:
+            policy.quiet.add(turn.vc)
+
+    def remember(self) -> LucidMemory:
+        policy = self._policy
+        forecast = policy.forecast
+        return LucidMemory(
+            arrivals=[] if forecast is None else forecast.remember(),
+            quiet=sorted(policy.quiet),
+        )
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        assert isinstance(memory, LucidMemory)
+        policy = self._policy
+        policy.quiet = set(memory.quiet)
+        if policy.forecast is not None:
+            policy.forecast.restore(memory.arrivals)
 
 
 class Lucid(Policy):
@@ -69,7 +114,8 @@ class Lucid(Policy):
             self.capabilities, memory_margin_mib=chosen.sharing.memory_margin_mib
         )
         self.max_gpus = self.settings.sharing.max_gpus
-        self._quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
+        self.learned = LucidLearned(self)
+        self.quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         super().prepare(queued, now, estimator)
@@ -85,7 +131,7 @@ class Lucid(Policy):
     ) -> bool:
         """Forecasts that are switched on now begin with what arrives from now on."""
         if isinstance(before, Lucid):
-            self._quiet = before._quiet
+            self.quiet = before.quiet
             if self.forecast is not None and before.forecast is not None:
                 self.forecast = before.forecast
         return True
@@ -107,11 +153,9 @@ class Lucid(Policy):
         return self.forecast.jobs(now) > self.quiet_jobs
 
     def serve(self, turn: Turn) -> None:
-        if not self.packing_on(turn.now):
-            self._quiet.add(turn.vc)
+        if turn.vc in self.quiet:
             in_order(turn)
             return
-        self._quiet.discard(turn.vc)
         shares = self.pair_predictor is not None
         too_many: set[int] = set()  # GPU counts that did not fit; nothing is freed during a turn
         for queued in list(turn.queue):
@@ -185,7 +229,7 @@ class Lucid(Policy):
             return  # nothing was left out: its owner said no
         if self.pair_predictor is None:
             yield self._unpaired
-        elif queued.job.vc in self._quiet:
+        elif queued.job.vc in self.quiet:
             yield NotExamined.PACKING_OFF
         elif queued.job.gpus > self.max_gpus:
             yield NotExamined.TOO_LARGE

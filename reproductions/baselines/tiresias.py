@@ -7,17 +7,18 @@ have had more than the threshold and others wait.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from math import floor
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
 from reproductions.baselines.quota import by_quota
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import ClusterSpec, Run
-from scheduler.core.decisions import Reason
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Learned, Policy, Predictors
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings, setting
 from scheduler.core.turn import Turn
@@ -32,6 +33,34 @@ class TiresiasSettings(PolicySettings):
     thresholds: Annotated[tuple[float, ...], Field(strict=False)] = setting(
         (18_000.0,), "attained service at which a job falls to the next queue", unit="GPU-s"
     )
+
+
+@dataclass(slots=True, kw_only=True)
+class TiresiasMemory:
+    """GPU-seconds that jobs had before they were last stopped."""
+
+    attained: dict[str, float]
+
+
+class TiresiasLearned(Learned):
+    """What the policy remembers."""
+
+    Memory = TiresiasMemory
+
+    def __init__(self, policy: Tiresias):
+        self._policy = policy
+
+    def follow(self, turn: Turn, d: Decision) -> None:
+        run = turn.cluster.runs.get(d.job_id)
+        if d.action is Action.PREEMPT and run is not None:
+            self._policy.attained[d.job_id] = self._policy.had(run, turn.now)
+
+    def remember(self) -> TiresiasMemory:
+        return TiresiasMemory(attained=dict(self._policy.attained))
+
+    def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
+        assert isinstance(memory, TiresiasMemory)
+        self._policy.attained = dict(memory.attained)
 
 
 class Tiresias(Policy):
@@ -50,19 +79,20 @@ class Tiresias(Policy):
         self.settings = settings or TiresiasSettings()
         self.round_s = self.settings.round_s
         self.thresholds = self.settings.thresholds
-        self._attained: dict[str, float] = {}  # GPU-seconds of earlier stints, by job
+        self.learned = TiresiasLearned(self)
+        self.attained: dict[str, float] = {}  # GPU-seconds of earlier stints, by job
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        return self._rank(self._attained.get(queued.job.job_id, 0.0), queued)
+        return self._rank(self.attained.get(queued.job.job_id, 0.0), queued)
 
     def ended(self, run: Run, now: float) -> None:
-        self._attained.pop(run.job.job_id, None)
+        self.attained.pop(run.job.job_id, None)
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
         if isinstance(before, Tiresias):
-            self._attained = before._attained
+            self.attained = before.attained
         for queued in jobs:
             queued.key = self.key(queued, now)
         return True
@@ -79,19 +109,19 @@ class Tiresias(Policy):
         line: list[tuple[float, int, Run | QueuedJob]] = [(q.key, q.seq, q) for q in turn.queue]
         for run in turn.runs():
             queued = turn.known(run)
-            line.append((self._rank(self._had(run, turn.now), queued), queued.seq, run))
+            line.append((self._rank(self.had(run, turn.now), queued), queued.seq, run))
         line.sort(key=lambda item: item[:2])
 
         def stop(run: Run, blocker: str | None) -> None:
-            self._attained[run.job.job_id] = had = self._had(run, turn.now)
+            self.attained[run.job.job_id] = had = self.had(run, turn.now)
             key = self._rank(had, turn.known(run))
             turn.preempt(run, key, blocker=blocker, reason=Reason.MORE_SERVICE_ATTAINED)
 
         by_quota(turn, (item for _, _, item in line), stop)
 
-    def _had(self, run: Run, now: float) -> float:
+    def had(self, run: Run, now: float) -> float:
         """GPU-seconds a running job has had."""
-        return self._attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
+        return self.attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
 
     def _rank(self, attained: float, queued: QueuedJob) -> float:
         """Queue number, then time of submission, as one number."""

@@ -66,7 +66,7 @@ class Script:
     """
 
     def __init__(self, taken: Sequence[Decision]):
-        self.rest = deque(d for d in taken if _is_carried_out(d))
+        self._set_rest(d for d in taken if _is_carried_out(d))
         self._refused = {d.job_id: d for d in taken if d.action is Action.REFUSE}
         self._enqueued: defaultdict[str, deque[Decision]] = defaultdict(deque)
         for d in taken:
@@ -75,9 +75,21 @@ class Script:
         self.next_seq = taken[-1].seq + 1 if taken else None
         self.keys = {d.job_id: d.priority for d in taken if d.priority is not None}
 
+    def _set_rest(self, rest: Iterable[Decision]) -> None:
+        self.rest = deque(rest)
+        self._of_job: defaultdict[str, deque[Decision]] = defaultdict(deque)
+        for d in self.rest:
+            self._of_job[d.job_id].append(d)
+
+    def pop(self) -> Decision:
+        """Return the first decision that was not carried out yet, and count it as carried out."""
+        d = self.rest.popleft()
+        self._of_job[d.job_id].popleft()  # both are in the order of the log
+        return d
+
     def drop_joined(self) -> None:
         """Leave to the stage who joins a queue and has not, now that the events were heard."""
-        self.rest = deque(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
+        self._set_rest(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
 
     def _joins(self, d: Decision) -> bool:
         return d in self._enqueued[d.job_id]
@@ -106,13 +118,13 @@ class Script:
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:
         """The decision that has another prediction of a waiting job than it has; None: none."""
-        job_id = queued.job.job_id
-        d = next((d for d in self.rest if d.job_id == job_id and d.estimate_s is not None), None)
+        of_job = self._of_job.get(queued.job.job_id, ())
+        d = next((d for d in of_job if d.estimate_s is not None), None)
         return None if d is None or d.estimate_s == queued.estimate_s else d
 
     def profiles(self, job_id: str) -> bool:
         """Whether a job is to be profiled; what was predicted of it is no part of that decision."""
-        return any(d.job_id == job_id and d.action is Action.PROFILE for d in self.rest)
+        return any(d.action is Action.PROFILE for d in self._of_job.get(job_id, ()))
 
 
 class Following:
@@ -225,7 +237,7 @@ def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
     while script.rest:  # of turns that are not due here: code of another release took them
         first = script.rest[0]
         if first.vc not in core.queues or first.action in _BY_STAGE_ALONE:
-            script.rest.popleft()
+            script.pop()
             continue
         turn = FollowedTurn(core, first.vc, now, script)
         _carry_out(core, turn, script)
@@ -270,7 +282,7 @@ def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:
             return
-        d = rest.popleft()
+        d = script.pop()
         queued = core.jobs.get(d.job_id)
         if queued is None:
             continue
@@ -339,7 +351,7 @@ def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> 
     """The decisions of the profiling stage, and what it does beside them."""
     rest = script.rest
     while rest and (rest[0].action in _BY_STAGE or _waits_aside(core, rest[0])):
-        d = rest.popleft()
+        d = script.pop()
         queued = core.jobs.get(d.job_id)
         if d.action is not Action.ENQUEUE and d.action in _BY_STAGE_ALONE:
             stage.follow(core, d)

@@ -29,7 +29,7 @@ class TestEasy(PolicyContract):
 
 class TestSlurm(PolicyContract):
     name = "slurm"
-    follows = False  # it is handed Slurm's own state
+    follows = False  # it learns nothing: Slurm's own state is read at each look
 
 
 class TestSjf(PolicyContract):
@@ -47,7 +47,6 @@ class TestQssf(PolicyContract):
 class TestLucid(PolicyContract):
     name = "lucid"
     chosen: ClassVar = {"quiet_jobs": 2.0}
-    follows = False  # it counts arrivals of its own
 
 
 class TestTiresias(PolicyContract):
@@ -58,7 +57,6 @@ class TestTiresias(PolicyContract):
 class TestHorus(PolicyContract):
     name = "horus"
     skips = True
-    follows = False
 
 
 class TestPellucid(PolicyContract):
