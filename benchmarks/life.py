@@ -229,7 +229,7 @@ class Life:
         lines = Counter(line.split()[0] for line in text.splitlines())
         rows = self.rows()
         find = BundleStore(self.settings.state_dir / "bundles").find
-        found = audit(self.store, find)
+        found = audit(self.store, find, decide_again=True)
         wrong = {
             "lost": [n for n, (job, _) in self.accepted.items() if rows.get(job) != Phase.ENDED],
             "unrun": [n for n in self.accepted if lines[n] < 1],

@@ -77,7 +77,7 @@ class Service:
         self.store = Store(url)
         prepare(self.store)
         spec = CoreSpec.of(ClusterSpec({"vc": NODES}, PER_NODE), "pellucid")
-        establish(self.store, LogHeader(spec, START, backend="simulated", version="size"))
+        establish(self.store, LogHeader(spec, START, backend="simulated"))
         self._bundles = BundleStore(folder / "bundles")
         self._snapshots = StateCheckpoints(folder / "snapshots", self._bundles.find)
         self.world = World(_outcome, start=start)

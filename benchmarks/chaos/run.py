@@ -448,7 +448,7 @@ class Simulation:
 
     def _audit(self) -> None:
         store, bundles = Store(self.url), BundleStore(self.settings.state_dir / "bundles")
-        found = audit(store, bundles.find).divergences
+        found = audit(store, bundles.find, decide_again=True).divergences
         self.run.wrong += [f"audit: {one.sentence()}" for one in found]
         store.close()
 

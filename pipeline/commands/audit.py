@@ -34,16 +34,25 @@ def audit(
         Path | None,
         typer.Option(help="A secret of 32 bytes or more that signs the head, or checks it."),
     ] = None,
+    decide_again: Annotated[
+        bool,
+        typer.Option(
+            "--decide-again",
+            help="Take every decision again as well, and name the first that differs.",
+        ),
+    ] = False,
     as_json: JSON_OBJECT = False,
 ) -> None:
-    """Recompute the log's decisions and compare: to the byte, every derived table, and every row
-    with the hash chain it was written into; then the database's own integrity check.
+    """Follow the log and compare: every derived table, the decisions with their digests, and every
+    row with the hash chain it was written into; then the database's own integrity check.
 
     Works on a live database; it is read as of one moment and not changed. Exit status 0: it
-    follows from its log. 1: it does not; the first divergence names the event, what differs, and
-    the code and models that decided then. 2: it was not checked, as something is missing here: a
-    policy of your own that cannot be imported, models, the database. A log written by other
-    code may be decided otherwise by this one: the divergence then names both versions.
+    follows from its log. 1: it does not; the first divergence names the event and what differs.
+    2: it was not checked, as something is missing here: a policy of your own that cannot be
+    imported, models, the database.
+
+    --decide-again shows that this code, with these models, decides as was decided. Code of another
+    release may decide otherwise: that is no damage, and the exit status is 1 all the same.
 
     A row that was altered, deleted or added behind the service's back is named. Whoever rewrites
     the whole chain is found by a head that was exported before: keep it on another machine.
@@ -51,6 +60,8 @@ def audit(
     Examples:
 
       pellucid audit --database sqlite:///data/service/pellucid.db
+
+      pellucid audit --decide-again
 
       pellucid audit --head --key head.key > head.json; pellucid audit --since-head head.json
 
@@ -78,7 +89,7 @@ def audit(
         extends = None if since_head is None else read_head(since_head, secret)
         with bar("events", store.last_seq(), as_json) as step:
             find = BundleStore(settings.state_dir / "bundles").find
-            found = run(store, find, step, head=extends)
+            found = run(store, find, step, head=extends, decide_again=decide_again)
     if as_json:
         typer.echo(json.dumps({**asdict(found), "clean": found.clean}, default=str))
     else:
@@ -86,11 +97,8 @@ def audit(
             f"{found.events:,} events, {found.passes:,} passes, {found.decisions:,} decisions, "
             f"{found.jobs:,} jobs; checked by code {found.code}"
         )
-        for first in found.otherwise:
-            typer.echo(
-                f"code {first.version} decided otherwise from event {first.seq} on: what was "
-                "decided is followed from there, not recomputed"
-            )
+        if decide_again:
+            typer.echo(f"{found.decided_again:,} passes decided again, to the same decisions")
         typer.echo(f"{found.links:,} links of the chain; pages by {found.checked_by}")
         if extends is not None and key is None:
             typer.echo("the signature of the head was not checked: --key")

@@ -31,7 +31,7 @@ class Kind(StrEnum):
     NODE_REMOVED = "node_removed"  # node, reason: it goes once nothing runs there
     SETTINGS_SET = "settings_set"  # settings (all of the policy's), reason
     DECIDED = "decided"  # upto, now, count, digest, keys: a pass over all events up to `upto`
-    EPOCH = "rebased"  # why: from here on a new core decided; of older releases
+    EPOCH = "rebased"  # why; of older releases, in which a new core decided from here on
     STARTED = "started"  # attempt, pid
     OBSERVED = "observed"  # attempt, profile
     PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone
@@ -42,7 +42,7 @@ class Kind(StrEnum):
     NOT_STARTED = "not_started"  # attempt, detail
     BUNDLE = "bundle"  # digest, path: scores come from it from the next pass on
     BUNDLE_REFUSED = "bundle_refused"  # path, why
-    LEASE = "lease"  # holder, term, version: who decides from here on
+    LEASE = "lease"  # holder, term: who decides from here on
     CLOCK_WENT_BACK = "clock_went_back"  # by_s: the host's time of day, behind the log's
     # first, by_s, reason: events from `first` to before this one are dated so much too late
     CLOCK_MENDED = "clock_mended"

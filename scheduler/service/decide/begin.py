@@ -19,7 +19,7 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
 from scheduler.service.backends import host_of
 from scheduler.service.decide.start_time import check_time
-from scheduler.service.log.header import FOLLOWED, LogHeader, code_version, establish
+from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.notices import mark
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import Choice, settle
@@ -66,7 +66,6 @@ def begin(
             # of one that only follows no decision took effect
             backend=FOLLOWED if settings.follows else settings.backend,
             site=_site(settings.state_dir),
-            version=code_version(),
             names=names,
         )
         established = establish(store, header)

@@ -28,7 +28,6 @@ from scheduler.core.decisions import Decision
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import State, encoded, grants
 from scheduler.service.log.followed import followed
-from scheduler.service.log.header import code_version
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.decided import write_decisions
@@ -161,7 +160,7 @@ class Decider:
             backend.close()
             return False
         self.lease, self.backend = lease, backend
-        body = {"holder": self.holder, "term": lease.term, "version": code_version()}
+        body = {"holder": self.holder, "term": lease.term}
         self.store.append([Event(Kind.LEASE, self.clock.now(), body=body)], lease=lease)
         self._took_over = self.clock.monotonic()
         self.state = self._fold()

@@ -1,8 +1,8 @@
 """Whether a database still follows from its log, and its rows are as they were written.
 
-The log is folded again: every pass must take the decisions it took then, to the byte, and every
-derived table must hold what the fold says. From where code of another version decided otherwise
-the log is followed: its decisions must still be those that it has the digest of.
+The log is followed: the decisions of each pass must be those that it has the digest of, and every
+derived table must hold what they and the events come to. Asked to, an audit decides the log again
+as well, with the code and the models that are there now, until a pass is taken otherwise.
 """
 
 from __future__ import annotations
@@ -13,21 +13,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import Connection, select
-from sqlalchemy.exc import NoResultFound
+from sqlalchemy.exc import DBAPIError
 
+from features.codec import Json
 from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.settings import UnknownPolicy
 from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, encoded
-from scheduler.service.log.followed import followed, logged, texts_of
+from scheduler.service.log.followed import decisions_of, follow_texts, followed, texts_of
 from scheduler.service.log.header import FOLLOWED, code_version
+from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
 from scheduler.service.log.tamper import Head, Tampered, Verified, damage
-
-# what folding makes of an event that is none of ours
-_NO_EVENT = (AttributeError, LookupError, TypeError, ValueError, NoResultFound)
 
 
 class CannotCheck(ValueError):
@@ -40,10 +39,11 @@ class Divergence:
 
     Attributes:
         seq: the event it concerns: a pass, or the last that changed a row.
-        where: "pass", "decisions", "jobs", "nodes"; "log" when an event makes no sense.
+        where: "decisions", "jobs", "nodes", "settings"; "log" when an event makes no sense; "pass"
+            when it is decided otherwise now.
         what: the first thing that differs: a decision, or a column of a row.
-        logged, found: what the database says, and what the fold says.
-        version, bundle: code and models in charge at the time.
+        logged, found: what the database says, and what follows from the log.
+        bundle: digest of the models in charge at the time.
     """
 
     seq: int
@@ -51,7 +51,6 @@ class Divergence:
     what: str
     logged: Any
     found: Any
-    version: str
     bundle: str
 
     def sentence(self) -> str:
@@ -59,7 +58,7 @@ class Divergence:
         models = f"bundle {self.bundle[:12]}" if self.bundle else "no bundle"
         return (
             f"event {self.seq}: {self.where}: {self.what} is {self.logged!r} in the database and "
-            f"{self.found!r} by the log; decided by code {self.version}, {models}"
+            f"{self.found!r} by the log; decided with {models}"
         )
 
 
@@ -69,27 +68,24 @@ class Audit:
 
     Attributes:
         code: version of the code that checked.
-        new_epochs: how often a clock was mended, or an older release began a new core.
+        decided_again: passes that were taken again, to the same decisions.
         links: transactions in the chain. checked_by: the database's own check.
         divergences: in the order of the log.
         tampered: rows that are not as they were written. damage: what the database's own check
             finds.
-        otherwise: the first pass of other code which this code would have taken otherwise; no
-            divergence.
     """
 
     code: str
     events: int = 0
     passes: int = 0
     decisions: int = 0
-    new_epochs: int = 0
+    decided_again: int = 0
     jobs: int = 0
     links: int = 0
     checked_by: str = ""
     divergences: list[Divergence] = field(default_factory=list)
     tampered: list[Tampered] = field(default_factory=list)
     damage: list[str] = field(default_factory=list)
-    otherwise: list[Divergence] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
@@ -102,10 +98,13 @@ def audit(
     progress: Callable[[int], None] = lambda _: None,
     *,
     head: Head | None = None,
+    decide_again: bool = False,
 ) -> Audit:
     """Check a database, live or not, as of one moment.
 
     Args:
+        progress: called now and then with the number of events read.
+        decide_again: take every pass again as well, until one is taken otherwise.
         head: one exported earlier, which the database's chain must extend.
 
     Raises BundleError when a bundle that was decided with is not to be found, CannotCheck when the
@@ -113,7 +112,7 @@ def audit(
     """
     try:
         with store.reading() as connection:
-            auditor = _Auditor(connection, store, bundles, progress)
+            auditor = _Auditor(connection, store, bundles, progress, decide_again=decide_again)
             found = auditor.run()
             began = auditor.state.header
             followed = began is not None and began.backend == FOLLOWED
@@ -135,30 +134,26 @@ class _Auditor:
         store: Store,
         bundles: Bundles,
         progress: Callable[[int], None],
+        *,
+        decide_again: bool,
     ):
         self.connection, self.store, self.bundles = connection, store, bundles
         self.progress = progress
+        self.decides = decide_again
+        self.mends = Mends.of(connection)
         self.state = State(bundles, keep=True)
         self.found = Audit(code_version())
-        self.reigns: list[tuple[int, str, str]] = []  # from which pass on, code, bundle
         self.at = 0  # the event checked
-        self.off = False  # folding stopped at a divergence, until a new epoch
-        self.otherwise: Divergence | None = None  # there, by code of another version
 
     def run(self) -> Audit:
         try:
             self._walk()
             self._compare_rows()
-        except (BundleError, UnknownPolicy):
+        except (BundleError, UnknownPolicy, DBAPIError):
             raise
-        except (
-            AttributeError,
-            LookupError,
-            TypeError,
-            ValueError,
-            NoResultFound,
-        ) as error:
-            self._diverged(self.at, "log", "what the event means", str(error), "nothing")
+        except Exception as error:  # whatever comes of events and decisions that are none of ours
+            why = str(error).partition("\n")[0]
+            self._diverged(self.at, "log", "what the event means", why, "nothing")
         self.found.divergences.sort(key=lambda d: (d.seq, d.where not in ("pass", "decisions")))
         return self.found
 
@@ -169,74 +164,60 @@ class _Auditor:
             found.events += 1
             if found.events % 1000 == 0:
                 self.progress(found.events)
-            if event.kind is Kind.EPOCH:
-                found.new_epochs += 1
-                if self.otherwise is not None:
-                    found.otherwise.append(self.otherwise)
-                self.state, self.off, self.otherwise = self._followed(event.seq), False, None
-            elif not self.off:
-                self._fold(event)
-            elif event.kind is Kind.DECIDED:
-                self._follow(event)
+            texts: list[str] = []
             if event.kind is Kind.DECIDED:
+                texts = texts_of(self.connection, event.seq)
                 found.passes += 1
                 found.decisions += event.body["count"]
-        if self.otherwise is not None:
-            found.otherwise.append(self.otherwise)
-        if self.off:
-            self.state = self._followed(upto)
+            if self.decides:
+                self._decide_again(event, texts)
+                continue
+            if event.kind is Kind.DECIDED:
+                self._check_digest(event, texts)
+            follow_texts(self.state, event, texts, self.mends)
 
-    def _follow(self, event: Event) -> None:
-        """A pass that is not taken again: its decisions are those that the log tells of."""
-        kept = texts_of(self.connection, event.seq)
+    def _check_digest(self, event: Event, texts: list[str]) -> None:
+        """The decisions of a pass are those that the log has the digest of."""
         logged = event.body["digest"]
-        if digest_of(kept) != logged:
-            self._diverged(event.seq, "decisions", "digest", digest_of(kept), logged)
+        if (digest := digest_of(texts)) != logged:
+            self._diverged(event.seq, "decisions", "digest", digest, logged)
 
-    def _followed(self, upto: int) -> State:
-        return followed(self.connection, self.store, self.bundles, upto, keep=True)
-
-    def _fold(self, event: Event) -> None:
+    def _decide_again(self, event: Event, texts: list[str]) -> None:
+        """Fold one event, and take the pass that it tells of again."""
         state = self.state
-        if event.kind is not Kind.DECIDED:
+        if event.kind is Kind.CLOCK_MENDED:  # from here on all that came before has other times
+            self.state = self._followed(event.seq, Mends.of(self.connection, event.seq))
+        elif event.kind is not Kind.DECIDED:
             state.note(event)
-            return
-        taken = logged(self.connection, event.seq)
-        logged_bodies = [d.body() for d in taken]
-        try:
+        else:
+            taken = [d.body() for d in decisions_of(texts)]
             try:
                 state.apply(event)
-            finally:
-                self._reigns(event.seq)
-        except Diverged as diverged:
-            self._part(diverged, logged_bodies)
-            return
-        if digest_of(encoded(taken)) != event.body["digest"]:
-            now = [d.body() for d in state.last]
-            self._diverged(event.seq, "decisions", *_first_difference(logged_bodies, now))
+            except Diverged as diverged:
+                self._part(diverged, taken)
+                return
+            self.found.decided_again += 1
+            if digest_of(texts) != event.body["digest"]:
+                now = [d.body() for d in state.last]
+                self._diverged(event.seq, "decisions", *_first_difference(taken, now))
 
-    def _part(self, diverged: Diverged, logged_bodies: list[Any]) -> None:
-        """From a pass on the log is not what this code makes of it."""
-        self.off, event = True, diverged.event
-        now = [d.body() for d in diverged.decisions]
-        what, was, is_now = _first_difference(logged_bodies, now)
+    def _part(self, diverged: Diverged, taken: list[Json]) -> None:
+        """A pass is taken otherwise now: the log is followed from here on."""
+        event = diverged.event
+        what, was, is_now = _first_difference(taken, [d.body() for d in diverged.decisions])
         if not what:
             texts = encoded(diverged.decisions)
             what, was, is_now = "body", dict(event.body), self.state.passed(texts)
         self._diverged(event.seq, "pass", what, was, is_now)
-        if self.state.version != self.found.code:
-            self.otherwise = self.found.divergences.pop()
-            self._follow(event)
+        self.state, self.decides = self._followed(event.seq), False
 
-    def _reigns(self, seq: int) -> None:
-        in_charge = self.state.version, self.state.bundle
-        if not self.reigns or self.reigns[-1][1:] != in_charge:
-            self.reigns.append((seq, *in_charge))
+    def _followed(self, upto: int, mends: Mends | None = None) -> State:
+        connection, store = self.connection, self.store
+        return followed(connection, store, self.bundles, upto, keep=True, mends=mends)
 
     def _diverged(self, seq: int, where: str, what: str, was: Any, is_now: Any) -> None:
-        reigned = [reign for reign in self.reigns if reign[0] <= seq]
-        version, bundle = reigned[-1][1:] if reigned else (self.state.version, self.state.bundle)
-        self.found.divergences.append(Divergence(seq, where, what, was, is_now, version, bundle))
+        divergence = Divergence(seq, where, what, was, is_now, self.state.bundle)
+        self.found.divergences.append(divergence)
 
     # --- tables -------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ class State:
         wake_at: when the core asked to be woken.
         keys: [job, key] of waiting jobs that the last pass moved without a decision about them.
         last: decisions of the last pass.
-        version, bundle: code and bundle digest that decide now.
+        bundle: digest of the models that decide now.
         present: nodes and settings; none before the first event.
     """
 
@@ -128,7 +128,6 @@ class State:
         self.wake_at: float | None = None
         self.keys: list[list[Any]] = []
         self.last: list[Decision] = []
-        self.version = ""
         self.bundle = ""
         self.present: Present
         self.core: Core
@@ -204,9 +203,7 @@ class State:
             self.present = Present.begun(self.header)
             self.ledger.nodes = self.present.nodes
             self.core = self.header.core()
-            self.now, self.version = self.header.start, self.header.version
-        elif event.kind is Kind.LEASE:
-            self.version = event.body.get("version", self.version)
+            self.now = self.header.start
         elif event.kind in INPUTS:
             self._pending.append(event)
 

@@ -7,7 +7,7 @@ What was decided has taken effect, and stays so whatever code reads the log
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from sqlalchemy import Connection, select
@@ -33,6 +33,7 @@ def followed(
     keep: bool = False,
     beat: Callable[[int], object] = lambda _: None,
     snapshots: StateCheckpoints | None = None,
+    mends: Mends | None = None,
 ) -> State:
     """The state at event `upto`, whoever decided; what was pending is pending still.
 
@@ -40,8 +41,9 @@ def followed(
         keep: remember jobs that are over; then no snapshot is used.
         beat: called now and then with the event reached: a long log takes its time.
         snapshots: where states were kept; None: the log is followed from its start.
+        mends: of its times; None: all that the log tells of.
     """
-    mends = Mends.of(connection)
+    mends = mends or Mends.of(connection)
     state = None
     if snapshots is not None and not keep:
         state = snapshots.newest(connection, store, upto)
@@ -59,7 +61,15 @@ def follow(
     state: State, connection: Connection, event: Event, mends: Mends | None = None
 ) -> list[Decision]:
     """Have a state follow one event more; the decisions, where it is a pass."""
-    taken = logged(connection, event.seq) if event.kind is Kind.DECIDED else []
+    texts = texts_of(connection, event.seq) if event.kind is Kind.DECIDED else []
+    return follow_texts(state, event, texts, mends)
+
+
+def follow_texts(
+    state: State, event: Event, texts: Iterable[str], mends: Mends | None = None
+) -> list[Decision]:
+    """Do as `follow` does, with the decisions as they were written down."""
+    taken = decisions_of(texts)
     if mends is not None:
         late_s, event = mends.late_s(event.seq), mends.mended(event)
         if late_s:
@@ -69,12 +79,17 @@ def follow(
 
 
 def logged(connection: Connection, event: int) -> list[Decision]:
-    """The decisions of a pass, as they were taken."""
-    return [Decision.from_body(json.loads(body)) for body in texts_of(connection, event)]
+    """Return the decisions of a pass, as they were taken."""
+    return decisions_of(texts_of(connection, event))
+
+
+def decisions_of(texts: Iterable[str]) -> list[Decision]:
+    """Return decisions from what was written down of them."""
+    return [Decision.from_body(json.loads(body)) for body in texts]
 
 
 def texts_of(connection: Connection, event: int) -> list[str]:
-    """The same as they were written down."""
+    """Return the decisions of a pass, as they were written down."""
     query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
     rows = connection.execute(query.order_by(decisions.c.seq)).all()
     return bodies(connection, decisions, rows)

@@ -68,7 +68,6 @@ class LogHeader:
         pace: seconds on that clock per real second: 1 but for the simulated backend.
         backend: name of the backend decisions take effect on.
         site: names the state folder, where its jobs are.
-        version: of the code it was written by.
         names: of the nodes, in order; () = they are numbered.
     """
 
@@ -77,7 +76,6 @@ class LogHeader:
     pace: float = 1.0
     backend: str = "local"
     site: str = ""
-    version: str = ""
     names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -123,13 +121,12 @@ class LogHeader:
             "pace": self.pace,
             "backend": self.backend,
             "site": self.site,
-            "version": self.version,
             **({"names": list(self.names)} if self.names else {}),
         }
 
     def shape(self) -> Json:
-        """The body without what is of one start: clock and code."""
-        once = ("start", "pace", "version")
+        """Return the body without what is of one start: the clock."""
+        once = ("start", "pace")
         return {name: value for name, value in self.body().items() if name not in once}
 
     @classmethod
@@ -147,6 +144,7 @@ class LogHeader:
     @classmethod
     def _of_body(cls, body: Mapping[str, Any]) -> LogHeader:
         rest = dict(body)
+        rest.pop("version", None)  # of the code that wrote it; until 0.1
         cluster, partition = dict(rest.pop("cluster")), rest.pop("partition")
         cluster["vcs"] = dict(cluster["vcs"])
         cluster["groups"] = {

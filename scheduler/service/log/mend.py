@@ -116,19 +116,13 @@ def apply(
     with store.writing() as connection:
         if store.last_seq_in(connection) != wrong.last:
             raise NothingToMend("the log was written meanwhile: look again")
-        why = f"the clock was mended by {actor or 'the service'}"
-        [_, epoch] = store.append_in(
-            connection,
-            [
-                Event(Kind.CLOCK_MENDED, now, actor=actor, body=body),
-                Event(Kind.EPOCH, now, body={"why": why}),
-            ],
-        )
+        mended = Event(Kind.CLOCK_MENDED, now, actor=actor, body=body)
+        [mended] = store.append_in(connection, [mended])
         late = leases.c.expires_at >= wrong.begins
         connection.execute(
             update(leases).where(late).values(expires_at=leases.c.expires_at - wrong.by_s)
         )
-        return _rows_mended(connection, store, bundles, epoch.seq)
+        return _rows_mended(connection, store, bundles, mended.seq)
 
 
 def _rows_mended(connection: Connection, store: Store, bundles: Bundles, upto: int) -> int:

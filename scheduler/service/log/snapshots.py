@@ -122,7 +122,7 @@ SUFFIX = ".snapshot"
 
 
 # of a state, as they are
-_PLAIN = ("now", "seen", "covered", "wake_at", "keys", "version", "bundle", "ledger", "_pending")
+_PLAIN = ("now", "seen", "covered", "wake_at", "keys", "bundle", "ledger", "_pending")
 
 
 class StateCheckpoints:

@@ -77,7 +77,6 @@ class Desk:
                 CoreSpec.of(cluster, policy, profiling=partition),
                 start,
                 backend="simulated",
-                version="test",
             ),
         )
         self.decider = self.another()

@@ -34,9 +34,11 @@ class Mends:
         self._mends = list(mends)
 
     @classmethod
-    def of(cls, connection: Connection) -> Mends:
-        """As the log says."""
+    def of(cls, connection: Connection, upto: int | None = None) -> Mends:
+        """Return those that the log tells of; `upto`: up to this event of it."""
         query = select(events.c.seq, events.c.body).where(events.c.kind == Kind.CLOCK_MENDED.value)
+        if upto is not None:
+            query = query.where(events.c.seq <= upto)
         bodies = [(row.seq, json.loads(row.body)) for row in connection.execute(query)]
         return cls(Mend(body["first"], seq - 1, body["by_s"]) for seq, body in bodies)
 

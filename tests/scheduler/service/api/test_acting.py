@@ -63,7 +63,7 @@ def test_a_change_is_logged_with_its_author_and_keeps_the_place(
     lines = service.by("alice").get(f"{JOBS}/{waiting}/story").json()
     [line] = [line for line in lines if line["kind"] == "changed"]
     assert (line["actor"], line["body"]) == ("alice", asked)
-    assert audit(service.store, service.decider.bundle_store.find).clean
+    assert audit(service.store, service.decider.bundle_store.find, decide_again=True).clean
 
 
 def test_a_changed_job_starts_as_what_it_is_then_as_foreseen(
@@ -135,7 +135,7 @@ def test_a_held_job_does_not_start_and_says_by_whom_it_is_held(
     assert not any("Held" in wait["reason"] for wait in told["waits"])
     assert sum(wait["seconds"] for wait in told["waits"]) == pytest.approx(waited_s, abs=1.0)
     assert not alice.delete(f"{JOBS}/{waiting}/hold").is_success
-    assert audit(service.store, service.decider.bundle_store.find).clean
+    assert audit(service.store, service.decider.bundle_store.find, decide_again=True).clean
 
 
 def test_of_a_held_job_the_analyst_says_so(service: Service, waiting: str) -> None:

@@ -46,7 +46,7 @@ def test_a_node_comes_moves_and_goes(service: Service, tmp_path: Path) -> None:
     service.turn()
     assert node(service, "gpu9") == {}
     assert olga.delete(f"{API}/nodes/gpu9").status_code == 404
-    assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
+    assert audit(service.store, BundleStore(tmp_path / "bundles").find, decide_again=True).clean
 
 
 def test_a_cluster_without_nodes_takes_no_job_and_says_why(service: Service) -> None:
@@ -131,7 +131,7 @@ def test_a_submission_is_judged_by_the_cluster_as_it_is_to_be(
     assert (seen["phase"], seen["reason"]) == ("queued", "VcTooSmall")
     service.turn(8, 100.0)
     assert service.by("bob.noyce").get(f"{API}/jobs/{waits}").json()["phase"] == "ended"
-    assert audit(service.store, BundleStore(tmp_path / "bundles").find).clean
+    assert audit(service.store, BundleStore(tmp_path / "bundles").find, decide_again=True).clean
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_what_a_job_runs_is_gone_when_it_is_over(
             content = path.read_bytes()
             assert VALUE.encode() not in content, path
             assert WORD.encode() not in content, path
-    assert audit(service.store, service.decider.bundle_store.find).clean
+    assert audit(service.store, service.decider.bundle_store.find, decide_again=True).clean
 
 
 def test_a_job_that_is_cancelled_as_it_waits_leaves_nothing(service: Service) -> None:

@@ -247,7 +247,7 @@ class Living(RuleBasedStateMachine):
         state = self.desk.decider.state
         assert anew.core.cluster.nodes == state.core.cluster.nodes
         anew.core.cluster.validate()
-        assert audit(self.store, self.desk.bundle_store.find).divergences == []
+        assert audit(self.store, self.desk.bundle_store.find, decide_again=True).divergences == []
         self.store.close()
         self.folder.cleanup()
 
@@ -267,4 +267,4 @@ def test_no_node_is_given_the_number_of_one_that_is_gone(store: Store, tmp_path:
         assert desk.node(number).name == name
         desk.ask(Kind.NODE_REMOVED, node=number)
         desk.turn()
-    assert audit(desk.store, desk.bundle_store.find).clean
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean

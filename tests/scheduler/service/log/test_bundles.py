@@ -99,10 +99,10 @@ def test_the_log_can_be_replayed_after_the_champion_is_gone(
     shutil.rmtree(desk.champion)
     desk.restart()
     desk.until_idle()
-    assert audit(desk.store, desk.bundle_store.find).clean
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean
     shutil.rmtree(desk.bundle_store.folder)
     with pytest.raises(BundleError):
-        audit(desk.store, type(desk.bundle_store)(desk.bundle_store.folder).find)
+        audit(desk.store, type(desk.bundle_store)(desk.bundle_store.folder).find, decide_again=True)
 
 
 # --- bundles that are not what they say ----------------------------------------------------------

@@ -154,7 +154,7 @@ def test_every_difference_is_a_line(desk: Desk, spec: CoreSpec, expected: list[s
     settled(desk, spec)
     desk.turn()
     settled(desk, spec)
-    assert audit(desk.store, desk.bundle_store.find).clean
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean
 
 
 def test_what_is_applied_is_logged_as_its_author_s(desk: Desk) -> None:
@@ -228,4 +228,4 @@ def test_applied_while_jobs_wait_and_run(desk: Desk) -> None:
     names = {record.name for record in desk.decider.state.ledger.nodes.records.values()}
     assert names == {"node000", "big"}
     assert {desk.row(name).state for name in ("long", "runs", "waits", "large")} == {"completed"}
-    assert audit(desk.store, desk.bundle_store.find).clean
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean

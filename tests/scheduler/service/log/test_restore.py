@@ -40,7 +40,7 @@ def test_what_waited_goes_on_and_what_ran_is_lost_and_the_log_is_sound(tmp_path:
         desk.submit(f"j{i}", gpus=4)
         desk.turn(3.0)
     desk.until_idle()
-    assert audit(store, desk.bundle_store.find).clean
+    assert audit(store, desk.bundle_store.find, decide_again=True).clean
     store.close()
 
     restored = Store(f"sqlite:///{there / 'pellucid.db'}", Clock.by(lambda: desk.wall + 60.0))
@@ -57,6 +57,6 @@ def test_what_waited_goes_on_and_what_ran_is_lost_and_the_log_is_sound(tmp_path:
     ended = {event.job_id for event in restored.read(kinds=[Kind.ENDED])}
     assert ended | lost == {f"j{i}" for i in range(6)}
     assert {job_id for job_id, _ in world.begun}.isdisjoint(ran)
-    assert audit(restored, bundles.find).clean
+    assert audit(restored, bundles.find, decide_again=True).clean
     decider.let_go()
     restored.close()

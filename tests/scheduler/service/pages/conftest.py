@@ -133,7 +133,7 @@ LUCID = CoreSpec.of(
 
 def begin(store: Store, tmp_path: Path, core: CoreSpec = LUCID, *, trained: bool = True) -> Lived:
     """Two virtual clusters, nobody there yet."""
-    establish(store, LogHeader(core, START, backend="simulated", version="test"))
+    establish(store, LogHeader(core, START, backend="simulated"))
     settings = Settings(
         database="sqlite:///unused.db", state_dir=tmp_path, backend="simulated", auth="on",
         bundle=tmp_path / "champion", mail_program="/usr/bin/true",
