@@ -49,6 +49,12 @@ NOT_LEARNED = {
     "Reservation": "changes",
     "WaitingStage": "limit_s max_gpus scaling _sweep_above _queue",  # of it, who started since
     "KnownProfiles": "recent_s",
+    "Easy": "settings default_limit_s learned",
+    "Horus": "settings limit_pct capabilities max_gpus learned",
+    "Lucid": (
+        "settings _sharing pair_predictor _unpaired quiet_jobs sharing_limit priority_factor "
+        "capabilities max_gpus learned"
+    ),
     "KeyHistory": "_past",  # worked out once it is asked for
     "FeatureState": "features _blocks _picks _whole _zone _survives",
 }
@@ -135,6 +141,22 @@ def desk(store: Store, tmp_path: Path) -> Desk:
     return desk
 
 
+# By policy: its settings, others, and how much it knows.
+OTHERS: dict[str, tuple[dict[str, Any], dict[str, Any], Callable[[Any], int]]] = {
+    "easy": ({}, {"default_limit_s": 900.0}, lambda memory: len(memory.last_two)),
+    "horus": (
+        {"limit_pct": 90.0},
+        {"limit_pct": 10.0},
+        lambda memory: len(memory.belief) * len(memory.watched),
+    ),
+    "lucid": (
+        {"quiet_jobs": 2.0},
+        {"quiet_jobs": 500.0},
+        lambda memory: len(memory.arrivals) - 100 * len(memory.quiet),
+    ),
+}
+
+
 def live(desk: Desk, jobs: range, seed: int = 1) -> None:
     """Jobs of some users come and end; pairs run, and say how fast; one says how far it is."""
     draw = Random(seed)
@@ -172,11 +194,16 @@ def another_release_without_a_snapshot(desk: Desk) -> None:
 
 
 def other_settings_and_back(desk: Desk) -> None:
-    for changed in (
+    policy = desk.decider.state.core.policy.name
+    others: tuple[dict[str, Any], ...] = (
         {"fairness": {"weight": 0.0}, "learns_speeds": False},
         {"sharing": {"mode": "exclusive"}, "ageing": 0.1},
         SETTINGS,
-    ):
+    )
+    if policy in OTHERS:
+        own, other, _ = OTHERS[policy]
+        others = other, own
+    for changed in others:
         desk.ask(Kind.SETTINGS_SET, settings=changed)
         desk.turn()
 
@@ -203,6 +230,25 @@ def test_all_that_was_learned_survives(desk: Desk, way: Callable[[Desk], None]) 
     if way is other_settings_and_back:
         differ = {path: pair for path, pair in differ.items() if not path.startswith(MADE_AGAIN)}
     assert not differ, dict(list(differ.items())[:8])
+
+
+@pytest.mark.parametrize("policy", OTHERS)
+def test_so_does_what_other_policies_learn(store: Store, tmp_path: Path, policy: str) -> None:
+    def outcome(launch: Any) -> JobOutcome:
+        return lasting(40.0 + 61 * int(launch.job_id[1:]) % 900)
+
+    own, _, amount = OTHERS[policy]
+    desk = Desk(store, tmp_path, outcome, policy=policy, snapshot_every=40)
+    desk.ask(Kind.SETTINGS_SET, settings=own)
+    live(desk, range(40))
+    for way in WAYS:
+        memory = desk.decider.state.core.policy.learned.remember()
+        assert amount(memory) > 0, memory
+        before = learned(desk.decider.state)
+        way(desk)
+        after = learned(desk.decider.state)
+        differ = [path for path in before | after if before.get(path) != after.get(path)]
+        assert not differ, (way, differ[:8])
 
 
 def test_a_mended_clock_leaves_what_was_learned_while_it_was_wrong(desk: Desk) -> None:
