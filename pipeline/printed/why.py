@@ -145,7 +145,19 @@ def _starts(made: StartForecastRow | None, now: float) -> str:
         made.estimate,
         latest=made.latest,
         no_latest=made.no_latest,
+        stated=made.stated,
     )
+
+
+def _bound(made: StartForecastRow | None, now: float) -> str:
+    """When a job starts at the latest beside when it should; "" where nothing says so."""
+    from scheduler.explain.words import bound_words, stated_words
+
+    if made is None or made.start_p50 is None:  # its first line says it
+        return ""
+    if made.latest is None:
+        return stated_words(made.stated, now)
+    return bound_words(made.latest, made.stated, now).removeprefix("at the latest ")
 
 
 def _first_lines(
@@ -191,6 +203,7 @@ def _about_the_wait(
     elif explained.standing is not None:
         place = explained.standing
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
+    rows.append(("At the latest", _bound(explained.forecast, now)))
     rows.append(("Its wait", explained.wait))
     if explained.standing is None:
         rows += _promised(explained)

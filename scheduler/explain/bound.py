@@ -18,10 +18,18 @@ class Held:
     Attributes:
         gpus: their numbers, by node.
         until: when its time limit ends it, seconds since the epoch; None: it has none.
+        stated: by when its own progress has it end, nine in ten; None: it states nothing.
     """
 
     gpus: Mapping[int, Sequence[int]]
     until: float | None
+    stated: float | None = None
+
+    @property
+    def likely(self) -> float | None:
+        """When it ends at the latest if it keeps what its progress states; None: nothing says."""
+        known = [at for at in (self.until, self.stated) if at is not None]
+        return min(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +48,13 @@ class Bound:
     Attributes:
         latest: seconds since the epoch; None: nothing says so.
         missing: why nothing does; "" where something does.
+        stated: the same if those that run also end by what their own progress states, which nobody
+            guarantees; None: that is no earlier.
     """
 
     latest: float | None = None
     missing: str = ""
+    stated: float | None = None
 
 
 def bound(
@@ -59,29 +70,44 @@ def bound(
     """
     if len(ahead) > MOST:
         return Bound(missing=f"{count(len(ahead), 'job')} are before it")
+    held = list(runs)
+    latest = _placed(nodes, [(run, run.until) for run in held], ahead, gpus, now)
+    stated = None
+    if any(run.likely != run.until for run in held):
+        sooner = _placed(nodes, [(run, run.likely) for run in held], ahead, gpus, now)
+        stated = sooner if sooner < latest else None
+    if isfinite(latest):
+        return Bound(latest, stated=stated)
+    endless = sum(one.until is None for one in held) + sum(one.limit_s is None for one in ahead)
+    if endless:
+        have = "has" if endless == 1 else "have"
+        missing = f"{count(endless, 'job')} before it {have} no time limit"
+        return Bound(missing=missing, stated=stated)
+    return Bound(missing="not enough of its GPUs are on open nodes")
+
+
+def _placed(
+    nodes: Mapping[int, int],
+    ends: Iterable[tuple[Held, float | None]],
+    ahead: Sequence[Ahead],
+    gpus: int,
+    now: float,
+) -> float:
+    """When the job has its GPUs if each run ends as given; inf: nothing says."""
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
-    endless = 0
-    for run in runs:
-        until = inf if run.until is None else max(now, run.until)
-        endless += run.until is None
+    for run, end in ends:
+        until = inf if end is None else max(now, end)
         for node, numbers in run.gpus.items():
             for number in numbers:
                 if node in free and number < len(free[node]):
                     free[node][number] = max(free[node][number], until)
     before = now
     for one in ahead:
-        endless += one.limit_s is None
         lasts = inf if one.limit_s is None else one.limit_s
         before = max(before, _take(free, one.gpus, before, lasts))
         if not isfinite(before):
-            break
-    latest = max(before, _take(free, gpus, before, 0.0)) if isfinite(before) else inf
-    if isfinite(latest):
-        return Bound(latest)
-    if endless:
-        have = "has" if endless == 1 else "have"
-        return Bound(missing=f"{count(endless, 'job')} before it {have} no time limit")
-    return Bound(missing="not enough of its GPUs are on open nodes")
+            return inf
+    return max(before, _take(free, gpus, before, 0.0))
 
 
 def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float) -> float:

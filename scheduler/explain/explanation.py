@@ -30,7 +30,8 @@ class StartForecastRow:
     (it cannot start), or None.
 
     latest: the start at the latest, if all before it take their limits and none behind it starts
-    first; `no_latest`: why there is none.
+    first; `no_latest`: why there is none. `stated`: the same if running jobs end by what their own
+    progress states, which nobody guarantees; None: that is no earlier.
     """
 
     made_at: float
@@ -43,6 +44,7 @@ class StartForecastRow:
     estimate: str | None = None
     latest: float | None = None
     no_latest: str = ""
+    stated: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -331,22 +331,40 @@ def starts(
     *,
     latest: float | None = None,
     no_latest: str = "",
+    stated: float | None = None,
 ) -> str:
     """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten", or at the
     latest, where no more is known."""
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
     if start_p50 is None and latest is not None:
-        return f"starts at the latest {clock_time(latest, now)}, {LIMITS}"
+        return f"starts {bound_words(latest, stated, now)}"
     if start_p50 is None:
-        whys = "; ".join(filter(None, (why_not or "no estimate was made yet", no_latest)))
-        return f"its start is unknown: {whys}"
+        kept = stated_words(stated, now)
+        whys = (why_not or "no estimate was made yet", no_latest, kept)
+        return f"its start is unknown: {'; '.join(filter(None, whys))}"
     text = f"starts about {clock_time(start_p50, now)}"
     if start_p90 is not None:
         text += f"; by {clock_time(start_p90, now)}, nine in ten"
     return f"{text} ({CRUDE})" if estimate == ForecastKind.CRUDE else text
 
 
+def bound_words(latest: float, stated: float | None, now: float) -> str:
+    """When a job starts at the latest, by limits, and sooner by what running jobs state: "at the
+    latest 16:52, if all ...; by 16:40, if those that run end by their own progress (not
+    guaranteed)"."""
+    text = f"at the latest {clock_time(latest, now)}, {LIMITS}"
+    return "; ".join(filter(None, (text, stated_words(stated, now))))
+
+
+def stated_words(stated: float | None, now: float) -> str:
+    """The start that the progress of running jobs promises; "" where it promises none."""
+    if stated is None:
+        return ""
+    return f"by {clock_time(stated, now)}, if those that run end by their own progress {UNSURE}"
+
+
+UNSURE = "(not guaranteed)"
 CRUDE = "crude estimate"
 LIMITS = "if all before it take their limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"

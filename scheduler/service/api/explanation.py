@@ -117,6 +117,7 @@ def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | No
     if forecast.estimate == ForecastKind.IMPOSSIBLE:
         return forecast
     found = view.bound(job.job_id, now)
+    forecast = replace(forecast, stated=found.stated)
     if found.latest is None:
         return replace(forecast, no_latest=found.missing)
     levels = ("start_p10", "start_p50", "start_p90")

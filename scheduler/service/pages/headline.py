@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.words import CRUDE, LIMITS, ForecastKind
+from scheduler.explain.words import CRUDE, LIMITS, ForecastKind, stated_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.pages.queries import WAITING
@@ -57,9 +57,11 @@ def _start(forecast: StartForecastRow | None, now: float) -> Headline:
         if forecast and forecast.estimate == ForecastKind.IMPOSSIBLE:
             return Headline(why[:1].upper() + why[1:], "Cannot start")
         if forecast and forecast.latest is not None:
-            return Headline("Starts at the latest", "Starts", forecast.latest, note=f", {LIMITS}")
-        if forecast and forecast.no_latest:
-            why += f"; {forecast.no_latest}"
+            note = "; ".join(filter(None, (f", {LIMITS}", stated_words(forecast.stated, now))))
+            return Headline("Starts at the latest", "Starts", forecast.latest, note=note)
+        if forecast:
+            known = (why, forecast.no_latest, stated_words(forecast.stated, now))
+            why = "; ".join(filter(None, known))
         return Headline("When it starts is not known", "Waits", note=f": {why}")
     at, by = forecast.start_p50, forecast.start_p90
     if forecast.estimate == ForecastKind.CRUDE:

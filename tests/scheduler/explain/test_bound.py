@@ -53,6 +53,29 @@ def test_what_has_no_limit_bounds_nothing_and_is_counted() -> None:
     )
 
 
+def test_progress_bounds_a_start_sooner_and_the_limits_still_do() -> None:
+    run = Held({0: list(range(8))}, 1000.0, 400.0)
+    assert bound(NODE, [run], [], 4, 10.0) == Bound(1000.0, stated=400.0)
+    assert bound(NODE, [run], [Ahead(8, 50.0)], 4, 10.0) == Bound(1050.0, stated=450.0)
+    later = Held({0: list(range(8))}, 1000.0, 4000.0)  # its limit ends it before
+    assert bound(NODE, [later], [], 4, 10.0) == Bound(1000.0)
+    endless = bound(NODE, [Held({0: list(range(8))}, None, 400.0)], [], 4, 10.0)
+    assert endless == Bound(missing="1 job before it has no time limit", stated=400.0)
+    beside = [run, held(range(8), 2000.0)]  # another holds the same GPUs for longer
+    assert bound(NODE, beside, [], 4, 10.0) == Bound(2000.0)
+
+
+def test_what_nobody_guarantees_says_so() -> None:
+    text = starts(None, None, "", 0.0, latest=7200.0, stated=3600.0)
+    limits, progress = text.split("; ")
+    assert limits.startswith("starts at the latest ")
+    assert progress.startswith("by ")
+    assert progress.endswith("by their own progress (not guaranteed)")
+    unknown = starts(None, None, "not yet", 0.0, no_latest="1 job has no limit", stated=3600.0)
+    assert unknown.startswith("its start is unknown: not yet; 1 job has no limit; by ")
+    assert unknown.endswith("(not guaranteed)")
+
+
 def test_a_bound_is_told_where_no_more_is_known() -> None:
     text = starts(None, None, "not yet", 0.0, latest=3600.0)
     assert text.startswith("starts at the latest ")
