@@ -35,12 +35,14 @@ def sooner_lines(sooner: Sooner) -> list[str]:
     """What would have it start sooner, tried on a copy of the Slurm that is followed."""
     if sooner.unavailable:
         return []
-    from scheduler.explain.words import starts
+    from scheduler.explain.words import record_words, starts
 
     found = []
     for one in sooner.tried[:MOST_TRIED]:
         at = starts(one.start_p50, one.start_p90, "", sooner.now)
         when = at if one.reason else "starts at once"
+        if record := record_words(one.held, one.judged):
+            when += f" ({record})"
         found.append(_row("You could", f"{one.words} it {when}: {one.command}"))
     return found
 
@@ -157,7 +159,7 @@ def _bound(made: StartForecastRow | None, now: float) -> str:
         return ""
     if made.latest is None:
         return stated_words(made.stated, now)
-    return bound_words(made.latest, made.stated, now).removeprefix("at the latest ")
+    return bound_words(made.latest, made.stated, now)
 
 
 def _first_lines(
@@ -235,8 +237,7 @@ def _what_would_help(
         if explained.reason == TOO_SMALL:
             rows.append(("You could", f"{explained.next_step}."))
         for one in analysis.suggestions:
-            assumed = f" Assumed: {'; '.join(one.assumed)}." if one.assumed else ""
-            rows.append(("You could", f"{_suggestion(one, now)}.{assumed}"))
+            rows.append(("You could", f"{_suggestion(one, now)}."))
     elif explained.next_step and not explained.hold:
         rows.append(("You could", f"{explained.next_step}"))
     if explained.belief is not None:
@@ -251,8 +252,11 @@ def _row(label: str, text: str) -> str:
 
 
 def _suggestion(one: WhatIfAnswer, now: float) -> str:
+    from scheduler.explain.words import record_words
+
+    record = record_words(one.held, one.judged)
     how = f": {one.command}" if one.command else ""
-    return f"{one.words}, {one.contract(now)}{how}"
+    return f"{one.words}, {one.contract(now)}{f' ({record})' if record else ''}{how}"
 
 
 def _sharing(packing: Packing) -> list[tuple[str, str]]:

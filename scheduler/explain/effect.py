@@ -75,29 +75,53 @@ class WhatIfAnswer:
     assumed: list[str] = _about("What was taken for granted, in words.", list)
     unavailable: str = _about("Why there is no answer; empty: there is.", "")
     command: str = _about("What does it, and keeps the place; empty: nothing does.", "")
-    beside: bool = _about("Started at once, it shares the GPUs of another job.", False)
+    beside: bool = _about("It shares the GPUs of another job: decided, or in most futures.", False)
     speed: float | None = _about("Its speed there; 1: its GPUs are its own.")
     costs_s: float | None = _about("Seconds by which it ends later; earlier: below 0.")
+    guessed: bool = _about("That speed is of jobs as usual: one of the two was not watched.", False)
+    held: int = _about("Offers of this kind that were taken, and held.", 0)
+    judged: int = _about("Offers of this kind that were taken.", 0)
 
     def contract(self, now: float) -> str:
-        """What starts, at which speed, and when it ends: "at once beside another job, at 58 % of
-        its speed; ends about 16:40, 2 h later than as it is"."""
-        text = "at once" if self.starts_now else f"{roughly(self.gain_s or 0.0)} earlier"
-        if self.starts_now and self.beside:
-            at = (
-                "a speed that nobody knows"
-                if self.speed is None
-                else f"{self.speed:.0%} of its speed"
-            )
-            text += f" beside another job, at {at}"
-        elif self.starts_now and self.speed is not None:
+        """What starts, at which speed, and when it ends: "at once beside another job, at 58% of
+        its speed; ends about 16:40, 2 h later than as it is"; and what that takes for granted."""
+        text = "at once" if self.starts_now else self._start(now)
+        if self.beside:
+            text += f" beside another job, at {self._pace}"
+        elif self.speed is not None:
             text += " on GPUs of its own"
+        return text + self._end(now) + (f" ({'; '.join(self.assumed)})" if self.assumed else "")
+
+    @property
+    def _pace(self) -> str:
+        """The speed of a job beside another, in words."""
+        if self.speed is None:
+            return "a speed that nobody knows"
+        pace = f"{self.speed:.0%} of its speed"
+        return f"{pace} if both are as such jobs usually are" if self.guessed else pace
+
+    def _start(self, now: float) -> str:
+        """How much earlier it starts, and when."""
+        text, then = f"{roughly(self.gain_s or 0.0)} earlier", self.then
+        if then is None or then.start_p50 is None:
+            return text
+        text += f", about {clock_time(then.start_p50, now)}"
+        if then.start_p90 is not None:
+            text += f" (by {clock_time(then.start_p90, now)}, nine in ten),"
+        return text
+
+    def _end(self, now: float) -> str:
+        """When it ends, and what of that is its price."""
         end = self.then.end_p50 if self.then is not None else None
-        if end is not None:
-            text += f"; ends about {clock_time(end, now)}"
-            if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
-                way = "later" if self.costs_s > 0 else "sooner"
-                text += f", {roughly(abs(self.costs_s))} {way} than as it is"
+        if end is None:
+            return "; when it ends is not known"
+        text = f"; ends about {clock_time(end, now)}"
+        late = self.then.end_p90 if self.then is not None else None
+        if late is not None and late >= end + MINUTE_S:
+            text += f" (by {clock_time(late, now)}, nine in ten)"
+        if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
+            way = "later" if self.costs_s > 0 else "sooner"
+            text += f", {roughly(abs(self.costs_s))} {way} than as it is"
         return text
 
     @classmethod
@@ -158,6 +182,8 @@ class Tried:
     words: str = ""
     command: str = ""
     amount: float | None = _about("Of what was otherwise: seconds, MiB, CPUs or GPUs.")
+    held: int = _about("Offers of this kind that were taken, and held.", 0)
+    judged: int = _about("Offers of this kind that were taken.", 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,7 +338,7 @@ def starts(
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
     if start_p50 is None and latest is not None:
-        return f"starts {bound_words(latest, stated, now)}"
+        return f"starts at the latest {bound_words(latest, stated, now)}"
     if start_p50 is None:
         kept = stated_words(stated, now)
         whys = (why_not or "no estimate was made yet", no_latest, kept)
@@ -350,10 +350,9 @@ def starts(
 
 
 def bound_words(latest: float, stated: float | None, now: float) -> str:
-    """When a job starts at the latest, by limits, and sooner by what running jobs state: "at the
-    latest 16:52, if all ...; by 16:40, if those that run end by their own progress (not
-    guaranteed)"."""
-    text = f"at the latest {clock_time(latest, now)}, {LIMITS}"
+    """When a job starts at the latest, by limits, and sooner by what running jobs state: "16:52,
+    if all ...; by 16:40, if those that run end by their own progress (not guaranteed)"."""
+    text = f"{clock_time(latest, now)}, {LIMITS}"
     return "; ".join(filter(None, (text, stated_words(stated, now))))
 
 
@@ -368,3 +367,9 @@ UNSURE = "(not guaranteed)"
 CRUDE = "crude estimate"
 LIMITS = "if all before it take their limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
+
+
+def record_words(held: int, judged: int) -> str:
+    """The record that stands beside an offer: "offers of this kind held in 31 of 33"; "" before any
+    was taken."""
+    return f"offers of this kind held in {held} of {judged}" if judged else ""

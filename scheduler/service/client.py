@@ -231,6 +231,10 @@ class JobClient(Connection):
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
+    def claims(self) -> list[Any]:
+        """How what was said of jobs turned out, by kind of claim."""
+        return list(self._json("GET", "/claims"))
+
     def links(self) -> list[Json]:
         """The shared links to your jobs that hold."""
         return cast(list[Json], self._json("GET", "/links"))

@@ -32,6 +32,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
 from scheduler.service.log.record import ELIGIBLE, Phase
+from scheduler.service.log.store.claims import outcomes
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import (
     decisions,
@@ -193,6 +194,7 @@ class Metrics(Collector):
     def _now(self, connection: Connection) -> Iterator[Metric]:
         yield from self._jobs(connection)
         yield from self._gpus(connection)
+        yield self._claims(connection)
         yield from self._service(connection)
 
     def _jobs(self, connection: Connection) -> Iterator[Metric]:
@@ -248,6 +250,21 @@ class Metrics(Collector):
         taken = connection.execute(select(func.count()).select_from(settings)).scalar_one()
         changes.add_metric([], taken)
         yield from (gpus, members, changes)
+
+    @staticmethod
+    def _claims(connection: Connection) -> Metric:
+        """Of the claims that are kept, those that held, were refuted, or are open."""
+        made = GaugeMetricFamily(
+            "pellucid_claims",
+            "What was said of jobs and can be refuted, by what came.",
+            labels=["kind", "outcome"],
+        )
+        for one in outcomes(connection):
+            for outcome, n in (
+                ("held", one.held), ("refuted", one.judged - one.held), ("open", one.open)
+            ):  # fmt: skip
+                made.add_metric([one.kind, outcome], n)
+        return made
 
     def _service(self, connection: Connection) -> Iterator[Metric]:
         build = GaugeMetricFamily("pellucid_build_info", "Code version.", labels=["version"])

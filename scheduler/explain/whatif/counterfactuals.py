@@ -37,11 +37,13 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.futures import UNKNOWN_SPEED, Believed
 from scheduler.explain.whatif.waits import not_before
+from scheduler.policies.pellucid.pairing import ASSUMED
 
 MINUTE_S = 60.0
 MANY = 1000  # jobs from which on a change is tried among the running ones first
 CHANCES = 32  # waiting jobs at most whose starts are compared
-Seen = tuple[float, float, bool]  # start, end, and whether no GPUs had to become free for it
+# start, end, whether no GPUs had to become free for it, and its speed beside another
+Seen = tuple[float, float, bool, float | None]
 World = dict[str, Seen]  # of the jobs watched, in one future
 Predict = Callable[[Job], float | None]  # duration believed of a job, seconds
 # the forecast shown of a waiting job, given the one that futures make
@@ -65,8 +67,10 @@ class Outcome:
         starts_now: it would start at once; decided, not foreseen.
         gain_s: how much earlier it starts with even odds, `now` beside `then`; below 0 is later.
         earlier, futures: in how many of the futures it starts earlier.
-        beside: it starts on the GPUs of another job, and shares them.
-        speed: at which it runs, 1 where its GPUs are its own; None: where it starts is not decided.
+        beside: it starts on the GPUs of another job, and shares them; not decided yet: in most of
+            the futures.
+        speed: at which it runs, 1 where its GPUs are its own, at the median; None: nobody knows.
+        guessed: that speed is one of its owner's usual jobs: one of the two was not watched yet.
         costs_s: how much later it ends than as it is; below 0 is earlier; None: not known.
         moved: others whose start moves by a minute or more.
         examined: how many others were examined, and `waiting` how many wait.
@@ -89,12 +93,14 @@ class Outcome:
     beside: bool = False
     speed: float | None = None
     costs_s: float | None = None
+    guessed: bool = False
 
     @property
     def costs(self) -> bool:
-        """It ends later for it; or has fewer GPUs, and when it would end otherwise is unknown."""
+        """It ends later for it; or has fewer GPUs or shares them, and when it would end otherwise
+        is unknown."""
         if self.costs_s is None:
-            return "gpus" in self.change.to
+            return "gpus" in self.change.to or self.beside
         return self.costs_s > MINUTE_S
 
     @property
@@ -199,9 +205,9 @@ class WhatIf:
             len(beside),
             len(waiting),
             assumed,
-            start is not None and start.action is Action.PACK,
-            _speed(start),
+            *_company(start, made, job_id),
             _costs(is_now, then),
+            _guessed(start) if start is not None else queued.profile is None,
         )
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
@@ -276,6 +282,7 @@ class WhatIf:
             beside=start.action is Action.PACK,
             speed=speed,
             costs_s=None if shown is None else _costs(shown, then),
+            guessed=_guessed(start),
         )
 
     def _is_profiled(self, job: Job) -> bool:
@@ -445,6 +452,25 @@ def _speed(start: Decision | None) -> float | None:
     return None if start.speeds is None else start.speeds[0]
 
 
+def _guessed(start: Decision) -> bool:
+    """Whether the speed of a pair is that of jobs as their owners usually send."""
+    return any(ASSUMED in step for step in start.tree_path)
+
+
+def _company(
+    start: Decision | None, made: Sequence[World], job_id: str
+) -> tuple[bool, float | None]:
+    """Whether a job starts beside another, and its speed: as was decided, else as in the futures in
+    which it starts."""
+    if start is not None:
+        return start.action is Action.PACK, _speed(start)
+    seen = [world[job_id] for world in made if isfinite(world[job_id][0])]
+    if not seen:
+        return False, None
+    speeds = [1.0 if one[3] is None else one[3] for one in seen]
+    return 2 * sum(one[3] is not None for one in seen) > len(seen), median(speeds)
+
+
 def _costs(is_now: StartForecast, then: StartForecast) -> float | None:
     """How much later than as it is a job ends, seconds; None where one of the two is unknown."""
     if is_now.end_p50 is None or then.end_p50 is None:
@@ -463,12 +489,15 @@ def _seen(
     """Starts and ends in one future; None when there was no time to see them."""
     awaited = [job_id for job_id in watched if not why_stuck(core, job_id)]
     if not awaited:
-        return dict.fromkeys(watched, (inf, inf, False))
+        return dict.fromkeys(watched, (inf, inf, False, None))
     future = futures.follow(core, sample, awaited, otherwise, until_cpu_s=until)
     if future.cut:
         return None
     starts, ends = future.starts, future.ends
-    return {j: (starts.get(j, inf), ends.get(j, inf), j in future.aside) for j in watched}
+    return {
+        j: (starts.get(j, inf), ends.get(j, inf), j in future.aside, future.speeds.get(j))
+        for j in watched
+    }
 
 
 def _forecast(
@@ -565,6 +594,7 @@ def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False)
         beside=outcome.beside,
         speed=outcome.speed,
         costs_s=outcome.costs_s,
+        guessed=outcome.beside and outcome.guessed,
     )
 
 

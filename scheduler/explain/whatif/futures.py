@@ -274,6 +274,7 @@ class Future(Engine):
         self.cut = False
         self.starts: dict[str, float] = {}
         self.ends: dict[str, float] = {}
+        self.speeds: dict[str, float] = {}  # of awaited jobs that start beside another
         self.aside = set[str]()  # awaited jobs that started beside another, or ended while profiled
         for job_id in core.jobs:
             self.results[job_id] = JobResult(core.jobs[job_id].job, 0.0)
@@ -376,6 +377,7 @@ class Future(Engine):
                 self._seen(d.job_id, now, self.end_of(d.job_id))
                 if d.action is Action.PACK:
                     self.aside.add(d.job_id)
+                    self.speeds[d.job_id] = d.speeds[0] if d.speeds else UNKNOWN_SPEED
 
     def _end(self, run: Progress, now: float) -> None:
         super()._end(run, now)

@@ -11,7 +11,9 @@ from scheduler.backends.events import Event, Kind
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
 from scheduler.explain.answer import OrderTerm
-from scheduler.explain.effect import Effect
+from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_kind
+from scheduler.explain.claims import Kind as Claimed
+from scheduler.explain.effect import Effect, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
@@ -46,13 +48,20 @@ class Follower(Protocol):
     def futures(self) -> Futures: ...
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast: ...
+    def record(self, kind: Claimed) -> tuple[int, int]: ...
+    def lately(self, kind: Claimed) -> list[bool]: ...
 
 
 class Answers:
-    """Answers from copies of the core that an analyst follows; they change nothing."""
+    """Answers from copies of the core that an analyst follows; they change nothing.
+
+    Attributes:
+        said: what the last answer claims and can be refuted.
+    """
 
     def __init__(self, analyst: Follower):
         self._of = analyst
+        self.said: list[Claim] = []
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
         """The answer to a question; `{"unavailable": why}` when there is none.
@@ -64,6 +73,7 @@ class Answers:
                 of the same moment), `after` (job_id, other), `forecast`
                 (job_id); `names` in each of a job: name the jobs of others too.
         """
+        self.said = []
         if kind == "cluster":
             return asdict(self._cluster(body["events"]))
         if kind == "order":
@@ -92,7 +102,7 @@ class Answers:
                 change = Change.from_body(body.get("changes") or {})
                 others = change.first or "priority" in change.to or bool(body.get("others"))
                 outcome = self._trying().ask(job_id, change, others=others)
-                return asdict(answer_of(outcome, job_id, owner, names=names))
+                return asdict(self._offered(answer_of(outcome, job_id, owner, names=names)))
             if kind == "suggest":
                 return self._suggested(body, owner)
         except (NotPossible, LookupError) as error:
@@ -114,8 +124,16 @@ class Answers:
         outcomes = self._trying(self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
         )
-        shown = [answer_of(one, job_id, owner) for one in outcomes]
+        shown = [self._offered(answer_of(one, job_id, owner)) for one in outcomes]
         return {"suggestions": [asdict(one) for one in shown]}
+
+    def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
+        """The same as is learned from how offers of its kind turned out, with their record; it will
+        be judged itself."""
+        answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
+        self.said += of_offer(answer, self._of.now())
+        held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
+        return replace(answer, held=held, judged=judged)
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
         """What nodes or settings that change would do to those who wait."""

@@ -22,6 +22,8 @@ from sqlalchemy import Connection, and_, delete, select, update
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
+from scheduler.explain.claims import Claim
+from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.whatif.forecasts import (
     Futures,
     StartForecast,
@@ -33,13 +35,14 @@ from scheduler.explain.whatif.memory import Memory, SubmittedJob
 from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst.answers import Answers
-from scheduler.service.analyst.records import body_of, ended, forecast_of, write
+from scheduler.service.analyst.records import body_of, ended, forecast_of, never, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.fold import State
 from scheduler.service.log.followed import follow, followed
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
+from scheduler.service.log.store import claims
 from scheduler.service.log.store.decided import WAITS_AGAIN, waiting_again
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -71,6 +74,7 @@ QUESTIONS_BETWEEN = 2  # between two futures: a forecast that is never complete 
 QUESTIONS_READ = 1000  # among which the next is chosen
 QUESTION_S = 30.0  # whoever asked longer ago has left
 QUESTION_KEPT_S = 600.0  # answered or not
+JUDGE_S = 1.0  # what was said is compared with what came this often
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
 
@@ -137,7 +141,9 @@ class Analyst:
         self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
         self._turns = count(1)
         self._futures: tuple[int, float, Futures] | None = None
-        self.reply = Answers(self).reply
+        self._answers = Answers(self)
+        self.reply = self._answers.reply
+        self._judge_at = 0.0  # monotonic
         self._answering = False
         self._touched: dict[str, int] = {}  # jobs forecast in vain, by the event that says so
         self.read_at = 0.0
@@ -237,6 +243,7 @@ class Analyst:
         self._touched.clear()
         busy = self._read_on()
         busy = self.answer() or busy
+        self._judge()
         if self.clock.monotonic() >= self._rested_at:
             began = time.process_time() - self._answered_s
             self._forecast_new()
@@ -247,6 +254,26 @@ class Analyst:
             if spent > SHORT_S:  # leave the cores to those who decide and answer
                 self._rested_at = self.clock.monotonic() + spent * (1 / CPU_SHARE - 1)
         return busy
+
+    def _judge(self) -> None:
+        """Compare what was said with what came."""
+        if self.clock.monotonic() < self._judge_at or self.state.header is None:
+            return
+        self._judge_at = self.clock.monotonic() + JUDGE_S
+        with self.store.reading() as connection:
+            found = claims.judged(connection, self.now())
+        if found:
+            self.store.append([], lambda there, _: claims.apply(there, found), lease=self.lease)
+
+    def lately(self, kind: Claimed) -> list[bool]:
+        """Whether the latest claims of a kind held, in order."""
+        with self.store.reading() as connection:
+            return claims.lately(connection, kind)
+
+    def record(self, kind: Claimed) -> tuple[int, int]:
+        """How many claims of a kind held, of how many that were judged."""
+        with self.store.reading() as connection:
+            return claims.record_of(connection, kind)
 
     def _renew(self) -> None:
         assert self.lease is not None
@@ -285,6 +312,7 @@ class Analyst:
             any_at_all = True
             if event.kind is Kind.CLOCK_MENDED:
                 self._begin()
+                self.store.append([], lambda there, _: claims.forget_open(there))
                 return True
             decisions = follow(self.state, connection, event)
             if event.kind is Kind.HEADER:
@@ -481,7 +509,8 @@ class Analyst:
                 reply = self.reply(row.kind, json.loads(row.body))
             finally:
                 self._answering = False
-            self.store.append([], partial(_answered, row.id, reply, self.clock.now()))
+            said = self._answers.said, self.state.seen
+            self.store.append([], partial(_answered, row.id, reply, self.clock.now(), said))
             spent, took = time.process_time() - began, self.clock.monotonic() - at
             self._answered_s += spent
             if took > SHORT_S:
@@ -502,6 +531,7 @@ def _put(
     for basis in bases:
         some = {j: one for j, one in made.items() if basis != "latest" or j not in since}
         write(connection, some, (basis,))
+    claims.keep(connection, never({j: one for j, one in made.items() if j not in since}), seen)
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
@@ -510,8 +540,15 @@ def _about_the_same(was: float | None, at: float, now: float) -> bool:
 
 
 def _answered(
-    question: str, reply: Mapping[str, Any], now: float, connection: Connection, _: list[Event]
+    question: str,
+    reply: Mapping[str, Any],
+    now: float,
+    said: tuple[Sequence[Claim], int],
+    connection: Connection,
+    _: list[Event],
 ) -> None:
+    """Write an answer, and what it claims as of an event of the log."""
+    claims.keep(connection, *said)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))
     connection.execute(delete(questions).where(questions.c.asked_at < now - QUESTION_KEPT_S))

@@ -11,8 +11,11 @@ from sqlalchemy import Connection, delete, select
 from features.codec import Json
 from scheduler.backends.events import Event
 from scheduler.backends.submission import Submission
-from scheduler.explain.whatif.forecasts import FIGURES, StartForecast
+from scheduler.explain.claims import NEVER_S, Claim
+from scheduler.explain.claims import Kind as Claimed
+from scheduler.explain.whatif.forecasts import FIGURES, LEAST, StartForecast
 from scheduler.explain.whatif.memory import SubmittedJob
+from scheduler.explain.words import ForecastKind
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.tables import forecasts, jobs
 
@@ -45,6 +48,16 @@ def body_of(made: StartForecast) -> Json:
 
 def forecast_of(event: Event) -> StartForecast:
     return StartForecast(**event.body)
+
+
+def never(made: Mapping[str, StartForecast]) -> list[Claim]:
+    """Claims that a job starts in no future, of those forecasts that say so."""
+    return [
+        Claim(Claimed.NEVER, job_id, one.made_at, due=one.made_at + NEVER_S)
+        for job_id, one in made.items()
+        if one.start_p50 is None
+        if one.estimate == ForecastKind.IMPOSSIBLE or (not one.estimate and one.samples >= LEAST)
+    ]
 
 
 def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iterable[str]) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from scheduler.explain.claims import Record
 from scheduler.service.api.auth import Asking, Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
@@ -74,6 +75,13 @@ def history(view: Seen, since: Since = 0.0, vc: Word = None) -> list[Day]:
 def calibration(view: Seen, since: Since = 0.0) -> Calibration:
     """Of the forecasts made at submission: the share of jobs not later than promised."""
     return view.calibration(since)
+
+
+@router.get("/claims", summary="How what was said turned out")
+def claims(request: Request, view: Seen) -> list[Record]:
+    """What answers claim and can be refuted: how often it held, with a 95 % interval."""
+    changes: Changes = request.app.state.changes
+    return view.claims(changes.now())
 
 
 @router.get("/refusals", summary="Requests turned down", responses=responses(403))

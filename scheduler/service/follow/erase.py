@@ -30,7 +30,7 @@ def erase(store: Store, user: str) -> dict[str, int]:
     with store.writing() as connection:
 
         def without(table: Table, where: ColumnElement[bool]) -> None:
-            if table is tables.questions:  # of which nothing is kept
+            if table in (tables.questions, tables.claims):  # of which nothing is kept
                 went = connection.execute(delete(table).where(where)).rowcount
             else:
                 went = chain.take_out(connection, table, where)
@@ -48,7 +48,7 @@ def erase(store: Store, user: str) -> dict[str, int]:
             some = ids[first : first + CHUNK]
             for table in (tables.decisions, tables.events):
                 without_text(table, table.c.job_id.in_(some))
-            for table in (tables.forecasts, tables.links, tables.jobs):
+            for table in (tables.claims, tables.forecasts, tables.links, tables.jobs):
                 without(table, table.c.job_id.in_(some))
         without_text(tables.events, tables.events.c.actor == user)
         about = [

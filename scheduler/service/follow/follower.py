@@ -31,6 +31,8 @@ from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
 from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.claims import start_kind
+from scheduler.explain.effect import Sooner
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import (
     StartForecast,
@@ -45,9 +47,11 @@ from scheduler.explain.words import clock_time
 from scheduler.policies.slurm.passes import JobFault
 from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
+from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, NODES, answer_questions
 from scheduler.service.follow.checks import against_slurm
+from scheduler.service.follow.claims import Said
 from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.outputs import Outputs
@@ -67,6 +71,7 @@ from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store import chain
+from scheduler.service.log.store.claims import record_of
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -156,6 +161,7 @@ class Follower:
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
         self._forecasts: dict[str, StartForecast] = {}  # of jobs that wait
+        self._said = Said()
         self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
 
     @property
@@ -328,12 +334,29 @@ class Follower:
             if kind == ETA:
                 eta = trials.eta([str(word) for word in asked["options"]], str(asked["user"]))
                 return asdict(eta)
-            return asdict(trials.what_if(str(asked["job_id"])))
+            return asdict(self._offered(trials, str(asked["job_id"])))
         except Refused as refused:
             return {"refused": str(refused)}
         except (PolicyViolation, ParseError) as error:
             self.log.error("trial_refused", why=str(error))
             return {"unavailable": "it could not be tried"}
+
+    def _offered(self, trials: Trials, job_id: str) -> Sooner:
+        """What would have a job start sooner, with how such offers turned out."""
+        found = trials.what_if(job_id)
+        job = next((job for job in trials.jobs if job.id == job_id), None)
+        if self.store is None or job is None or not trials.offered:
+            return found
+        self._said.offered(job, found.as_it_is, trials.offered, self.clock.now())
+        with self.store.reading() as connection:
+            record = {
+                once: record_of(connection, start_kind(starts_now=once)) for once in (False, True)
+            }
+        tried = []
+        for one in found.tried:
+            held, judged = record[not one.reason]
+            tried.append(replace(one, held=held, judged=judged))
+        return replace(found, tried=tried)
 
     # --- what is written ----------------------------------------------------------------------
 
@@ -369,6 +392,11 @@ class Follower:
         gone = sorted(left - {row["job_id"] for row in over})
         waiting = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
         promised = self._promises.first(waiting)
+        self._said.room({j: why for j, why in self.reasons.items() if j in snapshot.waiting}, now)
+        before = self._rows.rows
+        otherwise = [
+            j for j, row in rows.items() if j in before and before[j]["spec"] != row["spec"]
+        ]
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             seq = appended[0].seq
@@ -376,6 +404,8 @@ class Follower:
             write_jobs(connection, changed, gone, seq, now)
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
+            seen = (*snapshot.waiting.values(), *snapshot.running.values())
+            self._said.write(connection, seen, never(waiting), otherwise, seq, now)
             if self._planner.nodes != self._nodes_written:
                 write_nodes(connection, self.shape, self._planner.nodes)
 

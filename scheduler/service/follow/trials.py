@@ -64,6 +64,9 @@ class Trials:
     Args:
         jobs: that run, and those first in line.
         clock: that the time of a question is taken by.
+
+    Attributes:
+        offered: what `what_if` found last, each with the job that it would be.
     """
 
     def __init__(
@@ -76,6 +79,7 @@ class Trials:
         means: Means,
     ) -> None:
         self.site, self.jobs, self.memory, self.now = site, jobs, memory, now
+        self.offered: list[tuple[Tried, SlurmJob]] = []
         self._means = means
         self._clock, self._until = clock, clock.monotonic() + means.question_s
 
@@ -124,7 +128,9 @@ class Trials:
         if unknown := self._means.against.get(job_id):  # then nothing can be trusted of it
             return Sooner(self._clock.now(), Tried(reason=job.reason, why=unknown))
         found, slower, not_tried = list[Tried](), list[tuple[Change, SlurmJob]](), list[str]()
+        asked = dict[str, SlurmJob]()
         for change in self._changes(job):
+            asked[change.command] = change.job
             if self._late:
                 not_tried.append(change.words)
                 continue
@@ -145,6 +151,7 @@ class Trials:
         as_it_is = _not_before(now, as_it_is)
         found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
         found.sort(key=lambda one: one.start_p50 or 0.0)
+        self.offered = [(one, asked[one.command]) for one in found]
         return Sooner(now, as_it_is, found, not_tried)
 
     def _changes(self, job: SlurmJob) -> list[Change]:

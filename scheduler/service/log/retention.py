@@ -1,4 +1,5 @@
-"""What is not the log is forgotten after a while: idempotency keys, questions, dead tokens."""
+"""What is not the log is forgotten after a while: idempotency keys, questions, judged claims, dead
+tokens."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from sqlalchemy import delete
 from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.log.header import service_clock
-from scheduler.service.log.store import archive, chain
+from scheduler.service.log.store import archive, chain, claims
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import idempotency, questions, tokens
 
@@ -31,6 +32,7 @@ def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
     dead = (tokens.c.expires_at < since) | (tokens.c.revoked_at < since)
     with store.writing() as connection:
         went = chain.take_out(connection, tokens, dead)
+        went += claims.prune(connection, clock - keep_s)
         return went + sum(connection.execute(query).rowcount for query in old)
 
 

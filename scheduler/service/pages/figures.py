@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 import numpy as np
 
 from features.schema import State
+from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
@@ -264,12 +265,12 @@ class Promises:
     """Everything on the page."""
 
     lines: list[Promise]
+    claims: list[Record]
     unavailable: int
     charts: list[Chart]
 
 
 FEWEST = 20  # batches before a share is judged
-GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
 
 
 def promises(view: PageQueries) -> Promises:
@@ -293,7 +294,7 @@ def promises(view: PageQueries) -> Promises:
         for promise in _lines(among, some, ends=ends)
     ]
     errors = [(k.start_p50, k.start_p90, k.start) for k in kept[:500]]
-    return Promises(lines, view.unforeseen(), _promised(errors))
+    return Promises(lines, view.claims(view.now()), view.unforeseen(), _promised(errors))
 
 
 def _lines(among: str, some: Sequence[Kept], *, ends: bool) -> Iterator[Promise]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 
 import pytest
 
+from pipeline.printed.why import _suggestion
 from scheduler.core.profiling import WaitingStage
+from scheduler.explain.claims import Kind, of_offer
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 from scheduler.explain.whatif.changes import Change
-from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, _company, _guessed, answer_of
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
+from scheduler.policies.pellucid.pairing import ASSUMED
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
 from tests.scheduler.explain.test_forecast import Sure
 
@@ -31,6 +35,10 @@ def test_a_start_beside_another_names_its_speed_and_when_it_ends() -> None:
     assert offer.then.end_p50 == pytest.approx(10.0 + 600.0 / 0.6, abs=1.0)
     told = answer_of(offer, "b", "user")
     assert "at once beside another job, at 60% of its speed; ends about" in told.contract(10.0)
+    start = asking.start("b", offer.change)
+    assert start is not None
+    assert not _guessed(start)
+    assert _guessed(replace(start, tree_path=("x", f"partner: {ASSUMED}")))
 
 
 def test_what_ends_later_is_offered_last_and_with_its_price() -> None:
@@ -65,12 +73,58 @@ def test_nobody_is_offered_a_profile_who_does_not_fit_the_partition(
     assert asking._is_profiled(sample.job) is profiled
 
 
+def taken(offer: WhatIfAnswer) -> WhatIfAnswer:
+    return replace(offer, changes={"share": True})
+
+
 def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     then = ExpectedTimes(start_p50=0.0, end_p50=7200.0)
     offer = WhatIfAnswer("j", {}, then=then, words="with 2 GPUs", starts_now=True, speed=1.0)
     assert offer.contract(0.0).startswith("at once on GPUs of its own; ends about")
     assert replace(offer, costs_s=3600.0).contract(0.0).endswith(", 1 h later than as it is")
     later = replace(offer, starts_now=False, speed=None, gain_s=600.0, then=None)
-    assert later.contract(0.0) == "10 min earlier"
-    unknown = replace(offer, beside=True, speed=None, then=None)
-    assert unknown.contract(0.0) == "at once beside another job, at a speed that nobody knows"
+    assert later.contract(0.0) == "10 min earlier; when it ends is not known"
+    when = ExpectedTimes(start_p50=60.0, start_p90=120.0, end_p50=7200.0)
+    alone = replace(later, speed=1.0, then=when, costs_s=-3600.0, assumed=["it does as much"])
+    words = alone.contract(0.0)
+    assert words.startswith("10 min earlier, about ")
+    assert ", nine in ten), on GPUs of its own; ends about " in words
+    assert words.endswith(", 1 h sooner than as it is (it does as much)")
+    beside = replace(later, beside=True, speed=0.58).contract(0.0)
+    assert beside.startswith("10 min earlier beside another job, at 58% of its speed")
+    unknown = replace(offer, beside=True, speed=None, then=None).contract(0.0)
+    assert unknown.startswith("at once beside another job, at a speed that nobody knows")
+    usual = replace(offer, beside=True, speed=0.7, guessed=True)
+    assert "at 70% of its speed if both are as such jobs usually are;" in usual.contract(0.0)
+    assert Kind.OFFER_SPEED not in {one.kind for one in of_offer(taken(usual), 0.0)}
+    known = {one.kind for one in of_offer(taken(replace(usual, guessed=False)), 0.0)}
+    assert Kind.OFFER_SPEED in known
+    late = replace(then, end_p90=9000.0)
+    assert ", nine in ten)" in replace(offer, then=late).contract(0.0)
+    recorded = _suggestion(replace(offer, held=31, judged=33), 0.0)
+    assert "(offers of this kind held in 31 of 33)" in recorded
+
+
+def test_an_offer_for_later_names_the_speed_that_its_futures_have() -> None:
+    desk = Desk(pellucid(Likes(speeds={("b", "a"): (0.6, 0.9)})), cluster_of())
+    memory = desk.core.estimator = Memory(desk.estimator, durations=Sure())
+    desk.submit(a_job("a", gpus=8))
+    desk.core.jobs["a"].profile = a_job().work.profile
+    sample = a_job("b", gpus=8, at=1.0)
+    desk.submit(replace(sample, job=replace(sample.job, share=False)), now=1.0)
+    desk.core.jobs["b"].profile = sample.work.profile
+    asking = WhatIf(Futures(desk.core, memory, 10.0), samples=9)
+    alone = asking.ask("b", Change({"time_limit_s": 3600.0}))
+    assert (alone.starts_now, alone.beside, alone.speed) == (False, False, 1.0)
+    worlds = [{"c": (20.0, 90.0, True, 0.6)}] * 5 + [{"c": (50.0, 90.0, False, None)}] * 4
+    assert _company(None, worlds, "c") == (True, 0.6)
+    assert _company(None, worlds[:1] + worlds[5:], "c") == (False, 1.0)
+    assert _company(None, [{"c": (inf, inf, False, None)}], "c") == (False, None)
+
+
+def test_a_share_whose_end_is_not_known_is_no_offer_for_nothing() -> None:
+    nothing = StartForecast(0.0)
+    offer = Outcome(Change({"share": True}), nothing, nothing, True, None, 0, 0, beside=True)
+    assert offer.costs
+    assert not replace(offer, beside=False).costs
+    assert not replace(offer, costs_s=-5.0).costs

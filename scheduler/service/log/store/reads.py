@@ -457,7 +457,7 @@ class VisibleQueries(VisibleRows):
             ahead = and_(ahead, _before(_place(row)))
         seen = jobs.c.gpus, jobs.c.spec
         query = select(*seen).where(ahead).order_by(*_ORDER).limit(MOST + 1)
-        runs, stated = [], self._stated(now)
+        runs, stated = [], self._stated_ends(now)
         for run in self._all(
             select(*seen, jobs.c.job_id, jobs.c.nodes, jobs.c.started_at).where(on_gpus)
         ):
@@ -471,42 +471,6 @@ class VisibleQueries(VisibleRows):
             Ahead(r["gpus"], json.loads(r["spec"]).get("time_limit_s")) for r in self._all(query)
         ]
         return bound(has, runs, waiting, row["gpus"], now)
-
-    def _stated(self, now: float) -> dict[str, float]:
-        """By when running jobs have ended by their own progress, nine in ten. The later of what
-        they state, on GPUs of their own, and of what was made of that last; of those that share
-        only the latter. What has passed says nothing."""
-        last = func.max(events.c.seq)
-        told = select(last).where(events.c.kind == Kind.PROGRESS, events.c.job_id == jobs.c.job_id)
-        on = select(
-            jobs.c.job_id, jobs.c.attempt, jobs.c.started_at, jobs.c.partner, forecasts.c.end_p90
-        ).select_from(
-            jobs.outerjoin(
-                forecasts,
-                and_(forecasts.c.job_id == jobs.c.job_id, forecasts.c.basis == "latest"),
-            )
-        )
-        runs = {
-            row["seq"]: row
-            for row in self._all(
-                on.add_columns(told.scalar_subquery().label("seq")).where(
-                    on_gpus, jobs.c.started_at.is_not(None)
-                )
-            )
-            if row["seq"] is not None
-        }
-        rows = self._all(select(events).where(events.c.seq.in_(runs))) if runs else []
-        found = {}
-        for event, text in zip(rows, self._bodies(events, rows), strict=True):
-            run, body = runs[event["seq"]], json.loads(text)
-            if body.get("attempt", run["attempt"]) != run["attempt"]:
-                continue  # of an earlier run
-            alone = run["started_at"] + body["progress"]["high_s"]
-            known = (run["end_p90"], None if run["partner"] else alone)
-            ends = [at for at in known if at is not None]
-            if ends and max(ends) > now:
-                found[run["job_id"]] = max(ends)
-        return found
 
     # --- figures ----------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Tables. `events` is the truth; every other table but `tokens`, `links`, `leases`, `payloads`,
-`questions` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to compare.
+`questions`, `claims` and `idempotency` can be rebuilt from it, and `pellucid audit` does so to
+compare.
 `chain` and `seals` show what was altered in those that are not; see `store.chain`."""
 
 from __future__ import annotations
@@ -141,6 +142,27 @@ forecasts = Table(
     Column("why_not", String(256), nullable=False, server_default=""),
     Column("start_p10", Float(53)),
     Column("estimate", String(16)),  # an `explain.words.ForecastKind`; NULL: neither
+)
+
+# What was said that can be refuted, and whether it held; see `explain.claims`.
+claims = Table(
+    "claims",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+    Column("kind", String(24), nullable=False),
+    Column("job_id", String(64), nullable=False),
+    Column("made_at", Float(53), nullable=False),
+    Column("seq", BigInteger, nullable=False),  # the last event that was known then
+    Column("change", Text, nullable=False, server_default="{}"),  # of an offer: canonical JSON
+    Column("due", Float(53)),  # by when it must have happened; once it is taken: from then
+    Column("figure", Float(53)),
+    Column("taken_at", Float(53)),  # of an offer: when its owner made the change
+    Column("taken_by", String(64)),  # the job that is it now: itself, or submitted in its place
+    Column("judged_at", Float(53)),
+    Column("held", Boolean),
+    Column("came", Float(53)),  # what came: a start, an end, a speed
+    Index("claims_open", "judged_at", "job_id"),
+    Index("claims_by_kind", "kind", "held"),
 )
 
 nodes = Table(

@@ -14,14 +14,17 @@ from features.codec import Json
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE
+from scheduler.explain.claims import Record
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
+from scheduler.service.log.store.claims import records
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.rows import (
     JobRow,
     Line,
     job_row,
 )
+from scheduler.service.log.store.stated import stated_ends
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs
 from scheduler.service.log.store.visibility import (
     Viewer,
@@ -75,6 +78,16 @@ class VisibleRows:
         )
         with self._engine.connect() as connection:
             return list(connection.execute(query.limit(ALIKE)).scalars())
+
+    def claims(self, now: float) -> list[Record]:
+        """How what was said of everybody's jobs turned out, by kind."""
+        with self._engine.connect() as connection:
+            return records(connection, now)
+
+    def _stated_ends(self, now: float) -> dict[str, float]:
+        """By when running jobs, of everybody's, have ended by their own progress."""
+        with self._engine.connect() as connection:
+            return stated_ends(connection, now)
 
     def _job_rows(self, rows: Sequence[RowMapping]) -> list[JobRow]:
         visible = self._visible([row["partner"] for row in rows])

@@ -146,7 +146,9 @@ def test_coverage_of_the_jobs_that_were_served_is_published(
 
 def told(kept: list[Kept]) -> list[Promise]:
     """Of forecasts that were kept or not: how many started by the nine in ten of them."""
-    view = SimpleNamespace(kept=lambda: kept, unforeseen=lambda: 0)
+    view = SimpleNamespace(
+        kept=lambda: kept, unforeseen=lambda: 0, claims=lambda _: [], now=lambda: 0.0
+    )
     lines = promises(view).lines  # type: ignore[arg-type]
     return [line for line in lines if line.text == "started by the p90 forecast"]
 

@@ -1,0 +1,43 @@
+"""`pellucid claims`: how often what was said of jobs turned out to be so."""
+
+from __future__ import annotations
+
+import typer
+
+from features.codec import decode
+from pipeline.options import spread
+from pipeline.printed import aligned
+from pipeline.remote import Service, print_json
+from scheduler.explain.claims import Record
+
+
+@spread
+def claims(service: Service) -> None:
+    """Show how often what was said of jobs was so: offers, forecasts, "never", "at once".
+
+    An offer counts once the job's owner has taken it. What is contradicted counts at once.
+
+    Example:
+
+      pellucid claims
+    """
+    with service.client() as client:
+        found = client.claims()
+    if service.as_json:
+        print_json(found)
+        return
+    for line in lines([decode(Record, one) for one in found]):
+        typer.echo(line)
+
+
+def lines(records: list[Record]) -> list[str]:
+    """The record of each kind of claim."""
+    if not any(one.judged or one.open for one in records):
+        return ["Nothing was said yet that can be refuted."]
+    from scheduler.explain.words import percent
+
+    table = [["CLAIM", "HELD", "OF", "95 % OF SUCH", "OPEN"]]
+    for one in records:
+        between = f"{percent(one.low)} to {percent(one.high)}" if one.judged else "-"
+        table.append([one.what, str(one.held), str(one.judged), between, str(one.open)])
+    return aligned(table)

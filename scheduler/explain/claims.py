@@ -1,0 +1,178 @@
+"""What is said of jobs in a way that can be refuted, and how often what was said so held."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from math import exp, sqrt
+from typing import Any
+
+from scheduler.core.request import CHANGEABLE
+from scheduler.explain.effect import WhatIfAnswer
+
+SOON_S = 3.0  # what starts within so long started at once
+GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
+SPEED = 0.1  # a speed that is nearer than this is as was said
+VALID_S = 120.0  # an offer is of its moment: who takes it later takes another
+ROOM_S = 120.0  # who is told that there is room for it starts within so long
+NEVER_S = 7 * 86_400.0  # as far as futures are followed
+Z = 1.96  # of intervals of nineteen in twenty
+
+
+class Kind(StrEnum):
+    """What is claimed, with the words that the record is shown by."""
+
+    OFFER_AT_ONCE = "offer_at_once"
+    OFFER_SOONER = "offer_sooner"
+    OFFER_P90 = "offer_p90"
+    OFFER_BESIDE = "offer_beside"
+    OFFER_SPEED = "offer_speed"
+    OFFER_END = "offer_end"
+    AT_ONCE = "at_once"
+    BY_P90 = "by_p90"
+    NEVER = "never"
+    ROOM = "room"
+
+    @property
+    def words(self) -> str:
+        return _WORDS[self]
+
+    @property
+    def is_offer(self) -> bool:
+        """Whether it is judged only once the job's owner has made the change."""
+        return self.value.startswith("offer_")
+
+
+_WORDS = {
+    Kind.OFFER_AT_ONCE: f"an offer: it starts at once (within {SOON_S:g} s of the change)",
+    Kind.OFFER_SOONER: "an offer: it starts sooner than it would as it is",
+    Kind.OFFER_P90: "an offer: it starts by its p90",
+    Kind.OFFER_BESIDE: "an offer: it shares GPUs, or has its own, as said",
+    Kind.OFFER_SPEED: f"an offer: it runs at the speed said, within {SPEED:g}",
+    Kind.OFFER_END: "an offer: it ends by its p90",
+    Kind.AT_ONCE: f"it starts at once (within {SOON_S:g} s)",
+    Kind.BY_P90: "it starts by the p90 of its first forecast",
+    Kind.NEVER: "it never starts as it is, or in no future",
+    Kind.ROOM: f"there is room for it now (it starts within {ROOM_S:g} s)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One thing that was said of a job.
+
+    Attributes:
+        made_at: when, seconds since the epoch.
+        change: of an offer: what the job is to ask for instead, by name.
+        due: by when it must have happened; of an offer as if the change were made at `made_at`.
+            None: it has no time.
+        figure: a speed; of `OFFER_BESIDE` 1 beside another job, 0 alone.
+    """
+
+    kind: Kind
+    job_id: str
+    made_at: float
+    change: Mapping[str, Any] = field(default_factory=dict)
+    due: float | None = None
+    figure: float | None = None
+
+
+def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
+    """What is claimed by an answer to "what if": start, kind of start, speed, end. Nothing by one
+    that no change of its owner's brings about."""
+    change, then = answer.changes, answer.then
+    if not change or change.keys() - CHANGEABLE.keys() or answer.unavailable or then is None:
+        return
+
+    def claim(kind: Kind, due: float | None = None, figure: float | None = None) -> Claim:
+        return Claim(kind, answer.job_id, now, change, due, figure)
+
+    if answer.starts_now:
+        yield claim(Kind.OFFER_AT_ONCE, now)
+    else:
+        was = answer.now.start_p50 if answer.now is not None else None
+        if answer.gain_s is not None and answer.gain_s > 0 and was is not None:
+            yield claim(Kind.OFFER_SOONER, was)
+        if then.start_p90 is not None:
+            yield claim(Kind.OFFER_P90, then.start_p90)
+    if answer.speed is not None:
+        yield claim(Kind.OFFER_BESIDE, figure=float(answer.beside))
+        if not answer.guessed:
+            yield claim(Kind.OFFER_SPEED, figure=answer.speed)
+    if then.end_p90 is not None:
+        yield claim(Kind.OFFER_END, then.end_p90)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How often claims of a kind held.
+
+    Attributes:
+        what: the claim in words.
+        held, judged: of those that were judged, so many held.
+        low, high: the share that hold in the long run lies between these, 95 % (Wilson 1927).
+        open: claims that are not judged yet.
+    """
+
+    kind: str
+    what: str
+    held: int
+    judged: int
+    low: float
+    high: float
+    open: int = 0
+
+    @classmethod
+    def of(cls, kind: Kind, held: int, judged: int, left: int = 0) -> Record:
+        low, high = interval(held, judged)
+        return cls(kind.value, kind.words, held, judged, low, high, left)
+
+
+def interval(held: int, judged: int) -> tuple[float, float]:
+    """Wilson's interval of a share; (0, 1) of nothing."""
+    if not judged:
+        return 0.0, 1.0
+    share, spread = held / judged, Z * Z / judged
+    middle = (share + spread / 2) / (1 + spread)
+    half = Z * sqrt(share * (1 - share) / judged + spread / (4 * judged)) / (1 + spread)
+    low = 0.0 if not held else max(0.0, middle - half)
+    return low, 1.0 if held == judged else min(1.0, middle + half)
+
+
+# Futures know how long jobs may run, and not what else makes them late. So the p90 of an offer is
+# put off by a factor of `NEAR_S` + wait that goes up when one is broken and down while they are
+# kept: one in ten is broken in the long run (Gibbs and Candes, NeurIPS 2021).
+BROKEN, PACE = 0.1, 0.2
+BEGIN, MOST_LATE = 0.4, 1.5  # logarithms of that factor
+NEAR_S = 10.0  # a few seconds more or less are no news
+JUDGED = 200  # offers, the latest, that it is learned from
+
+
+def late_by(held: Iterable[bool]) -> float:
+    """The logarithm of that factor, from whether offers held, in order."""
+    late = BEGIN
+    for one in held:
+        late = min(MOST_LATE, max(0.0, late + PACE * ((not one) - BROKEN)))
+    return late
+
+
+def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
+    """An answer with a later p90 of its start, and of its end; one that is decided stays."""
+    then = answer.then
+    if answer.starts_now or then is None or then.start_p90 is None:
+        return answer
+    by_s = (NEAR_S + max(0.0, then.start_p90 - now)) * (exp(late) - 1.0)
+    end = None if then.end_p90 is None else then.end_p90 + by_s
+    return replace(answer, then=replace(then, start_p90=then.start_p90 + by_s, end_p90=end))
+
+
+def start_kind(*, starts_now: bool) -> Kind:
+    """By which kind of claim an offer is known: that of its start."""
+    return Kind.OFFER_AT_ONCE if starts_now else Kind.OFFER_SOONER
+
+
+def same_change(asked: Mapping[str, object], offered: Mapping[str, object]) -> bool:
+    """Whether a change that was made is the one that was offered. "" stands for nothing."""
+    plain = ({k: None if v == "" else v for k, v in one.items()} for one in (asked, offered))
+    return next(plain) == next(plain)

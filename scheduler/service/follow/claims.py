@@ -1,0 +1,102 @@
+"""What a follower says that can be refuted: offers by the changes that take them, room in a limit,
+starts in no future."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from sqlalchemy import Connection
+
+from features.codec import encode
+from scheduler.backends.events import canonical
+from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.explain.claims import ROOM_S, VALID_S, Claim, Kind
+from scheduler.explain.effect import Tried
+from scheduler.explain.slurm import SlurmReason
+from scheduler.service.log.store import claims
+
+PASS_S = 60.0  # in which slurmctld has looked at every job again: what it starts then is at once
+# what a change brings with it, or Slurm counts anew
+_FOLLOWS = frozenset({"priority", "reason", "tres", "memory_mib"})
+# what its owner would change besides, and then takes another offer
+_ASKED = ("gpus", "gpu_types", "time_limit_s", "partition", "qos", "account", "num_nodes")
+
+
+class Said:
+    """Claims since the last look, and the offers that may still be taken."""
+
+    def __init__(self) -> None:
+        self._made: list[Claim] = []
+        self._offers: dict[str, dict[str, tuple[Mapping[str, Any], float]]] = {}  # by job, change
+
+    def offered(
+        self,
+        job: SlurmJob,
+        as_it_is: Tried | None,
+        tried: Sequence[tuple[Tried, SlurmJob]],
+        now: float,
+    ) -> None:
+        """Changes of a job were offered, each with the job that it would be."""
+        for one, changed in tried:
+            if change := differs(job, changed):
+                kept = {name: encode(getattr(job, name)) for name in _ASKED}
+                self._offers.setdefault(job.id, {})[canonical(change)] = {**kept, **change}, now
+                self._made += of_tried(job.id, change, one, as_it_is, now)
+
+    def room(self, reasons: Mapping[str, SlurmReason], now: float) -> None:
+        """Jobs wait for a limit in which there is room now, and nobody is before them."""
+        self._made += [
+            Claim(Kind.ROOM, job_id, now, due=now + ROOM_S)
+            for job_id, why in reasons.items()
+            if why.lapsed and not why.ahead and not why.started
+        ]
+
+    def write(
+        self,
+        connection: Connection,
+        jobs: Iterable[SlurmJob],
+        never: Sequence[Claim],
+        otherwise: Sequence[str],
+        seq: int,
+        now: float,
+    ) -> None:
+        """Keep what was said, see which offers were taken, and judge; after the rows of the jobs.
+
+        Args:
+            never: claims of forecasts.
+            otherwise: jobs that ask for something else since the last look.
+        """
+        claims.keep(connection, [*self._made, *never], seq)
+        self._made = []
+        for job in jobs if self._offers else ():
+            for change, (wanted, made_at) in list(self._offers.get(job.id, {}).items()):
+                if now - made_at > VALID_S:
+                    del self._offers[job.id][change]
+                elif all(encode(getattr(job, name)) == to for name, to in wanted.items()):
+                    claims.taken(connection, job.id, change, now)
+                    del self._offers[job.id][change]
+        claims.void(connection, otherwise)
+        claims.apply(connection, claims.judged(connection, now))
+
+
+def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
+    """What of a job is otherwise, as plain values."""
+    names = (one.name for one in fields(job) if one.name not in _FOLLOWS)
+    return {
+        name: encode(to) for name in names if (to := getattr(changed, name)) != getattr(job, name)
+    }
+
+
+def of_tried(
+    job_id: str, change: Mapping[str, Any], tried: Tried, as_it_is: Tried | None, now: float
+) -> Iterator[Claim]:
+    """What is claimed by a change that was tried."""
+    if not tried.reason:  # it starts at once
+        yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change, now + PASS_S)
+        return
+    if as_it_is is not None and as_it_is.start_p50 is not None:
+        yield Claim(Kind.OFFER_SOONER, job_id, now, change, as_it_is.start_p50)
+    if tried.start_p90 is not None:
+        yield Claim(Kind.OFFER_P90, job_id, now, change, tried.start_p90)

@@ -1,0 +1,379 @@
+"""What was said that can be refuted: kept, compared with what came, counted.
+
+An offer waits for its job's owner to make the change: by `change`, or by cancelling the job and
+submitting another that differs in that alone. It is then judged like everything else, by the tables
+of jobs, decisions and events, so that nothing is lost where its process begins again. A claim that
+is contradicted is judged at once. One whose job is changed otherwise, held or cancelled says
+nothing any more, and goes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    and_,
+    delete,
+    exists,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    update,
+)
+
+from features.schema import State
+from scheduler.backends.events import Kind as Happened
+from scheduler.backends.events import canonical
+from scheduler.core.decisions import STARTS, Action
+from scheduler.explain.claims import (
+    GRACE_S,
+    JUDGED,
+    SOON_S,
+    SPEED,
+    VALID_S,
+    Claim,
+    Kind,
+    Record,
+    same_change,
+)
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.tables import claims, decisions, events, forecasts, jobs
+
+MOST = 20_000  # claims that are kept, and first forecasts that are counted: the latest
+OPEN = 2_000  # claims that are judged in one go
+OFFERS = tuple(kind.value for kind in Kind if kind.is_offer)
+# of another job of its owner's that only differs in that, these do not say whether it is the same
+_ITS_OWN = frozenset({"job_id", "submitted_at", "sealed"})
+# what makes a claim say nothing any more
+_CHANGES = (Happened.CHANGED, Happened.HELD, Happened.PRIORITY_SET)
+_CLUSTER = (
+    Happened.NODE_SET, Happened.NODE_ADDED, Happened.NODE_CHANGED, Happened.NODE_REMOVED,
+    Happened.SETTINGS_SET,
+)  # fmt: skip
+
+
+# --- keeping ------------------------------------------------------------------------------------
+
+
+def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
+    """Keep claims, as of the event `seq`. An offer that is made again is of that moment; of
+    anything else the first of a job stands."""
+    for one in made:
+        change = canonical(one.change)
+        same = and_(
+            claims.c.job_id == one.job_id,
+            claims.c.kind == one.kind.value,
+            claims.c.change == change,
+        )
+        if one.kind.is_offer:
+            left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
+            connection.execute(delete(claims).where(same, left))
+        elif connection.execute(select(claims.c.id).where(same).limit(1)).first() is not None:
+            continue
+        row = {
+            "kind": one.kind.value,
+            "job_id": one.job_id,
+            "made_at": one.made_at,
+            "seq": seq,
+            "change": change,
+            "due": one.due,
+            "figure": one.figure,
+        }
+        connection.execute(insert(claims).values(row))
+
+
+def prune(connection: Connection, before: float) -> int:
+    """Forget what was said before a moment, and all but the latest `MOST`. Returns how many."""
+    last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
+    old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
+    return connection.execute(delete(claims).where(old)).rowcount
+
+
+def void(connection: Connection, job_ids: Collection[str]) -> None:
+    """Jobs ask for something else: what was said of them, and not taken, says nothing."""
+    left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
+    for job_id in job_ids:
+        connection.execute(delete(claims).where(claims.c.job_id == job_id, left))
+
+
+def forget_open(connection: Connection) -> None:
+    """Claims that are not judged are of another clock."""
+    connection.execute(delete(claims).where(claims.c.judged_at.is_(None)))
+
+
+# --- judging ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a claim: columns to be set; None: it says nothing any more, and goes."""
+
+    claim: int
+    values: Mapping[str, Any] | None
+
+
+def judged(connection: Connection, now: float) -> list[Verdict]:
+    """What can be said now of the claims that are open."""
+    query = select(claims).where(claims.c.judged_at.is_(None)).order_by(claims.c.id).limit(OPEN)
+    rows = connection.execute(query).all()
+    if not rows:
+        return []
+    ids = {row.taken_by or row.job_id for row in rows}
+    found = {
+        row.job_id: row for row in connection.execute(select(jobs).where(jobs.c.job_id.in_(ids)))
+    }
+    verdicts = []
+    for row in rows:
+        job = found.get(row.taken_by or row.job_id)
+        if job is None:
+            verdict = None if now - row.made_at > VALID_S else {}
+        elif row.kind in OFFERS and row.taken_at is None:
+            verdict = _taken(connection, row, job, now)
+        else:
+            verdict = _verdict(connection, row, job, now)
+        if verdict != {}:
+            verdicts.append(Verdict(row.id, verdict))
+    return verdicts
+
+
+def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+    """Write verdicts down."""
+    for one in verdicts:
+        this = claims.c.id == one.claim
+        if one.values is None:
+            connection.execute(delete(claims).where(this))
+        else:
+            connection.execute(update(claims).where(this).values(**one.values))
+
+
+def taken(connection: Connection, job_id: str, change: str, at: float) -> None:
+    """The owner of a followed job made a change that was offered; `change`: canonical JSON."""
+    of = and_(
+        claims.c.job_id == job_id,
+        claims.c.change == change,
+        claims.c.judged_at.is_(None),
+        claims.c.taken_at.is_(None),
+    )
+    for row in connection.execute(select(claims).where(of)).all():
+        values = _taken_at(row, job_id, at)
+        connection.execute(update(claims).where(claims.c.id == row.id).values(**values))
+
+
+Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
+
+
+def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
+    """Whether the job's owner has made the change that was offered; None: made another."""
+    offered = json.loads(row.change)
+    for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
+        made = kind == Happened.CHANGED and same_change(body, offered)
+        return _taken_at(row, row.job_id, at) if made and at - row.made_at <= VALID_S else None
+    if job.cancel_asked or job.phase == Phase.CANCELLED.value:
+        again = _submitted_again(connection, row, job, offered)
+        if again is not None:
+            return _taken_at(row, *again)
+    late = now - row.made_at > VALID_S
+    return None if late or job.started_at is not None else {}
+
+
+def _taken_at(row: Row[Any], job_id: str, at: float) -> Values:
+    due = None if row.due is None else row.due + max(0.0, at - row.made_at)
+    return {"taken_at": at, "taken_by": job_id, "due": due}
+
+
+def _submitted_again(
+    connection: Connection, row: Row[Any], job: Row[Any], offered: Mapping[str, Any]
+) -> tuple[str, float] | None:
+    """The job that its owner submitted in the place of a cancelled one, as was offered."""
+    was = json.loads(job.spec) | {k: None if v == "" else v for k, v in offered.items()}
+    query = (
+        select(jobs.c.job_id, jobs.c.spec, jobs.c.submitted_at)
+        .where(jobs.c.owner == job.owner, jobs.c.submitted_seq > row.seq)
+        .where(jobs.c.submitted_at <= row.made_at + VALID_S)
+    )
+    for other in connection.execute(query.order_by(jobs.c.submitted_seq)):
+        if _as_asked(json.loads(other.spec)) == _as_asked(was):
+            return other.job_id, other.submitted_at
+    return None
+
+
+def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {k: v for k, v in spec.items() if k not in _ITS_OWN and v is not None}
+
+
+def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
+    """What is known of a claim that holds or not; none: not yet; None: nothing ever will be."""
+    kind, over = Kind(row.kind), Phase(job.phase).over
+    if kind is Kind.NEVER:
+        return _never(connection, row, job, now)
+    since = row.seq if row.taken_at is None else _seq_of(connection, row)
+    for at, _, _ in _since(connection, job.job_id, since, _CHANGES):
+        if job.started_at is None or at < job.started_at:
+            return None  # it is another job now
+    if kind in (Kind.OFFER_BESIDE, Kind.OFFER_SPEED):
+        return _company(connection, kind, row, job, now)
+    if kind is Kind.OFFER_END:
+        if job.ended_at is not None and job.state != State.COMPLETED.value:
+            return None
+        return _by(row.due + GRACE_S, job.ended_at, now, over=over)
+    grace_s = SOON_S if kind is Kind.OFFER_AT_ONCE else GRACE_S
+    return _by(row.due + grace_s, job.started_at, now, over=over)
+
+
+def _by(due: float, came: float | None, now: float, *, over: bool) -> Values | None:
+    """Something that was to happen by a moment."""
+    if came is not None:
+        return {"judged_at": now, "held": came <= due, "came": came}
+    if over:
+        return None
+    return {"judged_at": now, "held": False} if now > due else {}
+
+
+def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
+    """A start that was to be in no future. After a change, of the job or the cluster, it says
+    nothing."""
+    late = row.due is not None and now > row.due
+    if job.started_at is None and not Phase(job.phase).over and not late:
+        return {}
+    if any(_since(connection, job.job_id, row.seq, _CHANGES)):
+        return None
+    if any(_since(connection, None, row.seq, _CLUSTER)):
+        return None
+    return {"judged_at": now, "held": job.started_at is None, "came": job.started_at}
+
+
+def _company(
+    connection: Connection, kind: Kind, row: Row[Any], job: Row[Any], now: float
+) -> Values | None:
+    """Whether a job started beside another; the speed that was measured there."""
+    of = decisions.c
+    query = (
+        select(of.action, of.event, of.at)
+        .where(of.job_id == job.job_id, of.at >= row.taken_at)
+        .where(of.action.in_([action.value for action in STARTS]))
+    )
+    begun = connection.execute(query.order_by(of.seq).limit(1)).one_or_none()
+    over = Phase(job.phase).over
+    if begun is None:
+        return None if over else {}
+    beside = begun.action == Action.PACK.value
+    if kind is Kind.OFFER_BESIDE:
+        came = float(beside)
+        return {"judged_at": now, "held": came == row.figure, "came": came}
+    speed = None if beside else 1.0
+    if beside:
+        for _, _, body in _since(connection, job.job_id, begun.event, (Happened.PAIR_OBSERVED,)):
+            speed = float(body["speed"])
+    if speed is None:
+        return None if over else {}
+    held = abs(speed - row.figure) <= SPEED
+    return {"judged_at": now, "held": held, "came": speed}
+
+
+def _seq_of(connection: Connection, row: Row[Any]) -> int:
+    """The event by which an offer was taken."""
+    at = (Happened.CHANGED.value, Happened.SUBMITTED.value)
+    query = select(events.c.seq).where(
+        events.c.job_id == row.taken_by, events.c.seq > row.seq, events.c.kind.in_(at)
+    )
+    return connection.execute(query.order_by(events.c.seq).limit(1)).scalar() or row.seq
+
+
+def _since(
+    connection: Connection, job_id: str | None, seq: int, kinds: Collection[Happened]
+) -> Iterable[tuple[float, str, Mapping[str, Any]]]:
+    """Events of some kinds, about a job if one is named: when, kind and body."""
+    wanted = events.c.kind.in_([kind.value for kind in kinds])
+    query = select(events).where(events.c.seq > seq, wanted)
+    if job_id is not None:
+        query = query.where(events.c.job_id == job_id)
+    rows = connection.execute(query.order_by(events.c.seq)).all()
+    for row, text in zip(rows, bodies(connection, events, rows), strict=True):
+        yield row.at, row.kind, json.loads(text)
+
+
+# --- counting -----------------------------------------------------------------------------------
+
+
+def records(connection: Connection, now: float) -> list[Record]:
+    """How claims turned out, kind by kind; of those that were made when jobs were submitted by the
+    table of forecasts, and of the others as they were judged."""
+    made = [*outcomes(connection), *_first_forecasts(connection, now)]
+    return sorted(made, key=lambda one: _ORDER[one.kind])
+
+
+def outcomes(connection: Connection) -> list[Record]:
+    """The same of the claims that are kept one by one."""
+    of = claims.c
+    counted = select(
+        of.kind,
+        func.count().filter(of.held.is_(True)).label("held"),
+        func.count().filter(of.held.is_not(None)).label("judged"),
+        func.count().filter(of.judged_at.is_(None)).label("left"),
+    ).group_by(of.kind)
+    found = {row.kind: row for row in connection.execute(counted)}
+    return [
+        Record.of(kind, row.held, row.judged, row.left)
+        for kind in Kind
+        if (row := found.get(kind.value)) is not None
+    ]
+
+
+_ORDER = {kind.value: place for place, kind in enumerate(Kind)}
+
+
+def _first_forecasts(connection: Connection, now: float) -> list[Record]:
+    """Starts that were promised at submission; those that are overdue count, and those of jobs held
+    or changed meanwhile do not."""
+    made, started = forecasts.c, jobs.c.started_at
+    latest = select(jobs.c.job_id).order_by(jobs.c.submitted_seq.desc()).limit(MOST)
+    otherwise = exists().where(
+        events.c.job_id == jobs.c.job_id, events.c.kind.in_((Happened.HELD, Happened.CHANGED))
+    )
+    waited = or_(started.is_(None), started > made.made_at)
+    once = and_(made.start_p90 <= made.made_at + SOON_S, waited)
+    left_open = and_(made.start_p50 < made.start_p90, not_(once))
+    found = []
+    for kind, among, due in (
+        (Kind.AT_ONCE, once, made.made_at + SOON_S),
+        (Kind.BY_P90, left_open, made.start_p90 + GRACE_S),
+    ):
+        overdue = and_(started.is_(None), jobs.c.ended_at.is_(None), due < now)
+        query = (
+            select(
+                func.count().filter(started <= due).label("held"),
+                func.count().filter(or_(started.is_not(None), overdue)).label("judged"),
+                func.count().filter(started.is_(None), jobs.c.ended_at.is_(None), due >= now),
+            )
+            .select_from(forecasts.join(jobs, jobs.c.job_id == made.job_id))
+            .where(made.basis == "submission", made.start_p90.is_not(None), among, ~otherwise)
+            .where(jobs.c.job_id.in_(latest))
+        )
+        held, judged, left = connection.execute(query).one()
+        if judged or left:
+            found.append(Record.of(kind, held, judged, left))
+    return found
+
+
+def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
+    """How many claims of a kind held, of how many that were judged."""
+    of = claims.c
+    query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
+    held, judged = connection.execute(query.where(of.kind == kind.value)).one()
+    return held, judged
+
+
+def lately(connection: Connection, kind: Kind) -> list[bool]:
+    """Whether the latest claims of a kind held, in the order in which they were judged."""
+    of = claims.c
+    query = select(of.held).where(of.kind == kind.value, of.held.is_not(None))
+    found = connection.execute(query.order_by(of.judged_at.desc(), of.id.desc()).limit(JUDGED))
+    return list(found.scalars())[::-1]

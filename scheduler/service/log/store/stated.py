@@ -1,0 +1,48 @@
+"""By when running jobs have ended by what they print of their own progress."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection, and_, func, select
+
+from scheduler.backends.events import Kind
+from scheduler.service.log.store.archive import bodies
+from scheduler.service.log.store.tables import events, forecasts, jobs, on_gpus
+
+
+def stated_ends(connection: Connection, now: float) -> dict[str, float]:
+    """The end, nine in ten, of each running job that reported progress. The later of what it
+    states, on GPUs of its own, and of what was made of that last; of one that shares only the
+    latter. What has passed says nothing."""
+    told = select(func.max(events.c.seq)).where(
+        events.c.kind == Kind.PROGRESS.value, events.c.job_id == jobs.c.job_id
+    )
+    made = and_(forecasts.c.job_id == jobs.c.job_id, forecasts.c.basis == "latest")
+    of = jobs.c
+    query = (
+        select(
+            of.job_id,
+            of.attempt,
+            of.started_at,
+            of.partner,
+            forecasts.c.end_p90,
+            told.scalar_subquery().label("seq"),
+        )
+        .select_from(jobs.outerjoin(forecasts, made))
+        .where(on_gpus, of.started_at.is_not(None))
+    )
+    runs = {row.seq: row for row in connection.execute(query) if row.seq is not None}
+    if not runs:
+        return {}
+    rows = connection.execute(select(events).where(events.c.seq.in_(runs))).all()
+    found = {}
+    for event, text in zip(rows, bodies(connection, events, rows), strict=True):
+        run, body = runs[event.seq], json.loads(text)
+        if body.get("attempt", run.attempt) != run.attempt:
+            continue  # of an earlier run
+        alone = None if run.partner else run.started_at + body["progress"]["high_s"]
+        ends = [at for at in (run.end_p90, alone) if at is not None]
+        if ends and max(ends) > now:
+            found[run.job_id] = max(ends)
+    return found
