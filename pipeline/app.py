@@ -34,7 +34,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("logs", "Print what a job has written; -f follows it."),
         _one("why", "Say why a job waits, runs where it does, or how it ended."),
         _one("order", "Show who waits, in order, and what makes each place (as sprio)."),
-        _one("claims", "Show how often what was said of jobs was so."),
+        _one("claims", "Show how often what was claimed of jobs was so."),
         _one("whatif", "Forecast a waiting job as it is, and as it would be."),
         _one("eta", "In front of Slurm: when would it start, before it is submitted."),
         _one("change", "Change what waiting jobs ask for; they keep their place."),

@@ -1,4 +1,4 @@
-"""`pellucid claims`: how often what was said of jobs turned out to be so."""
+"""`pellucid claims`: how often what was claimed of jobs turned out to be so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.explain.claims import Record
 
 @spread
 def claims(service: Service) -> None:
-    """Show how often what was said of jobs was so: offers, forecasts, "never", "at once".
+    """Show how often what was claimed of jobs was so: offers, forecasts, "never", "at once".
 
     An offer counts once the job's owner has taken it. What is contradicted counts at once.
 
@@ -33,7 +33,7 @@ def claims(service: Service) -> None:
 def lines(records: list[Record]) -> list[str]:
     """The record of each kind of claim."""
     if not any(one.judged or one.open for one in records):
-        return ["Nothing was said yet that can be refuted."]
+        return ["Nothing was claimed yet."]
     from scheduler.explain.words import percent
 
     table = [["CLAIM", "HELD", "OF", "95 % OF SUCH", "OPEN"]]

@@ -1,4 +1,4 @@
-"""What is said of jobs in a way that can be refuted, and how often what was said so held."""
+"""What is claimed of jobs, so that it can be refuted, and how often it held."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from scheduler.explain.effect import WhatIfAnswer
 
 SOON_S = 3.0  # what starts within so long started at once
 GRACE_S = 2.0  # what it takes to start a process: no forecast promises that
-SPEED = 0.1  # a speed that is nearer than this is as was said
+SPEED = 0.1  # a speed that is nearer than this is as was stated
 VALID_S = 120.0  # an offer is of its moment: who takes it later takes another
-ROOM_S = 120.0  # who is told that there is room for it starts within so long
+ROOM_S = 120.0  # of whom it is claimed that there is room for it starts within so long
 NEVER_S = 7 * 86_400.0  # as far as futures are followed
 Z = 1.96  # of intervals of nineteen in twenty
 
@@ -48,8 +48,8 @@ _WORDS = {
     Kind.OFFER_AT_ONCE: f"an offer: it starts at once (within {SOON_S:g} s of the change)",
     Kind.OFFER_SOONER: "an offer: it starts sooner than it would as it is",
     Kind.OFFER_P90: "an offer: it starts by its p90",
-    Kind.OFFER_BESIDE: "an offer: it shares GPUs, or has its own, as said",
-    Kind.OFFER_SPEED: f"an offer: it runs at the speed said, within {SPEED:g}",
+    Kind.OFFER_BESIDE: "an offer: it shares GPUs, or has its own, as stated",
+    Kind.OFFER_SPEED: f"an offer: it runs at the speed stated, within {SPEED:g}",
     Kind.OFFER_END: "an offer: it ends by its p90",
     Kind.AT_ONCE: f"it starts at once (within {SOON_S:g} s)",
     Kind.BY_P90: "it starts by the p90 of its first forecast",
@@ -60,7 +60,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that was said of a job.
+    """One thing that was claimed of a job.
 
     Attributes:
         made_at: when, seconds since the epoch.

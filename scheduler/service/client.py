@@ -232,7 +232,7 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
     def claims(self) -> list[Any]:
-        """How what was said of jobs turned out, by kind of claim."""
+        """How what was claimed of jobs turned out, by kind of claim."""
         return list(self._json("GET", "/claims"))
 
     def links(self) -> list[Json]:

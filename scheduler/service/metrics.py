@@ -256,7 +256,7 @@ class Metrics(Collector):
         """Of the claims that are kept, those that held, were refuted, or are open."""
         made = GaugeMetricFamily(
             "pellucid_claims",
-            "What was said of jobs and can be refuted, by what came.",
+            "What was claimed of jobs, by what came.",
             labels=["kind", "outcome"],
         )
         for one in outcomes(connection):

@@ -56,12 +56,12 @@ class Answers:
     """Answers from copies of the core that an analyst follows; they change nothing.
 
     Attributes:
-        said: what the last answer claims and can be refuted.
+        claimed: what the last answer claims and can be refuted.
     """
 
     def __init__(self, analyst: Follower):
         self._of = analyst
-        self.said: list[Claim] = []
+        self.claimed: list[Claim] = []
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
         """The answer to a question; `{"unavailable": why}` when there is none.
@@ -73,7 +73,7 @@ class Answers:
                 of the same moment), `after` (job_id, other), `forecast`
                 (job_id); `names` in each of a job: name the jobs of others too.
         """
-        self.said = []
+        self.claimed = []
         if kind == "cluster":
             return asdict(self._cluster(body["events"]))
         if kind == "order":
@@ -131,7 +131,7 @@ class Answers:
         """The same as is learned from how offers of its kind turned out, with their record; it will
         be judged itself."""
         answer = put_off(answer, self._of.now(), late_by(self._of.lately(Claimed.OFFER_P90)))
-        self.said += of_offer(answer, self._of.now())
+        self.claimed += of_offer(answer, self._of.now())
         held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
         return replace(answer, held=held, judged=judged)
 

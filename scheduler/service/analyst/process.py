@@ -74,7 +74,7 @@ QUESTIONS_BETWEEN = 2  # between two futures: a forecast that is never complete 
 QUESTIONS_READ = 1000  # among which the next is chosen
 QUESTION_S = 30.0  # whoever asked longer ago has left
 QUESTION_KEPT_S = 600.0  # answered or not
-JUDGE_S = 1.0  # what was said is compared with what came this often
+JUDGE_S = 1.0  # what was claimed is compared with what came this often
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
 
 
@@ -256,7 +256,7 @@ class Analyst:
         return busy
 
     def _judge(self) -> None:
-        """Compare what was said with what came."""
+        """Compare what was claimed with what came."""
         if self.clock.monotonic() < self._judge_at or self.state.header is None:
             return
         self._judge_at = self.clock.monotonic() + JUDGE_S
@@ -509,8 +509,8 @@ class Analyst:
                 reply = self.reply(row.kind, json.loads(row.body))
             finally:
                 self._answering = False
-            said = self._answers.said, self.state.seen
-            self.store.append([], partial(_answered, row.id, reply, self.clock.now(), said))
+            claimed = self._answers.claimed, self.state.seen
+            self.store.append([], partial(_answered, row.id, reply, self.clock.now(), claimed))
             spent, took = time.process_time() - began, self.clock.monotonic() - at
             self._answered_s += spent
             if took > SHORT_S:
@@ -543,12 +543,12 @@ def _answered(
     question: str,
     reply: Mapping[str, Any],
     now: float,
-    said: tuple[Sequence[Claim], int],
+    claimed: tuple[Sequence[Claim], int],
     connection: Connection,
     _: list[Event],
 ) -> None:
     """Write an answer, and what it claims as of an event of the log."""
-    claims.keep(connection, *said)
+    claims.keep(connection, *claimed)
     values = {"answer": canonical(reply), "answered_at": now}
     connection.execute(update(questions).where(questions.c.id == question).values(values))
     connection.execute(delete(questions).where(questions.c.asked_at < now - QUESTION_KEPT_S))

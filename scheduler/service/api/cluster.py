@@ -77,7 +77,7 @@ def calibration(view: Seen, since: Since = 0.0) -> Calibration:
     return view.calibration(since)
 
 
-@router.get("/claims", summary="How what was said turned out")
+@router.get("/claims", summary="How what was claimed turned out")
 def claims(request: Request, view: Seen) -> list[Record]:
     """What answers claim and can be refuted: how often it held, with a 95 % interval."""
     changes: Changes = request.app.state.changes

@@ -18,13 +18,13 @@ from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.store import claims
 
 PASS_S = 60.0  # in which slurmctld has looked at every job again: what it starts then is at once
-# what a change brings with it, or Slurm counts anew
+# what a change brings with it, or Slurm counts again
 _FOLLOWS = frozenset({"priority", "reason", "tres", "memory_mib"})
 # what its owner would change besides, and then takes another offer
 _ASKED = ("gpus", "gpu_types", "time_limit_s", "partition", "qos", "account", "num_nodes")
 
 
-class Said:
+class Claims:
     """Claims since the last look, and the offers that may still be taken."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Said:
         seq: int,
         now: float,
     ) -> None:
-        """Keep what was said, see which offers were taken, and judge; after the rows of the jobs.
+        """Keep claims, see which offers were taken, and judge; after the rows of the jobs.
 
         Args:
             never: claims of forecasts.

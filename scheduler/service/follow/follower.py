@@ -51,7 +51,7 @@ from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, NODES, answer_questions
 from scheduler.service.follow.checks import against_slurm
-from scheduler.service.follow.claims import Said
+from scheduler.service.follow.claims import Claims
 from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.outputs import Outputs
@@ -161,7 +161,7 @@ class Follower:
         self._numbered = 0
         self._foresee_at = 0.0  # monotonic: no futures before
         self._forecasts: dict[str, StartForecast] = {}  # of jobs that wait
-        self._said = Said()
+        self._claims = Claims()
         self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
 
     @property
@@ -347,7 +347,7 @@ class Follower:
         job = next((job for job in trials.jobs if job.id == job_id), None)
         if self.store is None or job is None or not trials.offered:
             return found
-        self._said.offered(job, found.as_it_is, trials.offered, self.clock.now())
+        self._claims.offered(job, found.as_it_is, trials.offered, self.clock.now())
         with self.store.reading() as connection:
             record = {
                 once: record_of(connection, start_kind(starts_now=once)) for once in (False, True)
@@ -392,7 +392,7 @@ class Follower:
         gone = sorted(left - {row["job_id"] for row in over})
         waiting = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
         promised = self._promises.first(waiting)
-        self._said.room({j: why for j, why in self.reasons.items() if j in snapshot.waiting}, now)
+        self._claims.room({j: why for j, why in self.reasons.items() if j in snapshot.waiting}, now)
         before = self._rows.rows
         otherwise = [
             j for j, row in rows.items() if j in before and before[j]["spec"] != row["spec"]
@@ -405,7 +405,7 @@ class Follower:
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
             seen = (*snapshot.waiting.values(), *snapshot.running.values())
-            self._said.write(connection, seen, never(waiting), otherwise, seq, now)
+            self._claims.write(connection, seen, never(waiting), otherwise, seq, now)
             if self._planner.nodes != self._nodes_written:
                 write_nodes(connection, self.shape, self._planner.nodes)
 

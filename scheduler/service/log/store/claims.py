@@ -1,4 +1,4 @@
-"""What was said that can be refuted: kept, compared with what came, counted.
+"""What was claimed: kept, compared with what came, counted.
 
 An offer waits for its job's owner to make the change: by `change`, or by cancelling the job and
 submitting another that differs in that alone. It is then judged like everything else, by the tables
@@ -91,14 +91,14 @@ def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget what was said before a moment, and all but the latest `MOST`. Returns how many."""
+    """Forget what was claimed before a moment, and all but the latest `MOST`. Returns how many."""
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
     return connection.execute(delete(claims).where(old)).rowcount
 
 
 def void(connection: Connection, job_ids: Collection[str]) -> None:
-    """Jobs ask for something else: what was said of them, and not taken, says nothing."""
+    """Jobs ask for something else: what was claimed of them, and not taken, says nothing."""
     left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
     for job_id in job_ids:
         connection.execute(delete(claims).where(claims.c.job_id == job_id, left))
@@ -121,7 +121,7 @@ class Verdict:
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """What can be said now of the claims that are open."""
+    """What can be stated now of the claims that are open."""
     query = select(claims).where(claims.c.judged_at.is_(None)).order_by(claims.c.id).limit(OPEN)
     rows = connection.execute(query).all()
     if not rows:

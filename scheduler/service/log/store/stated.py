@@ -15,7 +15,7 @@ def stated_ends(connection: Connection, now: float) -> dict[str, float]:
     """The end, nine in ten, of each running job that reported progress. The later of what it
     states, on GPUs of its own, and of what was made of that last; of one that shares only the
     latter. What has passed says nothing."""
-    told = select(func.max(events.c.seq)).where(
+    latest = select(func.max(events.c.seq)).where(
         events.c.kind == Kind.PROGRESS.value, events.c.job_id == jobs.c.job_id
     )
     made = and_(forecasts.c.job_id == jobs.c.job_id, forecasts.c.basis == "latest")
@@ -27,7 +27,7 @@ def stated_ends(connection: Connection, now: float) -> dict[str, float]:
             of.started_at,
             of.partner,
             forecasts.c.end_p90,
-            told.scalar_subquery().label("seq"),
+            latest.scalar_subquery().label("seq"),
         )
         .select_from(jobs.outerjoin(forecasts, made))
         .where(on_gpus, of.started_at.is_not(None))

@@ -144,7 +144,7 @@ forecasts = Table(
     Column("estimate", String(16)),  # an `explain.words.ForecastKind`; NULL: neither
 )
 
-# What was said that can be refuted, and whether it held; see `explain.claims`.
+# What was claimed, and whether it held; see `explain.claims`.
 claims = Table(
     "claims",
     metadata,

@@ -80,7 +80,7 @@ class VisibleRows:
             return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def claims(self, now: float) -> list[Record]:
-        """How what was said of everybody's jobs turned out, by kind."""
+        """How what was claimed of everybody's jobs turned out, by kind."""
         with self._engine.connect() as connection:
             return records(connection, now)
 

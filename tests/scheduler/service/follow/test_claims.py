@@ -12,7 +12,7 @@ from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.claims import Claim, Kind
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.follow.answers import TRIED
-from scheduler.service.follow.claims import PASS_S, Said, differs
+from scheduler.service.follow.claims import PASS_S, Claims, differs
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import claims
@@ -88,7 +88,7 @@ def test_a_job_that_starts_although_it_never_could_counts_at_once(store: Store) 
 
 
 def test_room_is_claimed_of_whom_nobody_is_before() -> None:
-    said = Said()
+    said = Claims()
     reasons = {
         "1": SlurmReason("QOSMaxGRESPerUser", lapsed=True),
         "2": SlurmReason("QOSMaxGRESPerUser", lapsed=True, ahead=1),
