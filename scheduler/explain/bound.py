@@ -8,6 +8,7 @@ from math import inf, isfinite
 
 from scheduler.core.plural import count
 
+NEWS_S = 60.0  # a second bound that is sooner by less is none
 MOST = 2000  # jobs ahead that are placed one after another
 
 
@@ -49,7 +50,7 @@ class Bound:
         latest: seconds since the epoch; None: nothing says so.
         missing: why nothing does; "" where something does.
         stated: the same if those that run also end by what their own progress states, which nobody
-            guarantees; None: that is no earlier.
+            guarantees; None: that is no earlier by a minute.
     """
 
     latest: float | None = None
@@ -75,7 +76,7 @@ def bound(
     stated = None
     if any(run.likely != run.until for run in held):
         sooner = _placed(nodes, [(run, run.likely) for run in held], ahead, gpus, now)
-        stated = sooner if sooner < latest else None
+        stated = sooner if sooner <= latest - NEWS_S else None
     if isfinite(latest):
         return Bound(latest, stated=stated)
     endless = sum(one.until is None for one in held) + sum(one.limit_s is None for one in ahead)

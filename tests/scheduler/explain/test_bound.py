@@ -59,6 +59,8 @@ def test_progress_bounds_a_start_sooner_and_the_limits_still_do() -> None:
     assert bound(NODE, [run], [Ahead(8, 50.0)], 4, 10.0) == Bound(1050.0, stated=450.0)
     later = Held({0: list(range(8))}, 1000.0, 4000.0)  # its limit ends it before
     assert bound(NODE, [later], [], 4, 10.0) == Bound(1000.0)
+    about = Held({0: list(range(8))}, 1000.0, 950.0)  # the same minute
+    assert bound(NODE, [about], [], 4, 10.0) == Bound(1000.0)
     endless = bound(NODE, [Held({0: list(range(8))}, None, 400.0)], [], 4, 10.0)
     assert endless == Bound(missing="1 job before it has no time limit", stated=400.0)
     beside = [run, held(range(8), 2000.0)]  # another holds the same GPUs for longer

@@ -258,6 +258,18 @@ class TestSchema:
         check(store)
         assert store.last_seq() == 1
 
+    def test_a_database_of_the_first_release_is_upgraded(self, store: Store) -> None:
+        with store.writing() as connection:
+            connection.execute(text("DROP TABLE claims"))
+            connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
+        with pytest.raises(StoreError, match="at schema 0016, not at"):
+            check(store)
+        prepare(store)
+        check(store)
+        with store.reading() as connection:
+            context = MigrationContext.configure(connection)
+            assert compare_metadata(context, metadata) == []
+
     def test_a_newer_database_is_left_alone(self, store: Store) -> None:
         with store.writing() as connection:
             connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
