@@ -158,11 +158,14 @@ def late_by(held: Iterable[bool]) -> float:
 
 
 def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
-    """An answer with a later p90 of its start, and of its end; one that is decided stays."""
-    then = answer.then
+    """An answer with a later p90 of its start, and of its end, but no later than as it is where it
+    was not; one that is decided stays."""
+    then, was = answer.then, answer.now.start_p90 if answer.now is not None else None
     if answer.starts_now or then is None or then.start_p90 is None:
         return answer
     by_s = (NEAR_S + max(0.0, then.start_p90 - now)) * (exp(late) - 1.0)
+    if was is not None:
+        by_s = min(by_s, max(0.0, was - then.start_p90))
     end = None if then.end_p90 is None else then.end_p90 + by_s
     return replace(answer, then=replace(then, start_p90=then.start_p90 + by_s, end_p90=end))
 

@@ -240,6 +240,10 @@ def test_a_p90_is_put_off_until_one_in_ten_is_broken() -> None:
     moved = put_off(answer, 10.0, log(2.0)).then
     assert moved is not None
     assert (moved.start_p50, moved.start_p90, moved.end_p90) == pytest.approx((20.0, 60.0, 120.0))
+    as_it_is = replace(answer, now=ExpectedTimes(start_p50=20.0, start_p90=40.0))
+    bounded = put_off(as_it_is, 10.0, log(2.0)).then
+    assert bounded is not None
+    assert bounded.start_p90 == 40.0
     decided = replace(answer, starts_now=True)
     assert put_off(decided, 10.0, log(2.0)) == decided
 
