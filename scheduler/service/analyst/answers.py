@@ -16,7 +16,7 @@ from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.whatif.changes import Change, NotPossible
-from scheduler.explain.whatif.counterfactuals import WhatIf, answer_of
+from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot
 from scheduler.explain.whatif.moved import Moved, moved
 from scheduler.explain.words import drained_words
@@ -48,6 +48,7 @@ class Follower(Protocol):
     def futures(self) -> Futures: ...
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]: ...
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast: ...
+    def read_on(self) -> bool: ...
     def record(self, kind: Claimed) -> tuple[int, int]: ...
     def lately(self, kind: Claimed) -> list[bool]: ...
 
@@ -124,8 +125,35 @@ class Answers:
         outcomes = self._trying(self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
         )
+        outcomes = self._still(job_id, outcomes)
         shown = [self._offered(answer_of(one, job_id, owner)) for one in outcomes]
         return {"suggestions": [asdict(one) for one in shown]}
+
+    def _still(self, job_id: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Of starts at once those that hold by what was logged while they were looked for: others
+        may have been given the GPUs."""
+        state, covered = self._of.state, self._of.state.covered
+        found = list(outcomes)
+        if not any(one.starts_now for one in found):
+            return found
+        self._of.read_on()
+        if self._of.state is state and state.covered == covered:
+            return found
+        core = self._of.state.core
+        waits = job_id in core.jobs and job_id not in core.cluster.runs
+        trying = self._trying()
+        return [
+            one
+            for one in found
+            if not one.starts_now or (waits and self._starts(trying, one, job_id))
+        ]
+
+    @staticmethod
+    def _starts(trying: WhatIf, one: Outcome, job_id: str) -> bool:
+        try:
+            return trying.starts(job_id, one.change)
+        except NotPossible:
+            return False
 
     def _offered(self, answer: WhatIfAnswer) -> WhatIfAnswer:
         """The same as is learned from how offers of its kind turned out, with their record; it will

@@ -241,7 +241,7 @@ class Analyst:
         """Read the log, foresee what is new, answer. False when there was nothing to do."""
         self._renew()
         self._touched.clear()
-        busy = self._read_on()
+        busy = self.read_on()
         busy = self.answer() or busy
         self._judge()
         if self.clock.monotonic() >= self._rested_at:
@@ -295,7 +295,7 @@ class Analyst:
 
     # --- the log ----------------------------------------------------------------------------
 
-    def _read_on(self) -> bool:
+    def read_on(self) -> bool:
         """Fold what was logged since. False when nothing was."""
         self.read_at = self.now() if self.state.header is not None else 0.0
         events = self.store.read(self.state.seen)
@@ -501,7 +501,7 @@ class Analyst:
             self._served[row.actor] = next(self._turns)
             answered += 1
             self._renew()
-            self._read_on()
+            self.read_on()
             began, at = time.process_time(), self.clock.monotonic()
             self.helps_s = min(self.budget_s, HELPS_S * self._share / len(asked))
             self._answering = True

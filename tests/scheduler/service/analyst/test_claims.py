@@ -24,6 +24,7 @@ from scheduler.explain.claims import (
 )
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
+from scheduler.explain.whatif.counterfactuals import WhatIf
 from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, summary
 from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst.records import never
@@ -123,6 +124,24 @@ def test_an_offer_that_does_not_come_true_counts_as_soon_as_its_time_is_over(
     assert b'pellucid_claims{kind="offer_at_once",outcome="refuted"} 1.0' in text
     shown = lines(record)
     assert any("starts at once" in line and " 0 " in line for line in shown)
+
+
+def test_what_others_were_given_meanwhile_is_not_offered(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = WhatIf.suggestions
+
+    def slowly(self: WhatIf, *args: Any, **more: Any) -> Any:
+        made = found(self, *args, **more)
+        assert made[0].starts_now
+        service.add("quicker", 600, gpus=1, owner="bob")
+        service.decide()
+        return made
+
+    monkeypatch.setattr(WhatIf, "suggestions", slowly)
+    told = service.ask("why", job_id="waits", helps=True)["suggestions"]
+    assert not any(one["starts_now"] for one in told)
+    assert Claimed.OFFER_AT_ONCE not in rows(service)
 
 
 def test_an_offer_that_is_not_taken_says_nothing(service: Service) -> None:
