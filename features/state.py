@@ -495,6 +495,12 @@ class FeatureState:
         known = self._seen_now(job, now).survival
         return known[: len(survival.SUM)], known[_ERROR]
 
+    def cut_off(self, job: Job, now: float) -> float:
+        """What the time limit of a job takes off the mean of ln(1 + seconds) of those like it; 0
+        where it has none, or the family `survival` is not kept."""
+        known = self._seen_now(job, now).survival
+        return known[len(survival.SUM) - 1] if known else 0.0
+
     def curve(self, job: Job, now: float, score: float) -> tuple[tuple[float, ...], float]:
         """The hazards of a job, as its row has them, and what a score, ln(1 + seconds), adds to
         their mean; (), 0 where the family `survival` is not kept."""

@@ -26,6 +26,7 @@ from scheduler.core.estimates import (
     BundleEstimator,
     Estimate,
     FeatureEstimator,
+    knows_limits,
 )
 
 if TYPE_CHECKING:
@@ -98,7 +99,8 @@ class OnlineEstimator(BundleEstimator):
     def _answer(self, job: Job, row: list[Value], now: float) -> Estimate:
         if not self._trained:
             return self.from_histories(job, now)
-        return self.refined(self.scored(row), job, now)
+        limited = knows_limits(self.bundle)
+        return self.refined(self.scored(row), job, now, limited=limited)
 
     def started(self, job_id: str, now: float) -> None:
         super().started(job_id, now)

@@ -25,10 +25,11 @@ from features.spec import FeatureSpec
 from features.survival import SPREAD, SUM
 from models.bundle import AdditiveModel
 from models.training.blend import blended
-from models.training.blocks import block_bags
+from models.training.blocks import block_bags, time_blocks
 from models.training.boosting import boost
+from models.training.bounds import SEEN, bounded, seen
 from models.training.errors import TrainingError
-from models.training.export import additive_model
+from models.training.export import HeldOut, additive_model
 
 Floats = NDArray[np.float64]
 
@@ -37,6 +38,7 @@ MIN_ROWS = 50
 # learned weighs as much. Chosen on 5-12 September of Venus.
 LIKE = tuple(spec.name for spec in SUM)
 EVIDENCE = 20_000.0
+BLOCKS = 20  # stretches of time by which pairs are judged
 LEAST_SPREAD = 0.3  # of ln(1 + seconds), of jobs that seem all alike
 
 
@@ -149,12 +151,17 @@ def fit_duration(
         random_state=seed,
         **{**asdict(chosen), "min_samples_leaf": max(2, min(chosen.min_samples_leaf, n // 40))},
     )
-    boost(ebm, frame, y, block_bags(np.asarray(time, np.float64), chosen.outer_bags))
-    model, weight = with_histories(additive_model(ebm, frame, specs), n, frame)
+    when = np.asarray(time, np.float64)
+    bags = block_bags(when, chosen.outer_bags)
+    boost(ebm, frame, y, bags)
+    held_out = HeldOut(y, bags, time_blocks(when, BLOCKS), seed)
+    fitted = additive_model(ebm, frame, specs, held_out=held_out)
+    model, weight = with_histories(fitted, n, frame)
     metadata = {
         "rows": n,
         "running": int(running.sum()),
         "weight": weight,
+        SEEN: seen(model, frame),
         "window_from": _iso(float(np.min(time))),
         "window_to": _iso(float(np.max(time))),
         "data_digest": data_digest(frame, y),
@@ -227,12 +234,12 @@ def with_histories(
     """A model of `rows` jobs blended with the sum of the histories, and its own weight in that.
 
     As it is, with weight 1, where these features are not all there. `frame` holds all of the rows
-    or a sample: it says where they lie along the features.
+    or a sample: it says where they lie along the features. No term acts outside of them.
     """
     if not knows_histories(frame):
-        return model, 1.0
+        return bounded(model), 1.0
     weight = rows / (rows + EVIDENCE)
-    return blended(model, LIKE, weight, frame), weight
+    return bounded(blended(model, LIKE, weight, frame)), weight
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:

@@ -6,16 +6,16 @@
       - feature: like_user            # clip: hold a shape function between two scores
         clip: {low: -0.5, high: 0.5}
         why: users with few jobs are not that different
-      - feature: time_limit_s         # fix: say what a region contributes
-        fix: {from: 86400, to: null, score: 1.2}
-        why: limits above a day are copied from a template
+      - feature: cpus                 # fix: say what a region contributes
+        fix: {from: 64, to: null, score: 0.2}
+        why: whole nodes are asked for by a template
       - feature: user_submitted_1h    # smooth: mean with the neighbouring bins, so many times
         smooth: {rounds: 2}
         why: few jobs come in long bursts
       - feature: gpus                 # monotone: +1 never falls, -1 never rises
         monotone: 1
         why: more GPUs never make a job of this site shorter
-      - term: [like_spread, user_submitted_1h]
+      - feature: like_error
         drop: true                    # a main effect (`feature`) or a pair (`term`)
         why: nobody could explain it
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -18,14 +18,36 @@ from numpy.typing import NDArray
 
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
+from models.training.interactions import surviving
 from models.training.monotone import monotonise
 from models.training.purify import purify_pair
 
 Floats = NDArray[np.float64]
 
 
+class HeldOut(NamedTuple):
+    """What each bag of a fit did not see: it judges the pairs.
+
+    Attributes:
+        y: target of the rows, (n,).
+        bags: -1 where a bag, (n, bags), was not fitted on a row.
+        block: stretch of time of each row, (n,).
+        seed: of the bootstrap.
+    """
+
+    y: Floats
+    bags: NDArray[np.int8]
+    block: NDArray[np.int64]
+    seed: int
+
+
 def additive_model(
-    ebm: Any, X: pd.DataFrame, specs: Sequence[FeatureSpec], *, link: str = "log1p"
+    ebm: Any,
+    X: pd.DataFrame,
+    specs: Sequence[FeatureSpec],
+    *,
+    link: str = "log1p",
+    held_out: HeldOut | None = None,
 ) -> AdditiveModel:
     """Exports `ebm`, made monotone where the specs say so, purified and centred.
 
@@ -34,6 +56,7 @@ def additive_model(
         X: the rows it was fitted on; they weigh the bins. Columns as in `specs`.
         specs: the features, in the order the EBM was fitted with.
         link: what the score stands for, see `AdditiveModel`.
+        held_out: pairs that do not help there are dropped; None keeps them all.
     """
     axes = [_axis(ebm, i, spec) for i, spec in enumerate(specs)]
     bins = [axis.bins(X[axis.spec.name]) for axis in axes]
@@ -45,6 +68,20 @@ def additive_model(
     stacks = {key: np.zeros((1 + len(ebm.bagged_scores_[0]), *weights[key].shape)) for key in keys}
     for term, key in enumerate(fitted):
         stacks[key] = _spread_out(ebm, term, axes)
+    if held_out is not None:
+        intercepts = np.ravel(ebm.bagged_intercept_).astype(np.float64)
+        kept = surviving(
+            stacks,
+            weights,
+            bins,
+            intercepts,
+            held_out.y,
+            held_out.bags,
+            held_out.block,
+            seed=held_out.seed,
+        )
+        keys = [key for key in keys if len(key) == 1 or key in kept]
+        stacks = {key: stacks[key] for key in keys}
     directions = {i: s.monotone for i, s in enumerate(specs) if s.monotone and (i,) in stacks}
     flat, changed = monotonise({key: stacks[key][0] for key in keys}, weights, directions)
     for key in keys:

@@ -26,6 +26,7 @@ from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
 from models.training.blocks import block_bags
 from models.training.boosting import boost
+from models.training.bounds import SEEN, seen
 from models.training.duration import (
     DurationPreset,
     checked_frame,
@@ -238,6 +239,7 @@ def fit_sharded(
         "shards": len(shards),
         "rows": rows,
         "weight": weight,
+        SEEN: seen(model, sample.X),
         "sample_rows": shared.sample_rows,
         "pairs": [list(pair) for pair in shared.pairs],
         "cpu_s": round(planned + sum(shard.cpu_s for shard in shards), 2),

@@ -29,8 +29,10 @@ from scheduler.core.durations import Stated
 # it is to do.
 OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
 COMMAND = FeatureSpec("own_command", "nominal", "progress", "", "its command")
+LIMIT = FeatureSpec("own_limit", "nominal", "progress", "", SUM[-1].text)
 OUTLIVED = FeatureSpec("own_outlived", "nominal", "progress", "", "what it has outlived")
-ASKS, RAN = "asks for", "ran for"  # as what a command says begins, and what was outlived
+# as begins what a command says, what was outlived, and what a time limit cuts off
+ASKS, RAN, STOPS = "asks for", "ran for", "stopped after"
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
 SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
@@ -261,11 +263,18 @@ class FeatureEstimator(Estimator):
         score = Score(value, intercept, tuple(terms), COLD_START, inputs)
         return self.refined(Estimate(max(0.0, expm1(value)), score), job, now)
 
-    def refined(self, estimate: Estimate, job: Job, now: float) -> Estimate:
+    def refined(
+        self, estimate: Estimate, job: Job, now: float, *, limited: bool = True
+    ) -> Estimate:
         """Return a model's estimate, corrected by what is known of this job.
 
         That is its earlier runs, its hazards and its command.
+
+        Args:
+            limited: what the time limit cuts off is among the model's terms already.
         """
+        if not limited:
+            estimate = with_limit(estimate, job, now, self.state)
         before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
         hazards, shift = self.state.curve(job, now, before)
         found = with_outlived(estimate, job, now, self.state)
@@ -312,7 +321,8 @@ class BundleEstimator(FeatureEstimator):
         self.bundles[bundle.digest] = bundle
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        return self.refined(self.scored(self.state.row(job, now)), job, now)
+        found = self.scored(self.state.row(job, now))
+        return self.refined(found, job, now, limited=knows_limits(self.bundle))
 
     def scored(self, row: Sequence[Value]) -> Estimate:
         """The estimate of a feature row."""
@@ -341,7 +351,8 @@ class LiveEstimator(FeatureEstimator):
         if self.bundle is None:
             return self.from_histories(job, now)
         row = self.state.row(job, now)
-        return self.refined(scored(self.bundle, [row[i] for i in self._picks]), job, now)
+        found = scored(self.bundle, [row[i] for i in self._picks])
+        return self.refined(found, job, now, limited=knows_limits(self.bundle))
 
 
 def own_terms(score: Score, names: int) -> list[FeatureSpec]:
@@ -353,7 +364,35 @@ def own_terms(score: Score, names: int) -> list[FeatureSpec]:
 
 
 def _about(text: str) -> FeatureSpec:
-    return COMMAND if text.startswith(ASKS) else OUTLIVED if text.startswith(RAN) else OWN
+    known = ((ASKS, COMMAND), (RAN, OUTLIVED), (STOPS, LIMIT))
+    return next((spec for begins, spec in known if text.startswith(begins)), OWN)
+
+
+def knows_limits(bundle: Bundle) -> bool:
+    """Whether a bundle's duration model has a term of what time limits cut off.
+
+    It has none where no job that it was trained on had a limit.
+    """
+    return SUM[-1].name in bundle.duration.term_names
+
+
+def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
+    """An estimate, and what the job's time limit cuts off those like it; a term of the score."""
+    moves = state.cut_off(job, now) if job.time_limit_s else 0.0
+    if not moves:
+        return estimate
+    score = estimate.score
+    before = log1p(estimate.seconds) if score is None else score.value
+    if score is not None:
+        text = f"{STOPS} {job.time_limit_s:.0f} s"
+        score = Score(
+            before + moves,
+            score.intercept,
+            (*score.terms, moves),
+            score.bundle,
+            (*score.inputs, text),
+        )
+    return Estimate(max(0.0, expm1(before + moves)), score, estimate.outlived_s)
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import COMMAND, OUTLIVED, OWN, Description, own_terms
+from scheduler.core.estimates import COMMAND, LIMIT, OUTLIVED, OWN, Description, own_terms
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
 
 TOLERANCE = 1e-9
+SAME = 1e-5
 SHOWN_TERMS = 8
 
 
@@ -196,20 +197,42 @@ def _term(
         if value is None:
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
-    texts = {spec.name: spec.text for spec in (OWN, COMMAND, OUTLIVED)} | dict(texts)
+    texts = {spec.name: spec.text for spec in (OWN, COMMAND, OUTLIVED, LIMIT)} | dict(texts)
     text = " and ".join(texts.get(feature) or feature for feature in features)
-    return Term(name, text + _edited(name, described), " and ".join(shown), contribution)
+    outside = [one for feature in features if (one := _outside(feature, values, described))]
+    value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")
+    return Term(name, text + _edited(name, described), value, contribution)
+
+
+def _outside(feature: str, values: Mapping[str, str], described: Description) -> str:
+    """That a value lies where no training row did, and up to where they did; "" where it does not.
+
+    The term says there what it says at the nearest edge of its data.
+    """
+    edges = (described.get("metadata", {}).get("seen") or {}).get(feature)
+    try:
+        value = float(values.get(feature, ""))
+    except ValueError:
+        return ""
+    if not edges:
+        return ""
+    within = SAME * max(map(abs, edges))  # both are kept with six digits
+    if edges[0] - within <= value <= edges[1] + within:
+        return ""
+    unit = described.get("units", {}).get(feature, "")
+    which, edge = ("least", edges[0]) if value < edges[0] else ("most", edges[1])
+    return f"training saw {_shown(f'{edge:.6g}', unit, feature)} at {which}: taken as that"
 
 
 def _edited(name: str, described: Description) -> str:
     """That a person changed a term of the model, who and when; "" where nobody did."""
-    made = described.get("metadata", {}).get("edits") or {}
+    made = described.get("metadata", {})
     if name not in made.get("edited_terms", ()):
         return ""
     about = name.split(" & ")
     own = [
         f"by {one['by']} on {one['on']}" if one.get("by") and one.get("on") else f"by {one['by']}"
-        for one in made.get("edits", {}).get("edits", ())
+        for one in (made.get("edits") or {}).get("edits", ())
         if one.get("by") and (one.get("feature") in about or one.get("term") == about)
     ]
     return f" (edited {', '.join(dict.fromkeys(own)) or 'by a person'})"
@@ -240,13 +263,17 @@ def _shown(value: str, unit: str, feature: str) -> str:
 
 def describe(bundle: Bundle) -> Description:
     """What it takes to read the terms of a bundle's duration scores; see `breakdowns`."""
-    model = bundle.duration
+    model, of_duration = bundle.duration, bundle.metadata.get("duration") or {}
     return {
         "terms": list(model.term_names),
         "inputs": [spec.name for spec in model.features],
         "texts": {spec.name: spec.text for spec in model.features},
         "units": {spec.name: spec.unit for spec in model.features},
-        "metadata": bundle.metadata,
+        "metadata": {
+            name: of_duration[name]
+            for name in ("seen", "edits", "edited_terms")
+            if name in of_duration
+        },
     }
 
 

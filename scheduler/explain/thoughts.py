@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.state import FAMILIES, features_of
-from scheduler.core.estimates import COMMAND, OUTLIVED, OWN
+from scheduler.core.estimates import COMMAND, LIMIT, OUTLIVED, OWN
 
 SHOWN = 4  # reasons shown for a prediction
 
@@ -38,6 +38,7 @@ _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES
     OWN.name: OWN.text,
     COMMAND.name: COMMAND.text,
     OUTLIVED.name: OUTLIVED.text,
+    LIMIT.name: _SIZE,
     "like_user": _USER,
     "like_limit": _SIZE,
 }

@@ -25,7 +25,7 @@ def test_the_projects_file_reads_and_the_examples_can_be_followed_on_the_models_
     page = (ROOT / "docs/editing-models.md").read_text()
     for text in (page.split("```yaml\n")[1].split("```")[0], module.__doc__.split("\n\n")[1]):
         done = apply_edits(model, Edits.model_validate(yaml.safe_load(text)))
-        assert done.metadata["dropped_terms"] == ["like_spread & user_submitted_1h"]
+        assert done.metadata["dropped_terms"] == ["like_error"]
 
 
 def edits(*entries: dict) -> Edits:
@@ -55,7 +55,7 @@ def test_clip_fix_smooth_and_drop_do_what_they_say(fitted, make_frame):
             {"feature": "submit_hour", "fix": {"from": 20, "score": 0.7}},
             {"feature": "gpus", "smooth": {"rounds": 3}},
             {"feature": "gpu_type", "fix": {"categories": ["A100"], "score": -1.5}},
-            {"feature": "always_one", "drop": True},
+            {"term": ["submit_hour", "gpu_type"], "drop": True},
         ),
     ).model
     assert np.abs(scores(done, "user_ewma_s")).max() <= 0.3
@@ -67,7 +67,8 @@ def test_clip_fix_smooth_and_drop_do_what_they_say(fitted, make_frame):
     before, after = scores(model, "gpus")[1:], scores(done, "gpus")[1:]
     assert before.min() <= after.min() <= after.max() <= before.max()
     assert np.ptp(after) < np.ptp(before)
-    assert "always_one" not in done.term_names
+    assert "submit_hour & gpu_type" in model.term_names
+    assert "submit_hour & gpu_type" not in done.term_names
     changed = {name for name, origin in origins(done).items() if origin == "edited"}
     assert changed == {"user_ewma_s", "submit_hour", "gpus", "gpu_type"}
     untouched = [n for n in done.term_names if n not in changed]
@@ -193,7 +194,7 @@ def test_explanations_say_who_edited_a_term_and_when(fitted):
             {"feature": "submit_hour", "fix": {"from": 20, "score": 0.7}},
         ),
     )
-    bundle = Bundle(duration=done.model, metadata={"edits": done.metadata})
+    bundle = Bundle(duration=done.model, metadata={"duration": done.metadata})
     told = done.model.explain([None] * len(done.model.features))
     score = Score(told.intercept + sum(told.terms), told.intercept, tuple(told.terms), "edited")
     d = Decision(0, 0.0, Action.ENQUEUE, Reason.SUBMITTED, "j", "vc", score=score)

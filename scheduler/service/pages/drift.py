@@ -41,7 +41,7 @@ class Drift:
 
 def drift(model: AdditiveModel, live: Sequence[Sequence[str]], sees_names: bool) -> list[Drift]:
     n = len(model.axes)
-    rows = [row[:n] for row in live if len(row) - n in (0, 1)]  # or what it says itself follows
+    rows = [row[:n] for row in live if len(row) >= n]  # what is known of this job alone follows
     if not rows:
         return []
     weights = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}

@@ -1,0 +1,80 @@
+"""Keep every term within what training rows held.
+
+Boosting and blending leave a curve that goes on where no row was: by straight lines it may reach
+any size. Here it ends where the data ends, and a feature that never varied has no term.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from models.bundle import AdditiveModel, Term
+from models.training.errors import TrainingError
+
+Floats = NDArray[np.float64]
+SEEN = "seen"  # entry of a bundle's metadata: the least and the greatest value of each feature
+
+
+def bounded(model: AdditiveModel) -> AdditiveModel:
+    """Return a model none of whose terms acts outside of what its rows held.
+
+    Beyond the first and the last bin with rows a term says what it says there. A bin that stands
+    for missing or unknown values and had no row says what the others do on average. Features with
+    all rows in one bin have no term: what it said of every job goes into the intercept. What was
+    monotone stays so: each score becomes one that the model gave elsewhere, or a mean of such.
+    """
+    rows = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}
+    still = {i for i, weights in rows.items() if np.count_nonzero(weights) < 2}
+    intercept, terms = model.intercept, []
+    for term in model.terms:
+        if still.isdisjoint(term.features):
+            terms.append(_within(model, term, rows))
+        elif len(term.features) == 1 and rows[term.features[0]].any():
+            intercept += float(term.scores[np.argmax(term.weights)])
+    return AdditiveModel(model.axes, terms, intercept, model.link)
+
+
+def _within(model: AdditiveModel, term: Term, rows: Mapping[int, Floats]) -> Term:
+    scores, spread = term.scores.copy(), term.spread.copy()
+    for along, i in enumerate(term.features):
+        at, bins = np.arange(scores.shape[along]), np.flatnonzero(rows[i])
+        numbers = bins[bins > 0]
+        if model.axes[i].spec.kind == "continuous" and len(numbers):
+            at[1:] = np.clip(at[1:], numbers[0], numbers[-1])
+        nobody = np.setdiff1d(_apart(model, i), bins)
+        share = rows[i] / rows[i].sum()
+        scores, spread = (np.take(of, at, axis=along) for of in (scores, spread))
+        for of in (scores, spread):
+            np.moveaxis(of, along, 0)[nobody] = np.tensordot(share, of, axes=(0, along))
+    return replace(term, scores=scores, spread=spread)
+
+
+def _apart(model: AdditiveModel, i: int) -> list[int]:
+    """Bins without an order: missing, and of a nominal feature what is unknown."""
+    axis = model.axes[i]
+    return [0] if axis.spec.kind == "continuous" else [0, axis.size - 1]
+
+
+def seen(model: AdditiveModel, columns: Any) -> dict[str, list[float]]:
+    """Return the least and the greatest value of each continuous feature that has a term.
+
+    Args:
+        columns: training rows, by feature name.
+
+    Raises TrainingError when a feature is not among them.
+    """
+    used = sorted({i for term in model.terms for i in term.features})
+    found = {}
+    for spec in (model.axes[i].spec for i in used if model.axes[i].spec.kind == "continuous"):
+        if spec.name not in columns:
+            raise TrainingError(f"feature {spec.name!r} is not among the columns")
+        values = np.asarray(columns[spec.name], np.float64)
+        values = values[np.isfinite(values)]
+        if len(values):
+            found[spec.name] = [float(f"{values.min():.6g}"), float(f"{values.max():.6g}")]
+    return found
