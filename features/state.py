@@ -535,6 +535,28 @@ class FeatureState:
         template = self._templates.find(job) or _NOTHING
         return survival.hazards(self._lives.as_of(self._groups(job, template), now))[-1]
 
+    def histories(self, job: Job, now: float) -> tuple[survival.History, ...]:
+        """How long the jobs of each group of a job lasted, from the widest to the narrowest.
+
+        FeatureError without the families that keep it.
+        """
+        if not self._survives:
+            raise FeatureError("histories: the family survival is not kept")
+        self._check(now)
+        template = self._templates.find(job) or _NOTHING
+        groups = self._lives.as_of(self._groups(job, template), now, job.job_id)
+        kind = f"named like {job.name}" if job.name else f"of {job.gpus} GPUs, unnamed"
+        whose = f"{job.user}'s" if job.user else f"{job.vc or 'all'}'s"
+        return survival.histories(
+            groups,
+            (
+                "all jobs",
+                f"jobs of {job.vc or 'no virtual cluster'} with {job.gpus} GPUs",
+                f"{job.user}'s jobs",
+                f"{whose} jobs {kind}",
+            ),
+        )
+
     # -- inside ------------------------------------------------------------------------------
 
     def _check(self, now: float) -> None:

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from math import exp, inf, log, log1p, sqrt
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from features.spec import FeatureSpec
 
@@ -105,6 +105,8 @@ ODDS = tuple(
     )
     for name in THRESHOLDS_S
 )
+# Entry of a bundle's metadata: the histories that it was trained beside.
+HISTORIES = "histories"
 # Terms of what the histories say by themselves; the first of the sum is the intercept.
 OUTLOOK_TERMS = tuple(spec.name for spec in SUM[1:])
 
@@ -162,6 +164,11 @@ class Hazard:
         """Jobs that reached each stretch, the older ones faded."""
         return self._reached
 
+    @property
+    def ended(self) -> Sequence[float]:
+        """Those of them that ended in it."""
+        return self._ended
+
     def shrunk(self, wider: Sequence[float]) -> list[float]:
         """Hazard of each stretch, drawn to that of a wider group."""
         return [
@@ -183,6 +190,55 @@ def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
             current = group.shrunk(current)
         out.append(current)
     return out
+
+
+class History(NamedTuple):
+    """How long the jobs of one group lasted, and what that makes of the next.
+
+    Attributes:
+        level: one of `LEVELS`.
+        of: whose jobs, in words.
+        reached: jobs that reached each stretch, the older ones faded.
+        ended: those of them that ended in it.
+        hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
+        wider: the same of the wider group.
+    """
+
+    level: str
+    of: str
+    reached: tuple[float, ...]
+    ended: tuple[float, ...]
+    hazards: tuple[float, ...]
+    wider: tuple[float, ...]
+
+    def plain(self) -> dict[str, str | list[float]]:
+        """Return it as plain JSON, with four digits."""
+        return {
+            name: value if isinstance(value, str) else [float(f"{v:.4g}") for v in value]
+            for name, value in self._asdict().items()
+        }
+
+    @classmethod
+    def read(cls, plain: Mapping[str, Any]) -> History:
+        """Return one from plain JSON. ValueError when it is of other stretches of time."""
+        numbers = [tuple(map(float, plain[name])) for name in cls._fields[2:]]
+        if any(len(column) != BINS for column in numbers):
+            raise ValueError(f"a history has {BINS} stretches of running time")
+        return cls(str(plain["level"]), str(plain["of"]), *numbers)
+
+
+def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[History, ...]:
+    """What each group of LEVELS knows, in words `of` whose jobs; a level that a job does not have
+    is left out, and one never seen says what the wider one does."""
+    levels, found = hazards(groups), list[History]()
+    for level, group, who, own, wider in zip(
+        LEVELS, groups, of, levels, (_PRIOR, *levels[:-1]), strict=True
+    ):
+        if group is not ABSENT:
+            known = group or ABSENT
+            counts = tuple(known.reached), tuple(known.ended)
+            found.append(History(level, who, *counts, tuple(own), tuple(wider)))
+    return tuple(found)
 
 
 class Known(NamedTuple):

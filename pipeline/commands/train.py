@@ -92,6 +92,7 @@ def train(
       pellucid train --trace data/large --out bundle --where slurm:16 --keep ~/shards
     """
     with user_errors():
+        from features.pictured import learned_histories
         from features.rows import training_rows
         from features.state import features_of
         from models.training.edits import check_names, measured, read_edits
@@ -131,6 +132,7 @@ def train(
                 edits=corrections,
                 arrivals=arrivals_before(table, cut),
                 gpu_types=types,
+                histories=learned_histories(table, cut),
             )
             bundle.save(out)
         with step("measuring errors on unseen days, refitting daily", as_json):

@@ -213,6 +213,7 @@ def _about_the_wait(
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
         rows.append(("Promise", analysis.promise))
+        rows.append(("Its history", analysis.rests_on))
         rows += [("Changed", analysis.changed), ("Sharing", analysis.sharing)]
     return rows
 

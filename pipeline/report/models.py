@@ -15,6 +15,7 @@ from models.training.metrics import TITLES
 from pipeline.student import bound
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart
+from scheduler.service.pages.histories import of_bundle
 from scheduler.service.pages.models import Bar, Branch, importance, ranked, trees
 from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape, span
 
@@ -29,6 +30,7 @@ class ModelFacts:
     Attributes:
         texts: of the duration model's features, by name.
         shapes, pairs: charts of its terms, those that move predictions most first.
+        histories: charts of those that it was trained beside.
         undrawn: terms that moved no training row, and those beyond what a page holds.
         terms, of_pairs: how many it has, and how many of them are of two features.
         sharing: how GPUs were shared where the pairs were measured; "" unknown.
@@ -41,6 +43,7 @@ class ModelFacts:
     importance: Sequence[Bar]
     shapes: Sequence[Chart]
     pairs: Sequence[Chart]
+    histories: Sequence[Chart]
     undrawn: int
     terms: int
     of_pairs: int
@@ -71,6 +74,7 @@ def read_models(folder: Path) -> ModelFacts:
         importance(model),
         shapes,
         pairs,
+        of_bundle(bundle),
         len(model.terms) - len(shapes) - len(pairs),
         len(model.terms),
         sum(len(t.features) == 2 for t in model.terms),

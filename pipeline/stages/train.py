@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -9,8 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.codec import Json
 from features.files import write_json
+from features.pictured import learned_histories
 from features.rows import Rows
+from features.survival import HISTORIES, History
 from models.bundle import AdditiveModel, Bundle
 from models.bundle.acceptance import check
 from models.bundle.gputypes import GpuTypeSpeed
@@ -64,8 +68,11 @@ def fit(
     edits: Edits | None = None,
     arrivals: Arrivals | None = None,
     gpu_types: GpuTypeSpeed | None = None,
+    histories: Sequence[History] = (),
 ) -> Bundle:
     """Every model of a bundle, fitted on what was known at `cut`.
+
+    `histories` are kept beside them, for their pictures.
 
     Without two weeks of `arrivals` before `cut` there is no model of them in the bundle.
 
@@ -88,11 +95,13 @@ def fit(
         edited = apply_edits(model, edits, measure=measure, guard="tail_auc")
         model, corrected = edited.model, dict(edited.metadata)
     packing, speed = fit_packing(pairs, seed=seed), fit_pair_speed(pairs)
-    metadata = {
+    metadata: Json = {
         "duration": dict(duration.metadata) | corrected,
         "packing": dict(packing.metadata),
         "pair_speed": dict(speed.metadata),
     }
+    if histories:
+        metadata[HISTORIES] = [one.plain() for one in histories]
     coming = None
     if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
         found = fit_arrivals(arrivals, preset="fast", seed=seed)
@@ -137,6 +146,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
         seed=wanted.seed,
         edits=edits,
         arrivals=arrivals_before(trace, cut),
+        histories=learned_histories(trace, cut),
     )
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)

@@ -55,6 +55,7 @@ class WaitAnalysis:
             where it has not. `changed_much`: in short, where it has by ten minutes
             and a quarter of what is left.
         sharing: why it does not share GPUs of the run that came closest; "" where none did.
+        rests_on: the history that its predicted duration rests on, in words.
         not_examined: what was left out.
         unavailable: why there is no analysis.
         seq: the last event of the log that was known then.
@@ -82,6 +83,7 @@ class WaitAnalysis:
     promise: str = ""
     changed: str = ""
     changed_much: str = ""
+    rests_on: str = ""
     sharing: str = ""
     not_examined: tuple[str, ...] = ()
     unavailable: str = ""

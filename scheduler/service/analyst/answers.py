@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from features.codec import Json
+from features.job import Job
+from features.state import FeatureError
 from scheduler.backends.events import Event, Kind
+from scheduler.core.estimates import FeatureEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
 from scheduler.explain.answer import OrderTerm
@@ -15,6 +18,7 @@ from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_ki
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
+from scheduler.explain.histories import rests_on_words
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot
@@ -27,6 +31,7 @@ from scheduler.service.log.store.visibility import SOMEBODY
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from features.survival import History
     from scheduler.core.core import Core
     from scheduler.explain.whatif.forecasts import StartForecast
     from scheduler.explain.whatif.memory import Memory
@@ -63,6 +68,13 @@ class Answers:
     def __init__(self, analyst: Follower):
         self._of = analyst
         self.claimed: list[Claim] = []
+        self._general: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
+            "cluster": lambda body: asdict(self._cluster(body["events"])),
+            "order": lambda body: asdict(
+                self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
+            ),
+            "histories": self._histories,
+        }
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
         """The answer to a question; `{"unavailable": why}` when there is none.
@@ -71,15 +83,13 @@ class Answers:
             kind: `cluster` (kind and body of events about nodes or settings), `order` (vc,
                 owner: None for all, limit), `whatif` (job_id, changes, others),
                 `suggest` (job_id, vcs), `why` (job_id; with `helps` also what `suggest` gives,
-                of the same moment), `after` (job_id, other), `forecast`
-                (job_id); `names` in each of a job: name the jobs of others too.
+                of the same moment), `after` (job_id, other), `forecast` (job_id),
+                `histories` (job_id, or owner, vc, gpus, name); `names` in each of a job: name the
+                jobs of others too.
         """
         self.claimed = []
-        if kind == "cluster":
-            return asdict(self._cluster(body["events"]))
-        if kind == "order":
-            vc, limit = str(body["vc"]), int(body["limit"])
-            return asdict(self._order(vc, body.get("owner"), limit))
+        if kind in self._general:
+            return self._general[kind](body)
         job_id = str(body.get("job_id", ""))
         if why_not := self._unanswerable(kind, job_id):
             return {"unavailable": why_not}
@@ -94,7 +104,8 @@ class Answers:
                 made = reasons.analysis(found, owner, futures, names=names, closed=closed)
                 changed, much = self._changed(futures, job_id)
                 seq = self._of.state.seen
-                made = replace(made, changed=changed, changed_much=much, seq=seq)
+                rests_on = self._rests_on(job_id)
+                made = replace(made, changed=changed, changed_much=much, rests_on=rests_on, seq=seq)
                 helps = self._suggested(body, owner) if body.get("helps") else {}
                 return asdict(made) | helps
             if kind == "after":
@@ -162,6 +173,45 @@ class Answers:
         self.claimed += of_offer(answer, self._of.now())
         held, judged = self._of.record(start_kind(starts_now=answer.starts_now))
         return replace(answer, held=held, judged=judged)
+
+    def _histories(self, body: Mapping[str, Any]) -> Json:
+        """The histories that the prediction of a job rests on, or of one that nobody sent."""
+        job_id, core = str(body.get("job_id", "")), self._of.state.core
+        record = self._of.state.ledger.records.get(job_id)
+        if not job_id:
+            job = Job(
+                "?",
+                self._of.now(),
+                int(body["gpus"]),
+                user=str(body.get("owner", "")),
+                vc=str(body["vc"]),
+                name=str(body.get("name", "")),
+            )
+        elif record is None:
+            return {"unavailable": "the job is long over"}
+        else:
+            job = record.submission.job()
+        found = self._known_of(job)
+        if not found:
+            return {"unavailable": "what decides here keeps no histories"}
+        run = core.cluster.runs.get(job_id)
+        outlived_s = 0.0 if run is None else max(0.0, self._of.now() - run.start_time)
+        return {"histories": [one.plain() for one in found], "outlived_s": outlived_s}
+
+    def _known_of(self, job: Job) -> Sequence[History]:
+        """The histories of a job, the widest first; none where the estimator keeps none."""
+        learns = self._of.memory.inner
+        if not isinstance(learns, FeatureEstimator):
+            return ()
+        try:
+            return learns.state.histories(job, self._of.now())
+        except FeatureError:
+            return ()
+
+    def _rests_on(self, job_id: str) -> str:
+        """What the narrowest history of a waiting job that knows any job says of it."""
+        known = self._known_of(self._of.state.core.jobs[job_id].job)
+        return rests_on_words(known)
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
         """What nodes or settings that change would do to those who wait."""

@@ -14,11 +14,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import HTMLResponse, Response
 
+from features.codec import Json
+from features.survival import History
 from scheduler.core.limits import PRINTABLE
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.questions import Questions
 from scheduler.service.api.session import local_path
 from scheduler.service.api.stories import bundle_in_use
 from scheduler.service.log.record import Phase
@@ -32,6 +35,7 @@ from scheduler.service.pages.asked import filled_in, inputs
 from scheduler.service.pages.blockers import blockers_page
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.groups import GROUPS, group_page
+from scheduler.service.pages.histories import pictures
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
@@ -166,6 +170,67 @@ async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
         return {"job_id": job_id, "now": queries.now(), "found": in_the_way, "problem": why_not}
 
     return await run_in_threadpool(show, request, viewer, "blockers.html", "", build, job_id=job_id)
+
+
+@router.get("/jobs/{job_id}/histories")
+async def histories_of(request: Request, viewer: Asking, job_id: str) -> Response:
+    """How long jobs like this one lasted: what its prediction rests on."""
+    view = request.app.state.reads.seen_by(viewer)
+    answer, why_not = dict[str, Any](), ""
+    try:
+        await run_in_threadpool(view.job, job_id)
+        answer = await _histories(request, viewer, job_id=job_id)
+        why_not = str(answer.get("unavailable", ""))
+    except UnknownJob:
+        await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
+        why_not = "There is no such job of yours."
+    found = _drawn(answer) | {"job_id": job_id, "problem": why_not}
+    return await run_in_threadpool(
+        show, request, viewer, "histories.html", "", lambda _: found, job_id=job_id
+    )
+
+
+@router.get("/histories")
+async def histories(
+    request: Request,
+    viewer: Asking,
+    owner: Word = "",
+    vc: Word = "",
+    gpus: int = 1,
+    like: Word = "",
+) -> Response:
+    """How long whose jobs lasted; of other users to operators only."""
+    view = request.app.state.reads.seen_by(viewer)
+    vcs = list(await run_in_threadpool(view.vcs) if viewer.sees_all else viewer.vcs)
+    mine = not viewer.sees_all or not owner
+    who = viewer.name if mine else owner
+    where = vc if vc in vcs else (vcs[0] if vcs else "")
+    answer = await _histories(request, viewer, owner=who, vc=where, gpus=max(0, gpus), name=like)
+    found = _drawn(answer) | {
+        "job_id": "",
+        "problem": str(answer.get("unavailable", "")),
+        "owner": who,
+        "vc": where,
+        "vcs": vcs,
+        "gpus": gpus,
+        "like": like,
+    }
+    return await run_in_threadpool(
+        show, request, viewer, "histories.html", "/models", lambda _: found
+    )
+
+
+async def _histories(request: Request, viewer: Viewer, **asked: str | int) -> Json:
+    """What the analyst says of the histories of a job, or of one that nobody sent."""
+    questions: Questions = request.app.state.questions
+    return await questions.ask("histories", dict(asked), viewer.name)
+
+
+def _drawn(answer: Json) -> dict[str, Any]:
+    """The pictures in an answer, the narrowest history first."""
+    outlived_s = float(answer.get("outlived_s", 0.0))
+    known = [History.read(one) for one in answer.get("histories", ())]
+    return {"drawn": pictures(known, outlived_s), "outlived_s": outlived_s}
 
 
 @router.get("/history")

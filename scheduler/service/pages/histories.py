@@ -1,0 +1,85 @@
+"""Pictures of histories: how many of a group's jobs lasted how long, and the curve that follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from features.survival import EDGES_S, HISTORIES, History
+from models.bundle import Bundle
+from scheduler.core.curves import LONGEST_S
+from scheduler.explain.histories import known_words, next_words, survivors
+from scheduler.explain.words import duration, percent
+from scheduler.service.pages.charts import Chart, Layout, Trace, duration_axis, line
+
+FROM_S = 5.0  # where the first stretch is drawn from
+
+
+def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
+    """Return the picture of a history.
+
+    Bars: its jobs by how long they lasted. Lines: the share of the next ones that outlives each
+    moment, by the history and by the wider group that it is drawn to.
+
+    Args:
+        name: id on the page.
+        outlived_s: how long the job at hand has run; the lines are of those that outlive as much.
+    """
+    edges = (FROM_S, *EDGES_S, LONGEST_S)
+    lasts, wider = (survivors(h, outlived_s) for h in (history.hazards, history.wider))
+    spans = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges)]
+    spans[0], spans[-1] = f"under {duration(EDGES_S[0])}", f"over {duration(EDGES_S[-1])}"
+    bars: Trace = {
+        "type": "bar",
+        "x": [(a + b) / 2 for a, b in pairwise(edges)],
+        "width": [b - a for a, b in pairwise(edges)],
+        "y": list(history.ended),
+        "text": spans,
+        "yaxis": "y2",
+        "marker": {"color": "--line"},
+        "hovertemplate": "%{text}: %{y:.1f} jobs",
+        "showlegend": False,
+    }
+    data: list[Trace] = [
+        bars,
+        line(list(EDGES_S), wider, "the wider group", 1, dash="dot", width=1),
+        line(list(EDGES_S), lasts, "outlive it", 0),
+    ]
+    if outlived_s > FROM_S:
+        data.append(line([outlived_s, outlived_s], [0.0, 1.0], "this job now", 2, dash="dash"))
+    layout: Layout = {
+        "xaxis": duration_axis("lasted"),
+        "yaxis": {"range": [0.0, 1.0], "tickformat": ".0%"},
+        "yaxis2": {"range": [0.0, 2.0 * max(*history.ended, 0.5)], "visible": False},
+    }
+    return Chart(
+        name,
+        f"{history.of[:1].upper()}{history.of[1:]}",
+        f"How long {history.of} lasted. {next_words(history, outlived_s)}",
+        data,
+        layout,
+        ("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
+        _table(history, spans, lasts),
+        f"{known_words(history)} {next_words(history, outlived_s)}",
+    )
+
+
+def _table(history: History, spans: Sequence[str], lasts: Sequence[float]) -> list[list[str]]:
+    outlive = [*map(percent, lasts), ""]
+    return [
+        [span, f"{jobs:.1f}", percent(share), alive]
+        for span, jobs, share, alive in zip(
+            spans, history.ended, history.hazards, outlive, strict=True
+        )
+    ]
+
+
+def of_bundle(bundle: Bundle) -> list[Chart]:
+    """Return the pictures of the histories that a bundle was trained beside; none of others."""
+    kept = bundle.metadata.get(HISTORIES) or ()
+    return [picture(one, f"history-{i}") for i, one in enumerate(map(History.read, kept))]
+
+
+def pictures(histories: Sequence[History], outlived_s: float = 0.0) -> list[Chart]:
+    """Return the picture of each history, the narrowest first."""
+    return [picture(one, f"history-{i}", outlived_s) for i, one in enumerate(reversed(histories))]
