@@ -1,0 +1,336 @@
+"""Do jobs still come and last as in a site's own past weeks? Cumulative sums find what changed.
+
+A unit that changed, a zone, a column that is read as another, a team that is new: each makes the
+jobs of one group (a virtual cluster, a user, a size, a GPU type) unlike those of the past weeks,
+all from one moment on. For each such change there is a likelihood ratio of what is seen, and its
+sum since the change is likeliest (Page, "Continuous inspection schemes", Biometrika 1954) grows
+with each job that speaks for it and starts again at 0 where they speak against it.
+
+Jobs come in bursts of near-copies, which say one thing once: the jobs of one user in an hour (where
+there are no users, of one virtual cluster and size) are one observation, their mean.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, log, log1p
+from statistics import NormalDist, fmean, pstdev
+from typing import NamedTuple
+
+HOUR_S, DAY_S = 3600.0, 86_400.0
+ENOUGH = 30  # jobs of a group in the past that its durations are compared with
+FURTHEST = 2.5  # of a residual: one job is never more surprising
+SHIFT = 1.0  # of durations that is looked for, standard deviations of a group's observations
+LEAST_SPREAD = 0.35  # of a group's observations
+PRIOR = 5.0  # jobs of the site that a virtual cluster's sizes and types are drawn to
+NEWCOMERS = 0.5  # share of a virtual cluster's observations that are a new team's
+KNOWN_AFTER_S = 7 * DAY_S  # of the past, before who is new is counted
+WHOLE_S = 0.5 * DAY_S  # that jobs of a day lie apart, before the hours they come at are judged
+ALIKE = 0.5  # of what each says of that: who is busy for an hour is so for the next
+CAP = 2.5  # of what one observation says
+# A sum above which something is said. Chosen on Venus alone.
+LIMIT = 14.0
+RESTLESS = 1.2  # times what the past would have said of one of its own days
+LONGEST_SILENCE_S = 3 * DAY_S  # nothing that changed: nobody worked, or nothing was recorded
+ALMOST = 0.98
+MOST_OF_MIX = (
+    1.5  # that an observation says of what is asked for: one user may ask for other things
+)
+OF_ONE = 1.2  # times as much has to speak for a change of a user, who may do other work
+MOST_OF_ONE = 0.55  # of the limit, that one user adds to the sum of a group
+_NORMAL = NormalDist()
+
+
+class Seen(NamedTuple):
+    """A job that ended, as far as it is watched."""
+
+    submitted: float
+    seconds: float
+    gpus: int
+    vc: str
+    user: str = ""
+    gpu_type: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Alarm:
+    """Something that is not as in the past weeks.
+
+    Attributes:
+        group: whose jobs: "virtual cluster vcA", "user ada", "all jobs", ...
+        what: what is different of them, in words.
+        since: first observation of the change, seconds since the epoch.
+        sum: how much speaks for it, in nats.
+        seen: observations since.
+        ratio: how many times as long they last; 1 where that is not what changed.
+    """
+
+    group: str
+    what: str
+    since: float
+    sum: float
+    seen: int
+    ratio: float = 1.0
+
+
+class _Observation(NamedTuple):
+    """Near-copies of an hour."""
+
+    at: float
+    jobs: tuple[Seen, ...]
+    z: float  # mean residual of their durations
+    log_ratio: float  # mean ln of how many times as long they lasted as is usual
+
+
+Says = Callable[[_Observation], float]
+
+
+class Watch:
+    """What is usual at a site, and whether later jobs are.
+
+    Args:
+        past: jobs of the past weeks, in any order.
+        limit: a sum above which something is said.
+        learns: also from how restless the second half of the past was, seen from the first.
+    """
+
+    def __init__(self, past: Iterable[Seen], limit: float = LIMIT, *, learns: bool = True):
+        self._limit = limit
+        ordered = sorted(past, key=lambda job: job.submitted)
+        self._usual: defaultdict[Hashable, list[float]] = defaultdict(list)
+        self._sizes, self._types = _Mix(), _Mix()
+        hours: Counter[int] = Counter()
+        for job in ordered:
+            for key in _alike(job):
+                self._usual[key].append(log1p(job.seconds))
+            self._sizes.add(job.vc, job.gpus)
+            self._types.add(job.vc, job.gpu_type)
+        for logs in self._usual.values():
+            logs.sort()
+        observed = self._observations(ordered)
+        for one in observed:
+            hours[int(one.at % DAY_S // HOUR_S)] += 1
+        total = sum(hours.values())
+        self._hours = [(hours[h] + 1.0) / (total + 24.0) for h in range(24)]
+        self._spreads: dict[str, tuple[float, float]] = {}
+        by_group: defaultdict[str, list[float]] = defaultdict(list)
+        for one in observed:
+            for group in groups_of(one.jobs[0]):
+                by_group[group].append(one.z)
+        for group, values in by_group.items():
+            self._spreads[group] = _shrunk(values)
+        self._users = {job.user for job in ordered}
+        self._new = _newcomers(ordered)
+        self._last = ordered[-1].submitted if ordered else None
+        self._rate = total / max(1.0, (observed[-1].at - observed[0].at) / DAY_S) if total else 0.0
+        self._limits = self._restless(ordered) if learns else {}
+
+    def _restless(self, ordered: Sequence[Seen]) -> dict[str, float]:
+        """The limit of each change: what the first half of the past would have said of the days of
+        the second, and more."""
+        half = (ordered[0].submitted + ordered[-1].submitted) / 2 if ordered else 0.0
+        days: defaultdict[float, list[Seen]] = defaultdict(list)
+        for job in ordered:
+            if job.submitted >= half:
+                days[job.submitted // DAY_S].append(job)
+        early = [job for job in ordered if job.submitted + job.seconds < half]
+        before, found = Watch(early, self._limit, learns=False), dict[str, float]()
+        for jobs in days.values() if early else ():
+            for alarm in before._found(jobs, limits={}):
+                found[alarm.what] = max(found.get(alarm.what, 0.0), RESTLESS * alarm.sum)
+        return found
+
+    def alarms(self, recent: Iterable[Seen]) -> list[Alarm]:
+        """Return what is not as usual of later jobs, what is surest first."""
+        jobs = sorted(recent, key=lambda job: job.submitted)
+        silent = self._silence(jobs)
+        return [*silent, *self._found(jobs, self._limits)]
+
+    def _silence(self, jobs: Sequence[Seen]) -> list[Alarm]:
+        """Whether no job came for longer than there is anything to say for."""
+        if self._last is None or not jobs:
+            return []
+        since, until = self._last, jobs[0].submitted
+        hours = [int((since + s) % DAY_S // HOUR_S) for s in range(0, int(until - since), 600)]
+        said = self._rate * sum(self._hours[hour] for hour in hours) / 6.0
+        if said <= self._limit or until - since > LONGEST_SILENCE_S:
+            return []
+        return [Alarm(ALL, f"did not come for {(until - since) / HOUR_S:.0f} h", since, said, 0)]
+
+    def _found(self, jobs: Sequence[Seen], limits: Mapping[str, float]) -> list[Alarm]:
+        observed = self._observations(jobs)
+        by_group: defaultdict[str, list[_Observation]] = defaultdict(list)
+        for one in observed:
+            for group in groups_of(one.jobs[0]):
+                by_group[group].append(one)
+        found = list[Alarm]()
+        for group, mine in by_group.items():
+            for what, says in self._questions(group):
+                alarm = self._sum(group, what, says, mine)
+                if alarm is not None and alarm.sum > limits.get(what, 0.0):
+                    found.append(alarm)
+        moved = self._moved(observed)
+        found += [moved] if moved is not None else []
+        return sorted(found, key=lambda alarm: -alarm.sum)
+
+    def _questions(self, group: str) -> Iterable[tuple[str, Says]]:
+        """What could have changed of a group, and what an observation says of that."""
+        mean, spread = self._spreads.get(group, (0.0, 1.0))
+        if group in self._spreads:
+            yield "last longer", lambda one: _shifted((one.z - mean) / spread)
+            yield "last shorter", lambda one: _shifted((mean - one.z) / spread)
+        if group.startswith(VC) or group == ALL:
+            yield "ask for other numbers of GPUs", lambda one: self._sizes.says(one, "gpus")
+            yield "ask for one GPU only", lambda one: self._sizes.only(one, "gpus", 1)
+            yield "ask for other GPU types", lambda one: self._types.says(one, "gpu_type")
+        if group.startswith(VC) and self._users != {""}:
+            yield "are of users never seen before", self._of_newcomers
+
+    def _moved(self, observed: Sequence[_Observation]) -> Alarm | None:
+        """Whether whole days of jobs come at other hours than is usual.
+
+        Not summed job by job: each night there are hours that speak for the day being turned.
+        """
+        if not observed or observed[-1].at - observed[0].at < WHOLE_S:
+            return None
+        hours = [int(one.at % DAY_S // HOUR_S) for one in observed]
+        best, by = max(
+            (sum(log(self._hours[(at - by) % 24] / self._hours[at]) for at in hours), by)
+            for by in (*range(-11, -1), *range(2, 13))
+        )
+        if best * ALIKE <= self._limit:
+            return None
+        what = f"come {abs(by)} h {'earlier' if by < 0 else 'later'} in the day"
+        return Alarm(ALL, what, observed[0].at, best * ALIKE, len(observed))
+
+    def _of_newcomers(self, one: _Observation) -> float:
+        if one.jobs[0].user in self._users:
+            return log((1.0 - NEWCOMERS) / (1.0 - self._new))
+        return log(NEWCOMERS / self._new)
+
+    def _sum(
+        self, group: str, what: str, says: Says, observed: Sequence[_Observation]
+    ) -> Alarm | None:
+        limit = self._limit * (OF_ONE if group.startswith(USER) else 1.0)
+        total, since, seen, ratios, best = 0.0, 0.0, 0, list[float](), None
+        said: defaultdict[str, float] = defaultdict(float)
+        for one in observed:
+            if total <= 0:
+                total, since, seen, ratios = 0.0, one.at, 0, []
+                said.clear()
+            more, who = max(-CAP, min(CAP, says(one))), one.jobs[0].user
+            if who and not group.startswith(USER):  # what one user does is that user's
+                more = min(more, MOST_OF_ONE * self._limit - said[who])
+                said[who] += more
+            total += more
+            seen += 1
+            ratios.append(one.log_ratio)
+            if total > limit and (best is None or total > best.sum):
+                ratio = exp(fmean(ratios)) if what.startswith("last") else 1.0
+                best = Alarm(group, what, since, total, seen, ratio)
+        return best
+
+    def _observations(self, ordered: Sequence[Seen]) -> list[_Observation]:
+        """Jobs in order of submission, near-copies of an hour as one."""
+        bursts: dict[Hashable, list[Seen]] = {}
+        for job in ordered:
+            who = job.user or job.gpus
+            bursts.setdefault((job.vc, who, job.submitted // HOUR_S), []).append(job)
+        found = []
+        for jobs in bursts.values():
+            residuals = [self._residual(job) for job in jobs]
+            z, log_ratio = (fmean(column) for column in zip(*residuals, strict=True))
+            found.append(_Observation(jobs[0].submitted, tuple(jobs), z, log_ratio))
+        return found
+
+    def _residual(self, job: Seen) -> tuple[float, float]:
+        """Where its duration stands among those of the past, as a normal score, and the logarithm
+        of how many times the usual it is."""
+        known = (self._usual.get(key, []) for key in _alike(job))
+        usual = next((logs for logs in known if len(logs) >= ENOUGH), None)
+        if usual is None:
+            return 0.0, 0.0
+        lasted = log1p(job.seconds)
+        rank = (bisect_left(usual, lasted) + bisect_right(usual, lasted)) / 2
+        z = _NORMAL.inv_cdf((rank + 0.5) / (len(usual) + 1))
+        return max(-FURTHEST, min(FURTHEST, z)), lasted - usual[len(usual) // 2]
+
+
+def _alike(job: Seen) -> tuple[Hashable, ...]:
+    """Whom its duration is compared with, the nearest first."""
+    of_site: tuple[Hashable, ...] = ((job.vc, job.gpus), job.vc, None)
+    if not job.user:
+        return of_site
+    return ((job.vc, job.user, job.gpus), (job.vc, job.user), *of_site)
+
+
+VC, USER, SIZE, TYPE, ALL = "virtual cluster ", "user ", "jobs of GPUs: ", "GPU type ", "all jobs"
+
+
+def groups_of(job: Seen) -> list[str]:
+    """Return the groups that a job is watched in."""
+    found = [ALL, VC + job.vc, f"{SIZE}{job.gpus}"]
+    found += [USER + job.user] if job.user else []
+    return found + ([TYPE + job.gpu_type] if job.gpu_type else [])
+
+
+class _Mix:
+    """How often each value comes in each virtual cluster."""
+
+    def __init__(self) -> None:
+        self._counts: defaultdict[str, Counter[object]] = defaultdict(Counter)
+        self._site: Counter[object] = Counter()
+
+    def add(self, vc: str, value: object) -> None:
+        self._counts[vc][value] += 1
+        self._site[value] += 1
+
+    def only(self, one: _Observation, name: str, value: object) -> float:
+        """What an observation says for nothing but one value."""
+        mine = self._counts[one.jobs[0].vc]
+        usual = (mine[value] + 1.0) / (sum(mine.values()) + 2.0)
+        alone = all(getattr(job, name) == value for job in one.jobs)
+        return log(ALMOST / usual) if alone else log((1.0 - ALMOST) / (1.0 - usual))
+
+    def says(self, one: _Observation, name: str) -> float:
+        """What an observation says for any value being as likely as any other."""
+        mine, known = self._counts[one.jobs[0].vc], len(self._site) + 1
+        if known <= 2:
+            return 0.0
+        site = sum(self._site.values()) + known
+        total = sum(mine.values()) + PRIOR
+        said = []
+        for value in {getattr(job, name) for job in one.jobs}:
+            usual = (mine[value] + PRIOR * (self._site[value] + 1) / site) / total
+            said.append(log(1.0 / known / usual))
+        return min(MOST_OF_MIX, fmean(said))
+
+
+def _shifted(z: float) -> float:
+    """What a residual says for durations having moved."""
+    return SHIFT * (z - SHIFT / 2)
+
+
+def _shrunk(values: Sequence[float]) -> tuple[float, float]:
+    """Mean and spread of a group's observations, drawn to 0 and 1 where there are few."""
+    n = len(values)
+    mean = sum(values) / (n + PRIOR)
+    spread = ((pstdev(values) ** 2 * n + PRIOR) / (n + PRIOR)) ** 0.5
+    return mean, max(LEAST_SPREAD, spread)
+
+
+def _newcomers(ordered: Sequence[Seen]) -> float:
+    """Share of the observations of the past that were of users first seen then."""
+    if not ordered:
+        return NEWCOMERS
+    from_s = ordered[0].submitted + KNOWN_AFTER_S
+    known, bursts = set[str](), {}
+    for job in ordered:
+        bursts.setdefault((job.user, job.submitted // HOUR_S), job.user not in known)
+        if job.submitted < from_s or job.submitted % DAY_S < HOUR_S:
+            known.add(job.user)
+    later = [new for (_, hour), new in bursts.items() if hour * HOUR_S >= from_s]
+    return min(NEWCOMERS / 2, (sum(later) + 1.0) / (len(later) + 20.0))
