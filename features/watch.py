@@ -21,6 +21,7 @@ from statistics import NormalDist, fmean, pstdev
 from typing import NamedTuple
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
+PAST_S, LEAST_PAST_S = 28 * DAY_S, 7 * DAY_S  # with which the last day is compared
 ENOUGH = 30  # jobs of a group in the past that its durations are compared with
 FURTHEST = 2.5  # of a residual: one job is never more surprising
 SHIFT = 1.0  # of durations that is looked for, standard deviations of a group's observations
@@ -74,6 +75,23 @@ class Alarm:
     sum: float
     seen: int
     ratio: float = 1.0
+
+    @property
+    def kind(self) -> str:
+        """Of what kind its group is, one of `KINDS`."""
+        return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
+
+
+def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
+    """Return what of the jobs of the last day is unlike those of up to four weeks before.
+
+    None where a week is not known.
+    """
+    recent_from = now - DAY_S
+    past = [job for job in jobs if now - PAST_S <= job.submitted < recent_from]
+    if not past or recent_from - min(job.submitted for job in past) < LEAST_PAST_S:
+        return []
+    return Watch(past).alarms(job for job in jobs if job.submitted >= recent_from)
 
 
 class _Observation(NamedTuple):
@@ -268,6 +286,8 @@ def _alike(job: Seen) -> tuple[Hashable, ...]:
 
 
 VC, USER, SIZE, TYPE, ALL = "virtual cluster ", "user ", "jobs of GPUs: ", "GPU type ", "all jobs"
+_KINDS = {VC: "virtual cluster", USER: "user", SIZE: "size", TYPE: "GPU type", ALL: "site"}
+KINDS = tuple(_KINDS.values())
 
 
 def groups_of(job: Seen) -> list[str]:

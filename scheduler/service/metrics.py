@@ -28,6 +28,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, func, select
 
+from features.watch import KINDS, PAST_S, Seen, unlike
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
@@ -47,6 +48,7 @@ from scheduler.service.log.store.tables import (
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
+WATCH_S, MOST_WATCHED = 600.0, 20_000
 # after one of these a job may be over, as soon as a decision pass has covered it
 _ENDS = (Kind.ENDED, Kind.NOT_STARTED, Kind.LOST, Kind.CANCEL_ASKED)
 _OVER = [phase.value for phase in Phase if phase.over]
@@ -100,6 +102,7 @@ class Metrics(Collector):
         self._ended: Counter[tuple[str, str]] = Counter()
         self._gpu_time: Counter[str] = Counter()
         self._waits: dict[str, list[float]] = {}  # per VC: counts per bucket, then the sum
+        self._watched, self._odd = float("-inf"), Counter[str]()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -196,6 +199,7 @@ class Metrics(Collector):
         yield from self._gpus(connection)
         yield self._claims(connection)
         yield from self._service(connection)
+        yield self._unlike(connection)
 
     def _jobs(self, connection: Connection) -> Iterator[Metric]:
         standing = GaugeMetricFamily(
@@ -265,6 +269,35 @@ class Metrics(Collector):
             ):  # fmt: skip
                 made.add_metric([one.kind, outcome], n)
         return made
+
+    def _unlike(self, connection: Connection) -> Metric:
+        """How much of the last day is unlike the past weeks, looked at again every ten minutes."""
+        now = self._store.clock.now()
+        if now >= self._watched + WATCH_S:
+            self._watched = now
+            query = (
+                select(
+                    jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus,
+                    jobs.c.vc, jobs.c.owner,
+                )
+                .where(jobs.c.ended_at >= now - PAST_S, jobs.c.started_at.is_not(None))
+                .order_by(jobs.c.ended_at.desc())
+                .limit(MOST_WATCHED)
+            )  # fmt: skip
+            ended = [
+                Seen(r.submitted_at, r.ended_at - r.started_at, r.gpus, r.vc, r.owner)
+                for r in connection.execute(query)
+            ]
+            kinds = (alarm.kind for alarm in unlike(ended, now))
+            self._odd = Counter(kinds)
+        odd = GaugeMetricFamily(
+            "pellucid_unlike_past_weeks",
+            "Groups whose jobs of the last day are unlike those of the past weeks.",
+            labels=["of"],
+        )
+        for kind in KINDS:
+            odd.add_metric([kind], self._odd[kind])
+        return odd
 
     def _service(self, connection: Connection) -> Iterator[Metric]:
         build = GaugeMetricFamily("pellucid_build_info", "Code version.", labels=["version"])

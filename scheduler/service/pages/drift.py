@@ -1,4 +1,4 @@
-"""Do jobs still look like those a model was trained on: a feature at a time."""
+"""Do jobs still look like those a model was trained on, and like those of the past weeks?"""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from features.watch import Alarm
 from models.bundle import AdditiveModel, Axis
-from scheduler.explain.words import percent
+from scheduler.explain.words import factor, percent
 from scheduler.service.pages.shapes import feature_text, span
 
 Floats = NDArray[np.float64]
@@ -37,6 +38,12 @@ class Drift:
     noise: float
     verdict: str
     most: str
+
+
+def alarm_words(alarm: Alarm) -> str:
+    """ "virtual cluster vcA: jobs last longer, ×58 the usual"."""
+    times = f", {factor(alarm.ratio)} the usual" if alarm.ratio != 1.0 else ""
+    return f"{alarm.group}: jobs {alarm.what}{times}"
 
 
 def drift(model: AdditiveModel, live: Sequence[Sequence[str]], sees_names: bool) -> list[Drift]:

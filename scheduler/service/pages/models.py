@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from features.watch import Alarm, Seen, unlike
 from models.bundle import SHARING_SCORES, AdditiveModel, Bundle, Term, Tree
 from scheduler.explain.words import factor, number, percent
 from scheduler.service.pages.charts import Chart, duration_axis
@@ -63,6 +64,7 @@ class Models:
     hidden: int = 0
     drift: Sequence[Drift] = ()
     drift_jobs: int = 0
+    unlike: Sequence[Alarm] = ()
     accuracy: Chart | None = None
 
 
@@ -74,6 +76,7 @@ def models(
     sees_names: bool,
     follows: bool = False,
     digest: str = "",
+    now: float | None = None,
 ) -> Models:
     """The page.
 
@@ -81,20 +84,23 @@ def models(
         live: feature values of the latest jobs, as text, aligned with the bundle's features.
         ended: jobs that ended, for predicted against true durations.
         follows: the service is in front of a Slurm, and remembers the jobs it sees.
+        now: the last day until then is compared with the weeks before; None: it is not.
         digest: of the bundle that is decided with, also where it cannot be read; "": of none.
     """
     accuracy = _accuracy(ended)
+    odd = _unlike(ended, now) if now is not None and sees_names else []
     if bundle is None and digest:
         what = f"The copy of the bundle in use ({digest[:12]}) is missing from the state folder."
-        return Models(what, accuracy=accuracy)
+        return Models(what, accuracy=accuracy, unlike=odd)
     if bundle is None and follows:
         how = "durations are learned from the jobs that were seen to run in Slurm"
-        return Models(f"No bundle of models is in use: {how}.", accuracy=accuracy)
+        return Models(f"No bundle of models is in use: {how}.", accuracy=accuracy, unlike=odd)
     if bundle is None:
-        return Models(NO_BUNDLE)
+        return Models(NO_BUNDLE, unlike=odd)
     has = set(bundle.parts)
     if "duration" not in has:
-        return Models("The bundle in use predicts no durations.", accuracy=accuracy)
+        no_durations = "The bundle in use predicts no durations."
+        return Models(no_durations, accuracy=accuracy, unlike=odd)
     model = bundle.duration
     drawn = [t for t in model.terms if sees_names or not _nominal(model, t)]
     drifted = drift(model, live, sees_names)
@@ -109,8 +115,14 @@ def models(
         len(model.terms) - len(drawn),
         drifted,
         len(live),
+        odd,
         accuracy,
     )
+
+
+def _unlike(ended: Sequence[Outcome], now: float) -> list[Alarm]:
+    jobs = [Seen(o.submitted_at, o.ran_s, o.gpus, o.vc, o.user) for o in ended]
+    return unlike(jobs, now)
 
 
 def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:

@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from scheduler.explain import words
 from scheduler.explain.story import gain_words
+from scheduler.service.pages.drift import alarm_words
 
 MENU = (
     ("/", "Now"),
@@ -93,6 +94,7 @@ def environment() -> Environment:
     for name in _FILTERS:
         env.filters[name] = getattr(words, name)
     env.filters["gain_words"] = gain_words
+    env.filters["alarm_words"] = alarm_words
     return env
 
 

@@ -277,7 +277,8 @@ def models_page(request: Request, viewer: Asking) -> Response:
         page = models(
             bundle,
             live,
-            queries.outcomes()[:5000],
+            queries.outcomes(),
+            now=queries.now(),
             sees_names=viewer.sees_all,
             follows=request.app.state.settings.follows,
             digest=queries.bundle_digest(),

@@ -43,7 +43,7 @@ def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
     labels = {name for _, pairs in scraped(Metrics(busy.store)) for name, _ in pairs}
     assert labels <= {
         "vc", "phase", "state", "use", "kind", "action", "reason", "lease", "process", "version",
-        "le",
+        "le", "of",
     }  # fmt: skip
     text = Metrics(busy.store).exposition()[0].decode()
     assert "ada.byron" not in text
