@@ -17,8 +17,9 @@ from features.shell import Simple, one_of
 
 MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
-    "epochs": "epochs? epoch_num train(ing)?_epochs n_?epochs? nb_epochs? (num|max|total)_epochs? "
-    "(num|max|total)_train(ing)?_epochs? scheduled_epochs",
+    "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
+    "nb_epochs? (num|max|total|number_of)_epochs? (num|max|total)_train(ing)?_epochs? "
+    "scheduled_epochs",
     "steps": "steps iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
     " max_updates? total_num_update num_boost_round n_estimators",

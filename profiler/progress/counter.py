@@ -12,6 +12,7 @@ POINTS = 64  # kept of a cycle; every second goes when there are twice as many
 CYCLES = 16  # kept of those that are over
 SPANS = 8  # units of which it is known when their number came first, and last
 SOON = 0.6  # of a unit: the number of the first did not come at its end
+AGAIN_S = 5.0  # after which a bar that is done is another one
 LATE = 8  # lower readings in a row: it was set back, and is no line of a rank that lags
 
 Point = tuple[float, float]  # seconds since the job began, number
@@ -60,6 +61,8 @@ class Counter:
             self._first_s = at
             return
         last = self.points[-1][1]
+        if mark.n == last == mark.of and mark.format == "tqdm" and at > before_s + AGAIN_S:
+            self.resets += 1  # a bar so short that only its end is printed
         if mark.n >= last:
             self._lower = 0
             if mark.n > last and not self._straggles(mark.n, at):

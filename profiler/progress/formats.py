@@ -147,7 +147,7 @@ FORMATS = (
          "  time: 0.3500  data_time: 0.0100  memory: 3400  loss: 0.5000",
          "2024-03-01 12:00:00,123 - mmdet - INFO - Epoch [3][120/500]\tlr: 1.0e-02, eta: 3:20:10, "
          "time: 0.350, data_time: 0.010, memory: 3400, loss: 0.5000", base=1),
-    _row("MMEngine", "Iter", r"Iter(?:\(train\))?\s+\[ *" + _BOTH + r"\]",
+    _row("MMEngine", "Iter", r"(?:Iter\(train\)|INFO - Iter)\s+\[ *" + _BOTH + r"\]",
          "03/01 12:00:00 - mmengine - INFO - Iter(train) [  100/50000]  lr: 1.0e-02  eta: 3:20:10"
          "  time: 0.3500  data_time: 0.0100  memory: 3400  loss: 0.5000", scope="run"),
     _row("Detectron2", "eta:", r"eta: " + _ETA + r" +iter: (?P<step>\d+) ",
@@ -236,14 +236,14 @@ FORMATS = (
          "steps: 100 loss: 2.3012 iter time (s): 0.350 samples/sec: 91.4",
          "Epoch 1 | iter 120 step 15 | loss train: 0.912, val: n/a | iter time: 350.12 ms",
          scope=""),
-    _general("epoch", "poch", r"\b[Ee]poch(?: ?[:=#] ?\[?| \[?)(?P<epoch>\d+)(?![\d.])",
+    _general("epoch", "poch", r"\b[Ee]poch(?: ?[:=#] {0,4}\[?| \[?)(?P<epoch>\d+)(?![\d.])",
          "Epoch 3: loss 0.3012, accuracy 0.5012"),
     _general("eta", "", r"\b(?:eta|ETA)\W{1,3}" + _ETA, "eta: 3:20:10", scope=""),
 )  # fmt: skip
 
 _PARTS = re.compile(r"(\d{1,9}(?:\.\d{1,3})?)(ms|d|h|m|s)")
 _LONG = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-_FIGURES = re.compile(r"\d\.\d|[=:] ?\.?\d++e[+-]?\d")
+_FIGURES = re.compile(r"(?<!:\d)\d\.\d|[=:] ?\.?\d++e[+-]?\d")  # no time: "12:00:00.123"
 _VALIDATED = re.compile(r"(?<![a-z])[Vv]al(?:id(?:ation)?)?(?![a-z])|(?<![a-z])[Tt]est_?[ a]")
 _ESCAPES = re.compile(
     r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])|\x08"

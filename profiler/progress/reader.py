@@ -15,8 +15,8 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice, pairwise
-from math import inf, sqrt
-from typing import NamedTuple
+from math import ceil, inf, sqrt
+from typing import Literal, NamedTuple
 
 from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
@@ -31,13 +31,16 @@ ETAS = 32
 AGAIN = 10.0  # times as long as one run within the run may the whole take
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
-FIRST_UNIT = 0.2  # relative error of a pace by the first unit alone
+FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
 UNSEEN = 0.12  # share of an epoch that may follow its steps, until one has ended
+AFTER = 0.01  # share of the whole that may follow what is counted: a last checkpoint
 OWN = "its own words"
 _BREAKS = re.compile(rb"[\r\n]+")
+_TESTS = re.compile(r"(?<![A-Za-z])(?:val|eval|test|VAL|EVAL|Val|Eval|Test)(?![a-z]{0,12}\.py)")
 _LOSS = re.compile(r"(?<![a-z])[Ll]oss\W{1,4}\d")
 _CUT = b"0123456789.,:/"
 _HF = "Hugging Face"
+_GROWN = "boosting", "CatBoost", "rl_games", "Stable-Baselines3"  # none follows their rounds
 
 
 class Structure(NamedTuple):
@@ -66,12 +69,13 @@ class Reader:
         self._asked = amount or Amount()
         self._printed: dict[str, set[float]] = {"epochs": set(), "steps": set()}
         self._counters: dict[tuple[str, ...], Counter] = {}
-        self._rest = b""
+        self._rest = self._begun = b""
         self._seen_bytes = 0
         self._fed_s = 0.0
         self._gap_s = 0.0
         self._patience = self._asked.patience
         self._loss_s = -inf  # when a line with a loss was read last
+        self._tested_s = inf  # when a line of an evaluation was read first
         self._etas: list[Point] = []  # (when it was printed, what was left), thinned
         self._eta_scope: Scope = ""
         self._promised_s = inf
@@ -86,14 +90,15 @@ class Reader:
         self._gap_s, self._fed_s = max(0.0, at - self._fed_s), max(at, self._fed_s)
         if len(data) > max(MOST_BYTES, SETTINGS_BYTES - self._seen_bytes):
             data = self._shortened(data)
+        begun, self._begun = self._begun, b""  # a bar that was read before its end came
         *lines, rest = _BREAKS.split(self._rest + data)
         self._rest = rest[: LINE + 1]  # of a line that is too long, what follows is not joined on
         for line in lines:
-            if line:
+            if line and line != begun:
                 whole = line if len(line) <= LINE else line[:LINE].rstrip(_CUT)
                 self._take(whole.decode("utf-8", "replace"), at)
         if self._rest.count(b"|") > 1 or b"[" in self._rest:  # a bar before its carriage return
-            # the number at its end may be cut
+            self._begun = self._rest  # the number at its end may be cut
             for mark in read(self._rest[:LINE].rstrip(_CUT).decode("utf-8", "replace")):
                 self._count(mark, at)
 
@@ -132,6 +137,8 @@ class Reader:
                     found.add(number)
         if "oss" in line and _LOSS.search(line) is not None:
             self._loss_s = at
+        if self._tested_s == inf and _TESTS.search(line) is not None and self._counters:
+            self._tested_s = at
         if "arly" in line or "atience" in line or "mprove" in line:
             self._patience = patience(line) if self._patience is None else self._patience
         for mark in read(line):
@@ -196,10 +203,10 @@ class Reader:
             if epochs.mark.unit != "epoch" or epochs.mark.exact or epochs.resets:
                 continue
             of, points = self._of(epochs), epochs.points
-            if of is not None and len(points) > 1:
+            if of is not None and 1 < len(points) < len(steps.points):
                 (first_s, first), (last_s, last) = points[0], points[-1]
                 made = steps.at(last_s) - steps.at(first_s)
-                if made > 0:
+                if made > 0 and steps.points[0][0] < points[1][0]:
                     return steps.at(first_s) + made / (last - first) * (of - epochs.done_at(first))
         return None
 
@@ -217,6 +224,8 @@ class Reader:
             over = of is not None and counter.done >= of and counter.resets == 0
             if not counter.mark.named and self._loss_s < counter.points[0][0]:
                 continue  # a bar whose label says nothing, while no loss is printed
+            if counter.mark.of is not None and counter.mark.of == self._amount("steps"):
+                over = False  # what comes now is no other training
             if counter.totals > 4 or (over and counter.seen_s < 0.9 * latest - 5.0):
                 continue
             found.append(counter)
@@ -245,6 +254,8 @@ class Reader:
         known = [c for c in epochs if not c.resets and c.mark.format != _HF]
         known.sort(key=lambda c: (c.mark.label == "counted", len(c.points), c.seen_s))
         yield from (Structure(c, inner) for c in reversed(known))
+        if not epochs and (cycled := self._cycled(within)) is not None:
+            yield cycled
         if hugging or not epochs:
             yield from self._bars(within)
         yield from (Structure(c) for c in hugging if not c.resets)
@@ -257,27 +268,41 @@ class Reader:
         for one in epochs:
             if one.of() is None and self._amount("epochs") is None:
                 continue
-            begins = [first for (first, _), _, _ in one.cycles] + [one.points[0][0]]
-            done = one.resets + 1.0
-            points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
-            mark = Mark(one.mark.format, "fold", done, runs)
-            return Structure(Counter(mark, points, seen_s=one.seen_s), one, 1.3)
+            return Structure(_times(one, "fold", runs), one, 1.3)
         return None
+
+    def _cycled(self, within: list[Counter]) -> Structure | None:
+        """Where epochs have no number: a bar that begins again is an epoch each time."""
+        epochs = self._amount("epochs")
+        bars = [c for c in within if c.resets and c.mark.named and c.cycles]
+        if not epochs or not bars:
+            return None
+        if any(c.mark.of == epochs and not c.resets for c in within):
+            return None  # a bar of the epochs
+        one = min(bars, key=_begun_s)  # that of the test comes after it
+        return Structure(_times(one, "epoch", epochs), one)
 
     def _whole(self, counter: Counter, hugging: bool, epochs: list[Counter]) -> bool:
         """Whether a counter of steps goes on over the whole run."""
+        if counter.mark.of is not None and counter.mark.of == self._amount("steps"):
+            return not counter.resets
         if counter.mark.scope:
             return counter.mark.scope == "run"
         if counter.resets:
             return False
         if hugging:
-            return counter.mark.format == "tqdm"
+            return counter.mark.format == "tqdm" and counter.mark.of == self._longest()
         if counter.mark.of is None and not epochs:
             return True  # its end is what the command asks for
         # an epoch has passed and it went on
         begun = counter.points[0][0]
         changes = [c.points[-1][0] for c in epochs if c.mark.label != "counted" and c.points[1:]]
         return any(begun < at < counter.seen_s for at in changes)
+
+    def _longest(self) -> float:
+        """Return the length of the longest bar."""
+        bars = (c.mark.of or 0.0 for c in self._counters.values() if c.mark.format == "tqdm")
+        return max(bars, default=0.0)
 
     def _bars(self, within: list[Counter]) -> Iterator[Structure]:
         """Of bars that do not say what they count, the one that is behind holds the others."""
@@ -286,7 +311,8 @@ class Reader:
             return
         main = min(once, key=lambda c: c.n / (c.mark.of or 1.0))
         others = [c for c in within if c.resets or c.mark.scope == "epoch"]
-        others = others or [c for c in once if c is not main]
+        others = [c for c in others if _begun_s(main) <= _begun_s(c)]
+        others = others or [c for c in once if c is not main and _holds(main, c)]
         if others:
             yield Structure(main, max(others, key=_seen))
         elif main.mark.format != "tqdm":
@@ -308,9 +334,12 @@ class Reader:
         at, done, unit_s, error, extra, least = passed
         doubt = max(doubt, least)
         left = max(0.0, of - done)
+        each = 1.0 if main.mark.unit in ("epoch", "fold") else self._epoch_of(main, of)
+        begun = extra * ceil(left / each - 1e-9) * each  # of the unit that is under way all
         low = at + left * unit_s * max(0.05, 1.0 - Z * error)
-        high = at + left * unit_s * (1.0 + Z * error + 4 * extra) * (doubt if left else 1.0)
-        total = at + left * unit_s * (1.0 + extra / 3)
+        high = at + unit_s * (left * (1.0 + Z * error) + 4 * begun) * (doubt if left else 1.0)
+        high += AFTER * high
+        total = at + unit_s * (left + begun / 3)
         if main.zero and not main.mark.last and self._of(main) != self._amount("epochs"):
             low -= unit_s  # "0/24" may go to 23
         if not main.mark.based and main.points[0][1] > 1:
@@ -318,6 +347,8 @@ class Reader:
         overdue = now - at - (2.0 * unit_s if main.mark.unit in ("epoch", "fold") else 0.0)
         if overdue > max(10.0, 0.25 * at):  # it should have moved on: what comes now is not known
             total, high = total + overdue, high + 2 * overdue
+        if not left:  # what it does now was not counted
+            high += 2.0 * max(0.0, now - at)
         if doubt >= FIRST:
             high = max(high, 0.5 * doubt * total)
         if doubt > 2 or high > 3 * max(total, 1.0):
@@ -348,10 +379,29 @@ class Reader:
         if pace is None and main.setbacks:
             pace = _pace(list(main.cycles[-1]), self._gap_s, starts)
         if pace is not None:
-            return at, main.done, *pace, 0.0, 1.0
-        if n == begun == 1 and not starts and main.mark.unit == "epoch":
+            return at, main.done, *pace, self._unseen(main, of), 1.0
+        if n == begun and main.done == 1.0 and not starts and main.mark.unit == "epoch":
             return at, main.done, 0.8 * at, 0.15, 0.0, 2.1  # it took so long, its start included
         return None
+
+    def _unseen(self, main: Counter, of: float) -> float:
+        """Share of a unit that may come on top, as long as no evaluation was seen."""
+        if main.mark.label == "explicit" or main.mark.format in _GROWN:
+            return 0.0
+        if main.mark.unit in ("epoch", "fold") and not main.mark.exact:
+            return 0.0
+        if self._tested_s < main.seen_s:
+            return 0.0
+        each = self._epoch_of(main, of)
+        if each < of or self._amount("epochs") == 1.0:
+            begun = main.done_at(main.points[0][1])
+            return UNSEEN if main.done < (begun // each + 1.02) * each else 0.0
+        return UNSEEN * max(0.0, 1.0 - 2.0 * main.done / of)
+
+    def _epoch_of(self, main: Counter, of: float) -> float:
+        """How many units of the run are an epoch; all of them where that is not known."""
+        epochs = self._amount("epochs") or 1.0
+        return of / epochs if 1.0 < epochs < of else of
 
     def _doubted(self, found: Progress, now: float) -> Progress:
         """With the doubts that no counter shows: it may stop early, or run again."""
@@ -399,6 +449,12 @@ class Reader:
         epochs = [c for c in self._alive() if c.mark.unit == "epoch" and not c.mark.exact]
         unseen = bool(epochs) and all(len(c.points) < 2 for c in epochs)
         total = at + left
+        if len(self._etas) < ENOUGH:
+            error = max(error, Z * FIRST_UNIT)
+        settled = _settled(etas if len(etas) > ENOUGH else self._etas, at)
+        if settled is not None and settled < total - 0.05 * left:  # what was slow at first is in it
+            error += (total - settled) / left
+            total, left = settled, max(1.0, settled - at)
         high = max(total + left * (error + (4 * UNSEEN if unseen else 0.0)), (1 + LEAST) * total)
         return Progress(
             max(total, now), max(at + left * max(0.05, 1 - error), now),
@@ -426,6 +482,43 @@ def _reconciled(found: Progress, by_eta: Progress) -> Progress:
         high_s=max(found.high_s, by_eta.total_s),
         doubts=found.doubted(CONTRADICTED),
     )
+
+
+def _settled(etas: Sequence[Point], at: float) -> float | None:
+    """Return when it ends by its own estimates, each of the mean pace since the beginning.
+
+    A slow beginning counts less and less: a line is drawn through the ends over one through the
+    time passed. None: they do not fall.
+    """
+    if len(etas) < 3:
+        return None
+    begun_s = etas[0][0] - (etas[1][0] - etas[0][0])
+    xs = [1.0 / max(1e-3, when - begun_s) for when, _ in etas]
+    ends = [when + eta for when, eta in etas]
+    middle, mean = sum(xs) / len(xs), sum(ends) / len(ends)
+    spread = sum((x - middle) ** 2 for x in xs)
+    if spread <= 0:
+        return None
+    slope = sum((x - middle) * (end - mean) for x, end in zip(xs, ends, strict=True)) / spread
+    return max(at + etas[-1][1] / 2, mean - slope * middle) if slope > 0 else None
+
+
+def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
+    """A counter of how often another has begun."""
+    begins = [first for (first, _), _, _ in one.cycles] + [one.points[0][0]]
+    done = one.resets + 1.0
+    points = [(at, done - len(begins) + i) for i, at in enumerate(begins, 1)]
+    return Counter(Mark(one.mark.format, unit, done, of), points, seen_s=one.seen_s)
+
+
+def _holds(outer: Counter, inner: Counter) -> bool:
+    """Whether a bar was there before another, and no part of it was done before."""
+    return _begun_s(outer) <= _begun_s(inner) and outer.points[0][1] < 1
+
+
+def _begun_s(counter: Counter) -> float:
+    """Return when it was read first."""
+    return counter.cycles[0][0][0] if counter.cycles else counter.points[0][0]
 
 
 def _seen(counter: Counter) -> float:

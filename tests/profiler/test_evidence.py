@@ -310,6 +310,96 @@ def catboost(i: int) -> str:
     return f"{i}:\tlearn: 0.3\ttest: 0.3\ttotal: 2m 1s\tremaining: {left // 60}m {left % 60}s"
 
 
+def test_a_bar_of_all_steps_that_are_printed_is_the_whole(tmp_path: Path) -> None:
+    """It goes on from a checkpoint, and bars of the evaluation come between."""
+
+    def run(log: Log) -> None:
+        log.line("  Num Epochs = 4\n  Total optimization steps = 2,000")
+        for i in range(601, 2001):
+            log.wait(1)
+            log.bar("", i, 2000)
+            if i % 500 == 0:
+                for k in range(1, 13):
+                    log.wait(2)
+                    log.bar("", k, 12)
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert found[0][0] < 0.1 * took_s
+    assert {one.of for _, one in found} == {2000.0}
+
+
+def test_a_bar_that_begins_again_is_an_epoch_where_epochs_have_no_number(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for _ in range(6):
+            for i in range(1, 101):
+                log.wait(1)
+                log.bar("", i, 100, after=", train_loss=0.3")
+            log.wait(10)
+
+    took_s, found = play(run, tmp_path, Amount(6))
+    assert narrow_and_wrong(took_s, found) == []
+    assert (found[-1][1].unit, found[-1][1].of) == ("epoch", 6.0)
+    assert found[-1][1].total_s == pytest.approx(took_s, rel=0.1)
+
+
+def test_the_bar_of_a_test_holds_no_training(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        for _ in range(6):
+            for i in range(1, 101):
+                log.wait(1)
+                log.bar("loss: 0.3 ||", i, 100)
+            log.bar("accuracy: 0.5 ||", 20, 20)
+
+    took_s, found = play(run, tmp_path)
+    assert [one for _, one in found if one.error < 0.35 and one.total_s < took_s / 2] == []
+
+
+def test_a_slow_beginning_is_in_the_first_estimates(tmp_path: Path) -> None:
+    def run(log: Log) -> None:
+        log.wait(20)
+        begun_s = log.now
+        log.wait(60)
+        for i in range(1, 301):
+            log.wait(2)
+            log.line(
+                f"eta: {_clock((300 - i) * (log.now - begun_s) / i)}  iter: {i}  total_loss: 1"
+            )
+
+    took_s, found = play(run, tmp_path)
+    assert narrow_and_wrong(took_s, found) == []
+    assert found[0][0] < 0.3 * took_s
+
+
+def test_an_evaluation_that_is_yet_to_come_widens(tmp_path: Path) -> None:
+    """As long as none was seen; one that takes a quarter of an epoch is not unheard of."""
+
+    def run(log: Log) -> None:
+        log.line("  Num Epochs = 3")
+        for i in range(1, 901):
+            log.wait(1)
+            log.line(f"step {i}/900 loss 0.3012")
+            if i % 300 == 0:
+                log.wait(75)
+                log.line("eval_loss 0.4")
+
+    took_s, found = play(run, tmp_path)
+    assert found[0][0] < 0.2 * took_s
+    assert all(one.low_s <= took_s <= one.high_s for at, one in found if at < 0.3 * took_s)
+
+
+@pytest.mark.parametrize("line", ["12:00:00.123456: Epoch {}", "{}:00.5 [Epoch: {}]"])
+def test_a_time_is_no_figure_of_an_epoch(line: str) -> None:
+    """Printed when an epoch begins: of two such lines, one epoch is done."""
+    reader = Reader(Amount(100))
+    for i in range(2):
+        reader.feed(
+            line.format(*(["12:00", i] if line[0] == "{" else [i])).encode() + b"\n", 100.0 * i
+        )
+    found = reader.progress(100.0)
+    assert found is None or found.done == 1.0
+
+
 OTHERS: dict[str, tuple[Callable[[int], str], Amount | None]] = {
     "CatBoost": (catboost, None),
     "rl_games": (
