@@ -68,6 +68,10 @@ def profile(
     progress: Annotated[
         bool, typer.Option(help="Read from its output how long it would run; no line is kept.")
     ] = True,
+    formats: Annotated[
+        Path | None,
+        typer.Option(help="TOML of lines in which it says how far it is.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default: runs/profile/TIME.")
     ] = None,
@@ -85,12 +89,15 @@ def profile(
     out of memory (3). Other statuses: 2 bad option, 4 no such GPU, 5 GPU
     taken, 6 no driver, 126 not executable, 127 not found, 130 interrupted.
     """
-    from profiler.errors import ProfilerError
+    from profiler.errors import BadOption, ProfilerError
+    from profiler.progress import table
     from profiler.runner import Limits
     from profiler.session import Options, default_memory_mib
 
     folder = out or Path("runs") / "profile" / datetime.now().strftime("%Y%m%dT%H%M%S.%f")
     try:
+        if formats is not None:
+            table.use(formats)
         options = Options(
             limits=Limits(
                 seconds=seconds,
@@ -108,9 +115,9 @@ def profile(
             progress=progress,
         )
         result = _run(command or [], folder, options, as_json)
-    except ProfilerError as error:
+    except (ProfilerError, table.FormatsError) as error:
         print(f"pellucid: {error}", file=sys.stderr)
-        raise typer.Exit(error.exit_status) from None
+        raise typer.Exit(getattr(error, "exit_status", BadOption.exit_status)) from None
     if plot is not PlotChoice.NONE:
         from profiler.plot import plot as draw_plot
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from features.clock import Clock
 from features.plugins import load
+from profiler.progress import table
 from scheduler.backends.base import Backend
 from scheduler.backends.local.host import Host, read_declared
 from scheduler.backends.slurm.client import (
@@ -85,6 +86,8 @@ def open_backend(
     Args:
         clock: that of this process.
     """
+    if settings.progress_formats is not None:
+        table.use(settings.progress_formats)
     if settings.backend == "simulated":
         return _open_simulated(settings, header, clock or Clock())
     if ":" in settings.backend:

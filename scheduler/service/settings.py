@@ -23,6 +23,7 @@ from sqlalchemy.exc import ArgumentError
 
 from features.codec import Json
 from features.plugins import load
+from profiler.progress import table
 from scheduler.core.settings import NOT_YAML, printable
 
 # After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
@@ -58,6 +59,8 @@ class Settings(BaseSettings):
         fake_profiles: JSON of the profiles of commands on fake GPUs.
         read_progress: the `local` backend reads in the output of jobs how far they are, and the
             service in commands how much they ask for, unless their owner declined.
+        progress_formats: TOML of lines in which this site's jobs say how far they are
+            (docs/progress.md); tried before those that are known.
         pace: seconds on the `simulated` backend's clock per real second.
         host, port: where the API listens.
         server_names: names by which a proxy on this host (TLS) is reached, comma-separated; with
@@ -104,6 +107,7 @@ class Settings(BaseSettings):
     fake_gpus: bool = False
     fake_profiles: Path | None = None
     read_progress: bool = True
+    progress_formats: Path | None = None
     pace: float = Field(1.0, gt=0, le=1e6)
     host: str = "127.0.0.1"
     port: int = Field(8400, ge=0, le=65_535)
@@ -139,6 +143,13 @@ class Settings(BaseSettings):
             raise ValueError("give simulated, local, slurm or module:function")
         load(backend)
         return backend
+
+    @field_validator("progress_formats")
+    @classmethod
+    def _readable(cls, path: Path | None) -> Path | None:
+        if path is not None:
+            table.read(path)
+        return path
 
     @field_validator("database")
     @classmethod

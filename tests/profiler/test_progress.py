@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from features.amounts import Amount, of_command, printed
 from features.progress import Progress
-from profiler.progress.formats import FORMATS, Format, read
+from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import COUNTERS, Reader
+from profiler.progress.table import Format
 from profiler.progress.tail import Tail
 from tests.profiler import trainings
 

@@ -22,6 +22,7 @@ from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
 from models.bundle import BundleError
+from profiler.progress import table
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
@@ -569,6 +570,8 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
     store.go_on()
     header = followed_header(store)
     order = settings.slurm_mode == "order"
+    if settings.progress_formats is not None:
+        table.use(settings.progress_formats)
     follower = Follower(
         header,
         Shape(header.spec.cluster, header.names),
