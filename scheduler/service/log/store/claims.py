@@ -134,7 +134,7 @@ def judged(connection: Connection, now: float) -> list[Verdict]:
     for row in rows:
         job = found.get(row.taken_by or row.job_id)
         if job is None:
-            verdict = None if now - row.made_at > VALID_S else {}
+            verdict: Mapping[str, Any] | None = None if now - row.made_at > VALID_S else {}
         elif row.kind in OFFERS and row.taken_at is None:
             verdict = _taken(connection, row, job, now)
         else:
@@ -284,7 +284,7 @@ def _seq_of(connection: Connection, row: Row[Any]) -> int:
     query = select(events.c.seq).where(
         events.c.job_id == row.taken_by, events.c.seq > row.seq, events.c.kind.in_(at)
     )
-    return connection.execute(query.order_by(events.c.seq).limit(1)).scalar() or row.seq
+    return int(connection.execute(query.order_by(events.c.seq).limit(1)).scalar() or row.seq)
 
 
 def _since(
