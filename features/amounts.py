@@ -259,6 +259,11 @@ def _program(command: Sequence[str]) -> str:
     return modules[-1] if modules else next(plain, "")
 
 
+def digest_of(command: Sequence[str], workdir: str) -> str:
+    """What tells a command, and where it runs, from others."""
+    return _digest([workdir, *command])
+
+
 def _digest(words: Sequence[str]) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()[:16]
 

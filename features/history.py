@@ -188,6 +188,17 @@ class KeyHistory:
         return expm1(self._ewma_log + share * max(0.0, bound - self._ewma_log))
 
     @property
+    def ended(self) -> int:
+        """How many of its jobs have."""
+        return self._ended
+
+    def latest(self, most: int) -> list[float]:
+        """How long the last ended jobs ran, at most so many, oldest first."""
+        ring, newest = self._ring, (self._ended - 1) % WINDOW
+        count = min(most, len(ring))
+        return [ring[(newest - i) % WINDOW][0] for i in reversed(range(count))]
+
+    @property
     def past(self) -> tuple[float, ...]:
         """Values of `PAST`; NaN where no job has ended. Changes only when one ends."""
         if self._past is None:

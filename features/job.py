@@ -46,6 +46,8 @@ class Job:
         after, after_any: ids of jobs, separated by commas, that have to end first: successfully,
             or in any way.
         work: how much its command asks for; None when that is not known, or may not be read.
+        like: digest of its command, the same for the same command; "" likewise.
+        expect: how long its owner expects it to run: seconds, "test" or "full"; "" for no answer.
     """
 
     job_id: str
@@ -63,3 +65,5 @@ class Job:
     after: str = ""
     after_any: str = ""
     work: Work | None = None
+    like: str = ""
+    expect: str = ""

@@ -21,13 +21,16 @@ from math import inf, isfinite, log1p, nan
 
 from features import calendar, history, queue, survival
 from features.amounts import Work
+from features.expected import expected
 from features.history import KeyHistory
 from features.job import Job, Profile
+from features.names import normalise
 from features.queue import VcQueue
+from features.repeats import LAST, OF, Claim, Made, Repeats, Statements, Word, made_of
 from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.survival import ABSENT, MEMORY, OF_VC, Hazard, Lives
-from features.templates import TemplateBook, has_template
+from features.templates import CommandBook, NameBook, TemplateBook, has_template
 from features.throughput import KEPT, Ran
 
 # Part of the schema digest: raise it when a feature of the same name comes to mean otherwise.
@@ -174,10 +177,20 @@ class _Submission:
     queue: VcQueue
     survival: tuple[float, ...]  # and the odds; empty where neither family is kept
     hazards: tuple[float, ...]  # behind them
+    command: KeyHistory | None = None  # of the same command of its user, where that is known
+    named: KeyHistory | None = None  # of the same name
+    made: tuple[Made, ...] = ()  # what its last runs claim of it
+    claims: tuple[Claim, ...] = ()  # those that are believed, and what its owner expects
     phase: _Phase = _Phase.UNSEEN
     profile: Profile | None = None
     began: float = nan  # its latest run
     outlived_s: float = 0.0  # its longest run before that did not end it
+
+    @property
+    def histories(self) -> tuple[KeyHistory, ...]:
+        """Of all that it is of."""
+        more = (self.command, self.named)
+        return (*self.keys, *(one for one in more if one is not None))
 
 
 def _carried_on(was: _Submission, changed: _Submission) -> _Submission:
@@ -327,6 +340,8 @@ class FeatureState:
         self._live: dict[str, _Submission] = {}
         # of a user's script and its unit, the latest runs that completed
         self._ran: dict[tuple[str, str, str], tuple[Ran, ...]] = {}
+        self._commands, self._names = CommandBook(), NameBook()
+        self._repeats, self._statements = Repeats(), Statements()
 
     # -- events ------------------------------------------------------------------------------
 
@@ -368,6 +383,7 @@ class FeatureState:
             if self._survives:
                 lives = self._lives.as_of(self._hazards(was), now, job.job_id)
                 was.survival, was.hazards = survival.known(lives, job.time_limit_s)
+                self._look_up_claims(was, now)
             return
         self._leave_queue(was)
         submission = _carried_on(was, self._recorded(job, now))
@@ -386,7 +402,7 @@ class FeatureState:
         if self._survives:
             self._lives.advance(now)
             self._lives.start(job_id, now)
-        for key in submission.keys:
+        for key in submission.histories:
             key.running.add(job_id, now)
         submission.queue.run(submission.job.gpus)
 
@@ -456,9 +472,13 @@ class FeatureState:
             self._lives.advance(now)
             self._lives.end(job_id, duration_s)
         if duration_s is not None:
-            for key in submission.keys:
+            for key in submission.histories:
                 key.learn(now, state, duration_s)
             job = submission.job
+            for made in submission.made:
+                self._repeats.learn(made, duration_s)
+            if (between := expected(job.expect)) and job.user:
+                self._statements.learn(job.user, *between, duration_s)
             if job.work is not None and state is State.COMPLETED and duration_s >= 1.0:
                 ran = Ran(job.work, job.gpus, duration_s)
                 self._ran[_script(job, job.work)] = (*self.ran(job), ran)[-KEPT:]
@@ -525,6 +545,22 @@ class FeatureState:
         mean = survival.beyond(seen.hazards, least - shifted, limit)
         moves = mean - survival.beyond(seen.hazards, -inf, limit)
         return seen.outlived_s, max(moves, least - score)
+
+    def claims(self, job: Job, now: float) -> tuple[Claim, ...]:
+        """Return what the job's last runs claim of it, then what its owner does."""
+        return self._seen_now(job, now).claims
+
+    def ended_here(self, job: Job) -> int | None:
+        """Return how many jobs have ended, if none of them was of the job's user, or none was;
+        else None."""
+        ended = sum(key.ended for key in self._vcs.values())
+        if job.user and not self._users.get(job.user, _NOTHING).ended:
+            return ended
+        return None if ended else 0
+
+    def word(self, user: str) -> Word:
+        """How the last statements of a user turned out."""
+        return self._statements.word(user)
 
     def hazards(self, job: Job, now: float) -> list[float]:
         """Of the jobs like this one that reach each of `survival.BINS` stretches of running time,
@@ -602,7 +638,7 @@ class FeatureState:
             known = survival.known(
                 self._lives.as_of(self._groups(job, template), now, job.job_id), job.time_limit_s
             )
-        return _Submission(
+        submission = _Submission(
             job,
             keys,
             tuple([now - key.last_submit for key in keys]),
@@ -610,7 +646,27 @@ class FeatureState:
             calendar.values(job.submit_time, self._zone),
             self._queues.get(job.vc) or VcQueue(),
             *known,
+            self._commands.find(job) if job.like else None,
+            self._names.find(job) if job.name else None,
         )
+        if self._survives:
+            self._look_up_claims(submission, now)
+        return submission
+
+    def _look_up_claims(self, submission: _Submission, now: float) -> None:
+        """See what is claimed of a job as of now."""
+        job, template = submission.job, submission.keys[2]
+        # without a name, a template is no more than a user's jobs of one size
+        like = template if normalise(job.name) else None
+        made = [
+            made_of(of, key.latest(LAST), key.running.values(job.job_id, now)[1])
+            for of, key in zip(OF, (submission.command, submission.named, like), strict=True)
+            if key is not None
+        ]
+        submission.made = tuple(one for one in made if one is not None)
+        repeats = self._repeats.best(submission.made)
+        says = self._statements.claim(job.user, job.expect) if job.expect and job.user else None
+        submission.claims = tuple(claim for claim in (repeats, says) if claim is not None)
 
     def _groups(self, job: Job, template: KeyHistory) -> tuple[Hazard | None, ...]:
         """The groups of `survival.LEVELS` that a job is of, None where it is the first."""
@@ -634,6 +690,8 @@ class FeatureState:
             self._vcs[job.vc],
         )
         submission.queue = self._queues[job.vc]
+        submission.command = self._commands.assign(job) if job.like else None
+        submission.named = self._names.assign(job) if job.name else None
         self._live[job.job_id] = submission
         return submission
 
@@ -665,7 +723,7 @@ class FeatureState:
 
     @staticmethod
     def _leave_gpus(submission: _Submission) -> None:
-        for key in submission.keys:
+        for key in submission.histories:
             key.running.remove(submission.job.job_id)
         submission.queue.run(submission.job.gpus, -1)
 

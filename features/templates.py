@@ -13,7 +13,7 @@ from rapidfuzz import fuzz, process
 
 from features.history import KeyHistory
 from features.job import Job
-from features.names import normalise
+from features.names import MAX_LENGTH, normalise
 
 # Templates remembered per user; beyond it the one longest unused is forgotten.
 PER_USER = 64
@@ -34,12 +34,12 @@ class TemplateBook:
         book = self._owners.get(_owner(job))
         if not book:
             return None
-        return book.get(_template(job, book))
+        return book.get(self._key(job, book))
 
     def assign(self, job: Job) -> KeyHistory:
         """History of the job's template, created when it is new, and marked as just used."""
         book = self._owners.setdefault(_owner(job), OrderedDict())
-        template = _template(job, book)
+        template = self._key(job, book)
         history = book.get(template)
         if history is None:
             history = book[template] = KeyHistory()
@@ -48,6 +48,27 @@ class TemplateBook:
         else:
             book.move_to_end(template)
         return history
+
+    @staticmethod
+    def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
+        """What stands for the job in its owner's book."""
+        return _template(job, book)
+
+
+class CommandBook(TemplateBook):
+    """Histories by (user, command): of jobs whose command is known."""
+
+    @staticmethod
+    def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
+        return job.like
+
+
+class NameBook(TemplateBook):
+    """Histories by (user, job name), numbers and all: of jobs that have a name."""
+
+    @staticmethod
+    def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
+        return job.name[:MAX_LENGTH]
 
 
 def has_template(job: Job) -> bool:

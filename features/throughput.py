@@ -88,9 +88,9 @@ def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
     usual = median(ran.total_s / ran.work.amount for ran in latest)
     here = total / work.amount
     some = f"its last {len(latest)} runs" if len(latest) > 1 else "its last run"
-    words = f"asks for {_many(work)}; {some} took {_time(usual)} {_each(work)}"
+    words = f"asks for {_many(work)}; {some} took {in_words(usual)} {_each(work)}"
     if not 0.9 < here / usual < 1.1:
-        words += f", this one should take {_time(here)}"
+        words += f", this one should take {in_words(here)}"
     return Asked(total, error, words)
 
 
@@ -162,7 +162,8 @@ def _each(work: Work) -> str:
     return "an epoch" if work.unit == "epoch" else "a step"
 
 
-def _time(seconds: float) -> str:
+def in_words(seconds: float) -> str:
+    """A duration: "9.3 s", "12.0 min"."""
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -10,8 +10,9 @@ from __future__ import annotations
 import csv
 import heapq
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,10 +21,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+from sklearn.metrics import average_precision_score
 
 from features.codec import Json
 from features.job import Job
 from features.lifetimes import lifetimes
+from features.repeats import Claim
 from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState
@@ -41,8 +44,9 @@ from models.training.rolling import (
     typical,
 )
 from pipeline.traces import ingest, read_dataset
-from scheduler.core.curves import LONGEST_S, Predicted
-from scheduler.core.durations import DurationDistribution, at_level
+from scheduler.core.curves import LONGEST_S, Curve, Predicted
+from scheduler.core.durations import LONG_S, DurationDistribution, at_level
+from scheduler.core.estimates import Estimate, with_claims
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -59,6 +63,9 @@ HISTORY_DAYS = (1, 3, 7, 14)
 OUTLIVED_S = (0.0, 200.0, 3600.0)  # as at submission, after a profile, and of one that runs
 AHEAD_DAYS = 3
 PEER_FLOOR_S = 1000.0
+SHORT_S = 1800.0  # believed to be shorter: where long jobs are not seen
+RECALLS = (0.1, 0.25, 0.5)
+CHANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class EvaluationError(ValueError):
@@ -66,14 +73,16 @@ class EvaluationError(ValueError):
 
 
 class _Watched(FeatureState):
-    """Keeps the whole curve of hazards beside each row."""
+    """Keeps the whole curve of hazards beside each row, and what is claimed of the job."""
 
     def __init__(self, families: tuple[str, ...]) -> None:
         super().__init__(families)
         self.curves: list[list[float]] = []
+        self.claimed: list[tuple[Claim, ...]] = []
 
     def row(self, job: Job, now: float) -> list[Value]:
         self.curves.append(self.hazards(job, now))
+        self.claimed.append(self.claims(job, now))
         return super().row(job, now)
 
 
@@ -114,6 +123,7 @@ def run(
     forecasts.quantiles["ratios"] = distribution_quantiles(rows, forecasts.scores["history"])
     test = rows.time >= test_from
     ended = ended_before_submission(user, rows)
+    believed = Believed.of(rows, forecasts.scores["history"], np.array(state.curves), state.claimed)
     result: Json = {
         "features": [spec.name for spec in rows.features],
         "test": {"from_day": TEST_DAYS, "jobs": int(test.sum())},
@@ -123,7 +133,9 @@ def run(
         "cold_users": figures(forecasts, rows, test & (ended < WARM)),
         "warm_users": figures(forecasts, rows, test & (ended >= WARM)),
         "history_days": _by_history(forecasts, rows),
-        "outlived": _outlived(np.array(state.curves), rows, forecasts.scores["history"], test),
+        "outlived": _outlived(believed, rows, forecasts.scores["history"], test),
+        "long": found_long(believed, rows, forecasts.scores["history"], test),
+        "chances": calibration(believed, rows, test),
         "all_days": figures(forecasts, rows, np.isfinite(forecasts.scores["ga2m"])),
         "intervals": {
             name: interval_figures(quantiles, rows.y, _groups(rows, test, ended))
@@ -188,23 +200,25 @@ def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
 
 
 def _outlived(
-    hazards: Floats, rows: Rows, score: Floats, test: Mask
+    believed: Believed, rows: Rows, score: Floats, test: Mask
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Of the jobs that outlive each of `OUTLIVED_S`: the prediction made at submission, and the
     one that knows of it, by hazards (n, stretches) as of submission. Pinball and p90_held are of
-    the distributions: how predictions turned out alone, and with the hazards, which decides."""
+    the distributions: how predictions turned out alone, and the one that decides."""
     found = {}
     limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
-    before = _distributions(rows, score, None)
-    decides = _distributions(rows, score, hazards)
+    before = Believed.of(rows, score).quantiles
     for place, outlived_s in enumerate(OUTLIVED_S):
         these = test & (rows.y > outlived_s) & np.isfinite(score)
         least = math.log1p(outlived_s) if outlived_s else -math.inf
         knows = [
-            beyond(hazards[i].tolist(), least, float(limit[i]))
+            beyond(believed.hazards[i].tolist(), least, float(limit[i]))
             for i in np.flatnonzero(these).tolist()
         ]
-        of = {"as submitted": (score[these], before), "outlived": (np.array(knows), decides)}
+        of = {
+            "as submitted": (score[these], before),
+            "outlived": (np.array(knows), believed.quantiles),
+        }
         y, gpus = rows.y[these], rows.gpus[these]
         at = found[f"{outlived_s:g}"] = dict[str, dict[str, float]]()
         for name, (mean, quantiles) in of.items():
@@ -215,29 +229,102 @@ def _outlived(
     return found
 
 
-def _distributions(rows: Rows, score: Floats, hazards: Floats | None) -> Floats:
-    """Seconds at `LEVELS` by the scheduler's own distribution, of who outlives each of
-    `OUTLIVED_S`, (n, moments, levels); with the job's own hazards (n, stretches), if given.
+@dataclass(frozen=True)
+class Believed:
+    """What the scheduler's own distribution says of every job, as of its submission, from how the
+    predictions of the jobs that had ended by then turned out.
 
-    As of submission, from how the predictions of the jobs that had ended by then turned out.
+    Attributes:
+        hazards: behind it, (n, stretches).
+        quantiles: seconds at `LEVELS`, of who outlives each of `OUTLIVED_S`, (n, moments, levels).
+        chances: to last longer than each of `LONG_S`, (n, thresholds).
+        score: ln(1 + the predicted seconds), with what is claimed of the job.
     """
-    distribution, running = DurationDistribution(), list[tuple[float, int]]()
-    limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
-    found = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
-    for i in np.flatnonzero(np.isfinite(score)).tolist():
-        while running and running[0][0] < rows.time[i]:
-            _, ended = heapq.heappop(running)
-            predicted_s = max(0.0, math.expm1(score[ended]))
-            distribution.learn(predicted_s, float(rows.y[ended]))
-        predicted_s = max(0.0, math.expm1(score[i]))
-        if hazards is not None:
-            predicted_s = Predicted.of(predicted_s, hazards[i].tolist())
-        most = float(limit[i]) if math.isfinite(limit[i]) else None
-        for place, outlived_s in enumerate(OUTLIVED_S):
-            quantiles = distribution.quantiles(predicted_s, outlived_s, most)
-            found[i, place] = [at_level(quantiles, level) for level in LEVELS]
-        if np.isfinite(rows.end_time[i]) and np.isfinite(rows.y[i]):
-            heapq.heappush(running, (float(rows.end_time[i]), i))
+
+    hazards: Floats
+    quantiles: Floats
+    chances: Floats
+    score: Floats
+
+    @classmethod
+    def of(
+        cls,
+        rows: Rows,
+        score: Floats,
+        hazards: Floats | None = None,
+        claims: Sequence[Sequence[Claim]] | None = None,
+    ) -> Believed:
+        """Of predictions `score`, ln(1 + seconds), with the job's own hazards and what is claimed
+        of it, if given. NaN where there is no prediction."""
+        distribution, running = DurationDistribution(), list[tuple[float, int]]()
+        limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
+        quantiles = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)
+        chances = np.full((len(rows), len(LONG_S)), np.nan)
+        known, score = dict[int, float](), score.copy()
+        for i in np.flatnonzero(np.isfinite(score)).tolist():
+            while running and running[0][0] < rows.time[i]:
+                _, ended = heapq.heappop(running)
+                distribution.learn(known.pop(ended), float(rows.y[ended]))
+            most = float(limit[i]) if math.isfinite(limit[i]) else None
+            predicted_s = max(0.0, math.expm1(score[i]))
+            if hazards is not None:
+                own = Predicted.of(predicted_s, hazards[i].tolist(), 0.0, most or LONGEST_S)
+                claimed = claims[i] if claims is not None else ()
+                predicted_s = with_claims(Estimate(own), own, claimed).seconds
+                score[i] = math.log1p(predicted_s)
+            for place, outlived_s in enumerate(OUTLIVED_S):
+                found = distribution.quantiles(predicted_s, outlived_s, most)
+                quantiles[i, place] = [at_level(found, level) for level in LEVELS]
+                if not outlived_s:
+                    curve = Curve.of(found)
+                    chances[i] = [curve.chance(seconds) for _, seconds in LONG_S]
+            if np.isfinite(rows.end_time[i]) and np.isfinite(rows.y[i]):
+                heapq.heappush(running, (float(rows.end_time[i]), i))
+                known[i] = predicted_s
+        behind = np.empty((len(rows), 0)) if hazards is None else hazards
+        return cls(behind, quantiles, chances, score)
+
+
+def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, Json]:
+    """How well the chance to last over six hours finds such jobs, among those that the sum believes
+    to last less than `SHORT_S`; and the sum itself."""
+    these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
+    long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
+    of = {"the sum": score[these], "what decides": believed.chances[these, 1]}
+    if not long.any():
+        return {}
+    return {
+        name: {
+            "n": float(len(long)),
+            "long": float(long.sum()),
+            "average_precision": float(average_precision_score(long, by)),
+            **{f"precision_at_{recall:.0%}": _precision(long, by, recall) for recall in RECALLS},
+        }
+        for name, by in of.items()
+    }
+
+
+def _precision(long: Floats, by: Floats, recall: float) -> float:
+    """The share of long jobs among those flagged, of which so many of all that are long are."""
+    hits = np.cumsum(long[np.argsort(-by, kind="stable")])
+    flagged = int(np.searchsorted(hits, recall * hits[-1])) + 1
+    return float(hits[flagged - 1] / flagged)
+
+
+def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, Json]:
+    """Of jobs that are given about the same chance to last over six hours: the mean of these
+    chances, and the share that does."""
+    these = test & np.isfinite(rows.y) & np.isfinite(believed.chances[:, 1])
+    chance, long = believed.chances[these, 1], rows.y[these] > LONG_S[1][1]
+    found = dict[str, Json]()
+    for low, high in pairwise(CHANCES):
+        mine = (chance >= low) & ((chance < high) | (high == 1.0))
+        if mine.any():
+            found[f"{low:.0%} to {high:.0%}"] = {
+                "n": float(mine.sum()),
+                "said": float(chance[mine].mean()),
+                "was": float(long[mine].mean()),
+            }
     return found
 
 
@@ -390,6 +477,10 @@ def text(result: Mapping[str, Any]) -> str:
                 f"jobs that outlive {seconds} s", found, ("n", *columns[:6], "pinball", "p90_held")
             )
         )
+    at = [f"precision_at_{recall:.0%}" for recall in RECALLS]
+    few = f"over 6 h, believed < {SHORT_S / 60:.0f} min"
+    parts.append(_table(few, result["long"], ("n", "long", "average_precision", *at)))
+    parts.append(_table("chance of > 6 h", result["chances"], ("n", "said", "was")))
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     if "in_schedule" in result:
         parts.append(_table("its jobs in the run", result["in_schedule"], columns))

@@ -21,6 +21,7 @@ class Submission(JobRequest):
         user: operating-system user it runs as; "" = the service's own.
         environment: added to the environment it runs in. Never shown.
         work: how much the command asks for, where that may be read.
+        like: digest of the command and where it runs, likewise.
         sealed: `command` is only the program, and `environment` empty: they are kept apart.
     """
 
@@ -30,6 +31,7 @@ class Submission(JobRequest):
     user: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
     work: Work | None = None
+    like: str = ""
     sealed: bool = False
 
     def sealing(self) -> Submission:
@@ -42,7 +44,7 @@ class Submission(JobRequest):
         asked = {name: getattr(self, name) for name in OF_JOB}
         return Job(
             job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, work=self.work,
-            **asked,
+            like=self.like, **asked,
         )  # fmt: skip
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
@@ -58,6 +60,8 @@ class Submission(JobRequest):
         found["work"] = self.work and asdict(self.work)
         if self.work is None:
             del found["work"]
+        if not self.like:
+            del found["like"]
         return found
 
     @classmethod

@@ -5,6 +5,10 @@ users are bimodal, and one number cannot say it. How earlier predictions of abou
 out (`scheduler.core.durations`) says how far hazards are to be believed. Their chances are
 averaged, `OWN` of the first, and both are conditioned on what the job has outlived: whichever of
 the two held that to be likelier weighs more from then on.
+
+Claims come on top (`features.repeats`): the job's last runs agree, or its owner expects something.
+Of a claim that holds in eight of ten cases, eight of ten chances lie where it says, if they do not
+already; the others are as they were. It, too, is conditioned on what the job has outlived.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import expm1, log1p
 
+from features.repeats import Claim
 from features.survival import EDGES_S
 
 # Weight of a job's own hazards. Of pinball losses at submission, after 200 s and after an hour it
@@ -22,6 +27,8 @@ from features.survival import EDGES_S
 OWN = 0.65
 LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
 SHARES = len(EDGES_S) + 2  # that a curve is kept as
+LIES = 0.02  # share of a curve within a claim from which on it has its shape
+SHAPED = 8  # points within a claim from which on it has their shape
 _LOGS = (0.0, *map(log1p, EDGES_S), log1p(LONGEST_S))
 
 
@@ -33,12 +40,14 @@ class Predicted(float):
             `LONGEST_S`.
         shift: what other terms of the score add to the logarithm of each duration.
         most_s: its time limit, seconds: whatever the hazards say, it has ended by then.
+        claims: what its last runs, or its owner, say of it: see `features.repeats`.
     """
 
-    __slots__ = ("ended", "most_s", "shift")
+    __slots__ = ("claims", "ended", "most_s", "shift")
     ended: tuple[float, ...]
     shift: float
     most_s: float
+    claims: tuple[Claim, ...]
 
     def __new__(
         cls,
@@ -46,9 +55,10 @@ class Predicted(float):
         ended: tuple[float, ...] = (),
         shift: float = 0.0,
         most_s: float = LONGEST_S,
+        claims: tuple[Claim, ...] = (),
     ) -> Predicted:
         made = super().__new__(cls, seconds)
-        made.ended, made.shift, made.most_s = ended, shift, most_s
+        made.ended, made.shift, made.most_s, made.claims = ended, shift, most_s, claims
         return made
 
     @classmethod
@@ -58,18 +68,19 @@ class Predicted(float):
         hazards: Sequence[float],
         shift: float = 0.0,
         most_s: float = LONGEST_S,
+        claims: tuple[Claim, ...] = (),
     ) -> Predicted:
         """Return a prediction made of a job's hazards, one for each stretch.
 
         The last is ignored: all have ended by `LONGEST_S`.
         """
         left = accumulate((1.0 - share for share in hazards[:-1]), lambda a, b: a * b)
-        return cls(seconds, (0.0, *(1.0 - alive for alive in left), 1.0), shift, most_s)
+        return cls(seconds, (0.0, *(1.0 - alive for alive in left), 1.0), shift, most_s, claims)
 
     def moved(self, seconds: float) -> Predicted:
         """Return the same curve for another prediction, each duration moved as it is."""
         shift = self.shift + log1p(seconds) - log1p(self)
-        return Predicted(seconds, self.ended, shift, self.most_s)
+        return Predicted(seconds, self.ended, shift, self.most_s, self.claims)
 
     def share_ended(self, seconds: float) -> float:
         """Return the share of jobs like it that have ended by then."""
@@ -150,3 +161,130 @@ def averaged(
     step = len(others) / rest if rest else 0.0
     found += [min(others[int((i + 0.5) * step)], own.most_s) for i in range(rest)]
     return sorted(max(point, elapsed_s) for point in found)
+
+
+def claimed(
+    all_of: Sequence[float],
+    left: Sequence[float],
+    share_left: float,
+    claims: Sequence[Claim],
+    elapsed_s: float,
+    most_s: float = LONGEST_S,
+) -> Sequence[float]:
+    """Return equally likely durations of a job that has outlived `elapsed_s`, ascending, as claims
+    have it. Each claim is applied to what the one before has made.
+
+    Args:
+        all_of: the durations before anything was outlived.
+        left: those of who has outlived as much.
+        share_left: the share of all that does.
+        most_s: no job lasts longer.
+    """
+    for claim in claims:
+        low, high = claim.low_s, min(claim.high_s, most_s)
+        if elapsed_s >= high or low >= high:
+            share_left = _without_claim(all_of, claim, share_left)
+            continue
+        within, others = _split(all_of, low, high)
+        if claim.share * len(all_of) <= len(within):  # it says no more than is believed already
+            continue
+        n, lies = len(all_of), len(within) / len(all_of)
+        shaped = within if len(within) >= SHAPED else _even(low, high, n)
+        outside = (1.0 - claim.share) / (1.0 - lies)
+        if elapsed_s <= 0:
+            all_of = left = _joined(shaped, claim.share, others, 1.0 - claim.share, n)
+            continue
+        near, far = _split(left, low, high)
+        going = [point for point in shaped if point > elapsed_s]
+        inside = claim.share * len(going) / len(shaped)
+        if len(near) < SHAPED or shaped is not within:
+            near = _even(max(low, elapsed_s), high, n)
+        beyond = outside * share_left * len(far) / len(left)
+        all_of = _joined(shaped, claim.share, others, 1.0 - claim.share, n)
+        left = _joined(near, inside, far, beyond, n)
+        share_left = inside + beyond
+    return left
+
+
+def _without_claim(all_of: Sequence[float], claim: Claim, share_left: float) -> float:
+    """The share that outlives a claim: so much less, as it held more to end before."""
+    within, _ = _split(all_of, claim.low_s, claim.high_s)
+    lies = len(within) / len(all_of)
+    return share_left * min(1.0, (1.0 - claim.share) / (1.0 - lies)) if lies < 1.0 else share_left
+
+
+def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float], list[float]]:
+    """Those between, and the others."""
+    first, last = bisect_left(points, low), bisect_right(points, high)
+    return list(points[first:last]), [*points[:first], *points[last:]]
+
+
+def _even(low: float, high: float, n: int) -> list[float]:
+    """So many between two moments, evenly in the logarithm."""
+    least, most = log1p(low), log1p(high)
+    return [expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
+
+
+def _joined(
+    some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
+) -> list[float]:
+    """`n` equally likely points of two kinds, each of its weight, ascending."""
+    total = weight + rest
+    of_some = round(n * weight / total) if others and total > 0 else n
+    if not some or of_some <= 0:
+        return _thinned(others, n)
+    return sorted(_thinned(some, of_some) + _thinned(others, n - of_some))
+
+
+def _thinned(points: Sequence[float], n: int) -> list[float]:
+    """`n` of them, evenly."""
+    return [points[int((i + 0.5) * len(points) / n)] for i in range(n)]
+
+
+def moved(
+    own: Predicted, claims: Sequence[Claim], value: float, outlived_s: float = 0.0
+) -> list[float]:
+    """Return what each of some claims adds to a mean of ln(1 + seconds), one after the other.
+
+    Args:
+        own: the curve without them.
+        value: that mean.
+        outlived_s: what the job has outlived, less than any of them.
+    """
+    before, found = list[tuple[float, Claim]](), list[float]()
+    passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
+    for claim in claims:
+        low, high = max(claim.low_s, outlived_s), min(claim.high_s, own.most_s)
+        if high <= low:
+            found.append(0.0)
+            continue
+        first, last = own.share_ended(low), own.share_ended(high)
+        lies = (last - first) / (1.0 - passed) if passed < 1.0 else 0.0
+        middle = 0.5 * (log1p(low) + log1p(high))
+        if lies > LIES:
+            levels = [first + (last - first) * (i + 0.5) / SHAPED for i in range(SHAPED)]
+            middle = sum(map(log1p, own.ends_at(levels))) / SHAPED
+        for weight, other in before:
+            lies += weight * (_overlap(other, low, high) - lies)
+        weight = _still(claim, low, own.share_ended(outlived_s) if outlived_s > 0 else 0.0)
+        weight = max(0.0, (weight - lies) / (1.0 - lies)) if lies < 1.0 else 0.0
+        before.append((weight, claim))
+        found.append(weight * (middle - value))
+        value += found[-1]
+    return found
+
+
+def _still(claim: Claim, low_s: float, passed: float) -> float:
+    """How far a claim is believed of a job that has outlived what lies below `low_s` of it, and a
+    share of all jobs like it."""
+    length = log1p(claim.high_s) - log1p(claim.low_s)
+    holds = claim.share * (log1p(claim.high_s) - log1p(low_s)) / length if length > 0 else 0.0
+    fails = (1.0 - claim.share) * (1.0 - passed)
+    return holds / (holds + fails) if holds + fails > 0 else 0.0
+
+
+def _overlap(claim: Claim, low: float, high: float) -> float:
+    """The share of a claim, even in the logarithm, that lies between two moments."""
+    least, most = log1p(claim.low_s), log1p(claim.high_s)
+    both = min(most, log1p(high)) - max(least, log1p(low))
+    return max(0.0, both) / (most - least) if most > least else 0.0

@@ -24,8 +24,9 @@ from math import ceil, exp, log, log1p
 from statistics import NormalDist
 from typing import Any
 
+from features.repeats import Claim
 from features.survival import EDGES_S as STRETCHES_S
-from scheduler.core.curves import LONGEST_S, SHARES, Curve, Predicted, averaged
+from scheduler.core.curves import LONGEST_S, OWN, SHARES, Curve, Predicted, averaged, claimed
 from scheduler.core.decisions import Evidence
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
@@ -33,6 +34,8 @@ EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
 # Chances to last longer that are recorded of a job: what schedules turn on.
 LONG_S = (("over_1h", 3600.0), ("over_6h", 21_600.0), ("over_1d", 86_400.0))
 TYPICAL_S = 600.0  # predicted of a job nobody has a prediction for
+
+CLAIMED = 3  # numbers of a claim: between what, and how often such hold
 
 STATED_POINTS = 200  # of the distribution of a duration that a job states itself
 
@@ -72,7 +75,8 @@ def plain(seconds: float) -> tuple[float, ...]:
     if isinstance(seconds, Stated):
         return float(seconds), seconds.error, *plain(seconds.without_s)
     if isinstance(seconds, Predicted):
-        return float(seconds), seconds.shift, seconds.most_s, *seconds.ended
+        claims = [number for claim in seconds.claims for number in claim[:CLAIMED]]
+        return float(seconds), seconds.shift, seconds.most_s, *seconds.ended, *claims
     return (seconds,)
 
 
@@ -80,8 +84,11 @@ def of_plain(row: Sequence[float]) -> float:
     """The predicted duration that `plain` made numbers of."""
     if len(row) == 1:
         return row[0]
-    if len(row) == 3 + SHARES:
-        return Predicted(row[0], tuple(row[3:]), row[1], row[2])
+    first = 3 + SHARES  # of the numbers of its claims
+    if len(row) >= first and (len(row) - first) % CLAIMED == 0:  # else there are two more
+        ends = range(first, len(row), CLAIMED)
+        claims = tuple(Claim(*row[place : place + CLAIMED]) for place in ends)
+        return Predicted(row[0], tuple(row[3:first]), row[1], row[2], claims)
     return Stated(row[0], row[1], of_plain(row[2:]))
 
 
@@ -302,7 +309,14 @@ class DurationDistribution:
         """How long a job lasts in all that has outlived the stretch before `elapsed_s`: what it has
         outlived since is left to the curve's own questions."""
         passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
-        key = (id(even), predicted.ended, predicted.shift, float(predicted), passed)
+        key = (
+            id(even),
+            predicted.ended,
+            predicted.shift,
+            float(predicted),
+            predicted.claims,
+            passed,
+        )
         made_of, curve = _CURVES.get(key, ((), None))
         if curve is None or made_of is not even:
             curve = Curve.of(self._lasts(predicted, STRETCHES_S[passed - 1] if passed else 0.0))
@@ -323,9 +337,17 @@ class DurationDistribution:
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
         found = sorted(max(point, elapsed_s) for point in found)
-        if isinstance(predicted, Predicted) and predicted.ended:
-            return averaged(predicted, found, 1.0 - outlived, elapsed_s, n)
-        return found
+        if not (isinstance(predicted, Predicted) and predicted.ended):
+            return found
+        both = averaged(predicted, found, 1.0 - outlived, elapsed_s, n)
+        if not predicted.claims:
+            return both
+        fresh = averaged(predicted, [scale * r - 1.0 for r in ratios.fresh], 1.0, 0.0, n)
+        passed = predicted.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
+        share_left = OWN * (1.0 - passed) + (1.0 - OWN) * (1.0 - outlived)
+        most_s = predicted.most_s
+        found = claimed(fresh, both, share_left, predicted.claims, elapsed_s, most_s)
+        return [max(point, elapsed_s) for point in found]
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""

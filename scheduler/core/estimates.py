@@ -14,6 +14,7 @@ from typing import Any, TypedDict
 
 from features.job import Job, Profile
 from features.progress import Progress
+from features.repeats import Claim
 from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.state import FAMILIES, FeatureState
@@ -21,8 +22,8 @@ from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import positions
-from scheduler.core.curves import LONGEST_S, Predicted
-from scheduler.core.decisions import Score
+from scheduler.core.curves import LONGEST_S, Predicted, moved
+from scheduler.core.decisions import Evidence, Score
 from scheduler.core.durations import Stated
 
 # The last term of a score of a job that says itself how far it is, or whose command says how much
@@ -31,10 +32,14 @@ OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
 COMMAND = FeatureSpec("own_command", "nominal", "progress", "", "its command")
 LIMIT = FeatureSpec("own_limit", "nominal", "progress", "", SUM[-1].text)
 OUTLIVED = FeatureSpec("own_outlived", "nominal", "progress", "", "what it has outlived")
-# as begins what a command says, what was outlived, and what a time limit cuts off
-ASKS, RAN, STOPS = "asks for", "ran for", "stopped after"
+REPEATS = FeatureSpec("own_repeats", "nominal", "progress", "", "how its last runs agree")
+EXPECTED = FeatureSpec("own_expected", "nominal", "progress", "", "what its owner expects")
+# as begins what a command says, what was outlived, what a time limit cuts off, what its last runs
+# claim, and what its owner does
+ASKS, RAN, STOPS, LAST, EXPECTS = "asks for", "ran for", "stopped after", "last run", "expects"
 DOUBTFUL = 0.25  # error of a job's own progress above which its command may know better
 SPREAD = 1.5  # of ln(true / predicted), of predictions made without it
+ENDED_HERE = "ended_here"  # how many jobs have ended, of a job whose owner's first has not
 COLD_START = "coldstart"  # stands for a digest in scores that come from histories alone
 
 
@@ -142,6 +147,10 @@ class Estimator:
         for, and if it asked for something else: the two differ by that alone. A question."""
         return self.estimate(job, now), self.estimate(to, now)
 
+    def rests_on(self, job: Job) -> Evidence:
+        """Return how little what is believed of a job rests on, where that is next to nothing."""
+        return ()
+
     def estimate(self, job: Job, now: float) -> Estimate:
         """Predicted duration of a job as of `now`. A question: it changes no later answer."""
         raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
@@ -208,6 +217,9 @@ class Known(Estimator):
         self.decided_with(job.job_id, self._estimate)
         return self._estimate
 
+    def rests_on(self, job: Job) -> Evidence:
+        return self.inner.rests_on(job)
+
 
 class FeatureEstimator(Estimator):
     """Keeps the features of `features.state` up to date; the base of estimators that learn."""
@@ -248,6 +260,10 @@ class FeatureEstimator(Estimator):
     def withdrawn(self, job_id: str, now: float) -> None:
         self.state.end(job_id, now, State.UNKNOWN, None)
 
+    def rests_on(self, job: Job) -> Evidence:
+        ended = self.state.ended_here(job)
+        return () if ended is None else ((ENDED_HERE, float(ended)),)
+
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
         # differs in nothing that is looked at, and so is looked up as of now, as the other is
         again = replace(job, after_any=f"{job.after_any}?")
@@ -281,7 +297,8 @@ class FeatureEstimator(Estimator):
         if hazards:
             limit_s = LONGEST_S if job.time_limit_s is None else job.time_limit_s
             curve = Predicted.of(found.seconds, hazards, shift, limit_s)
-            found = replace(found, seconds=curve)
+            claims = self.state.claims(job, now)
+            found = with_claims(replace(found, seconds=curve), curve, claims)
         return with_command(found, job, self.state)
 
 
@@ -363,9 +380,11 @@ def own_terms(score: Score, names: int) -> list[FeatureSpec]:
     return [_about(text) for text in score.inputs[-count:] or ("",) * count]
 
 
+_BEGINS = {ASKS: COMMAND, RAN: OUTLIVED, STOPS: LIMIT, LAST: REPEATS, EXPECTS: EXPECTED}
+
+
 def _about(text: str) -> FeatureSpec:
-    known = ((ASKS, COMMAND), (RAN, OUTLIVED), (STOPS, LIMIT))
-    return next((spec for begins, spec in known if text.startswith(begins)), OWN)
+    return next((spec for begins, spec in _BEGINS.items() if text.startswith(begins)), OWN)
 
 
 def knows_limits(bundle: Bundle) -> bool:
@@ -413,6 +432,33 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
             (*score.inputs, text),
         )
     return Estimate(seconds, score, outlived_s)
+
+
+def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> Estimate:
+    """Return an estimate, and what is claimed of the job: each a term of the score.
+
+    Args:
+        own: its curve without claims.
+    """
+    claims = [claim for claim in claims if claim.high_s > estimate.outlived_s]
+    if not claims:
+        return estimate
+    score = estimate.score
+    value = log1p(estimate.seconds) if score is None else score.value
+    for claim, moves in zip(claims, moved(own, claims, value, estimate.outlived_s), strict=True):
+        value += moves
+        if score is not None:
+            score = Score(
+                value,
+                score.intercept,
+                (*score.terms, moves),
+                score.bundle,
+                (*score.inputs, claim.text),
+            )
+    plain = tuple(claim._replace(text="") for claim in claims)
+    seconds = max(0.0, expm1(value))
+    curve = Predicted(seconds, own.ended, own.shift, own.most_s, plain)
+    return Estimate(curve, score, estimate.outlived_s)
 
 
 def _by_command(score: Score) -> bool:

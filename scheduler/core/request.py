@@ -12,6 +12,7 @@ from math import inf
 from types import NoneType
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
+from features.expected import checked
 from features.job import Job
 from scheduler.core.plural import count
 
@@ -29,6 +30,7 @@ class Ask:
         least, above, most: bounds of a number. shortest, longest: of a text.
         changeable: may be changed while the job waits, by its owner or an operator.
         words: a change to a value as the beginning of a sentence; None: "with LABEL VALUE".
+        check: gives a text back, or raises ValueError on what is wrong with it.
     """
 
     help: str
@@ -42,6 +44,7 @@ class Ask:
     longest: int = 128
     changeable: bool = False
     words: Callable[[Any], str] | None = None
+    check: Callable[[str], str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,18 @@ class JobRequest:
             ),
         ),
     ] = None
+    expect: Annotated[
+        str,
+        Ask(
+            help="How long you expect it to run: 6h, 1:30:00, test (minutes) or full (hours). It "
+            "is believed as far as your earlier answers held, and stops nothing.",
+            label="expected to run",
+            longest=32,
+            changeable=True,
+            words=lambda told: f"expected to run {told}" if told else "with nothing expected of it",
+            check=checked,
+        ),
+    ] = ""
     gpu_type: Annotated[
         str | None,
         Ask(

@@ -9,10 +9,13 @@ from math import inf, isclose
 
 from scheduler.core.decisions import Decision
 from scheduler.core.durations import LONG_S
+from scheduler.core.estimates import ENDED_HERE
 from scheduler.core.plural import count
 from scheduler.explain.words import duration, listed, roughly
 
 LEAST_ODDS = 0.05  # of lasting long: below it, and above the rest, nothing is written
+OPEN = 0.1, 0.6  # chances of lasting over one hour, or six, between which its owner is asked
+DAY_S = 86_400.0
 ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
 
@@ -58,6 +61,8 @@ def belief(
     over: bool = False,
     stated_s: float | None = None,
     runs: Runs | None = None,
+    expected: str = "",
+    asks: str = "",
 ) -> Belief | None:
     """What was believed of a job last; None: nothing is predicted.
 
@@ -70,6 +75,8 @@ def belief(
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
         runs: of a job that runs now.
+        expected: what its owner expects, as a sentence.
+        asks: how its owner says what to expect, if nothing was said yet.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if last is None or last.estimate_s is None:
@@ -104,8 +111,12 @@ def belief(
             p50_s = ran_s + max(0.0, likely_s)
             p90_s = None if latest_s is None else ran_s + max(0.0, latest_s)
     sentences = [first]
+    sentences += [rests_on_words(spread)] if spread is not None and ENDED_HERE in spread else []
     odds = "" if over or runs is not None or spread is None else odds_words(spread, cut)
     sentences += [f"{odds}."] if odds else []
+    if asks and spread is not None and runs is None and not over and is_open(spread, cut):
+        sentences.append(f"Is it a test, or how long will it run? {asks}.")
+    sentences += [expected] if expected else []
     sentences += [f"{evidence}."] if evidence else []
     sentences += [command] if command else []
     if terms:
@@ -159,6 +170,26 @@ def odds_words(spread: Mapping[str, object], cut: float) -> str:
         if LEAST_ODDS <= chance <= 1.0 - LEAST_ODDS
     ]
     return f"Of a hundred like it, {listed(parts)}" if parts else ""
+
+
+def rests_on_words(spread: Mapping[str, object]) -> str:
+    """How little a prediction rests on, as a sentence."""
+    ended = round(float(str(spread[ENDED_HERE])))
+    if not ended:
+        return "That is a guess: no job has ended here yet."
+    return (
+        f"No job of its owner has ended here yet: it is taken to be like {count(ended, 'other')}."
+    )
+
+
+def is_open(spread: Mapping[str, object], cut: float) -> bool:
+    """Whether it is open that a job runs for hours, so that its owner's word is worth asking."""
+    low, high = OPEN
+    return any(
+        low <= float(str(spread[name])) <= high
+        for name, seconds in LONG_S
+        if seconds < min(cut, DAY_S) and name in spread
+    )
 
 
 def alike_words(ran_s: Iterable[float]) -> str:

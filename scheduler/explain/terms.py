@@ -12,7 +12,16 @@ from dataclasses import dataclass
 
 from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
-from scheduler.core.estimates import COMMAND, LIMIT, OUTLIVED, OWN, Description, own_terms
+from scheduler.core.estimates import (
+    COMMAND,
+    EXPECTED,
+    LIMIT,
+    OUTLIVED,
+    OWN,
+    REPEATS,
+    Description,
+    own_terms,
+)
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
@@ -113,6 +122,12 @@ def command_words(breakdown: Breakdown) -> str:
     return f"{COMMAND.text.capitalize()} {of}." if of else ""
 
 
+def expected_words(breakdown: Breakdown) -> str:
+    """What the job's owner expects, and how far that is believed, as a sentence; "" for nothing."""
+    of = next((t.value for t in breakdown.terms if t.name == EXPECTED.name), "")
+    return f"Its owner {of}." if of else ""
+
+
 def factor_of(contribution: float) -> float:
     """exp, without overflow."""
     return math.exp(min(contribution, 700.0))
@@ -197,7 +212,8 @@ def _term(
         if value is None:
             continue
         shown.append(_shown(value, units.get(feature, ""), feature))
-    texts = {spec.name: spec.text for spec in (OWN, COMMAND, OUTLIVED, LIMIT)} | dict(texts)
+    own = OWN, COMMAND, OUTLIVED, LIMIT, REPEATS, EXPECTED
+    texts = {spec.name: spec.text for spec in own} | dict(texts)
     text = " and ".join(texts.get(feature) or feature for feature in features)
     outside = [one for feature in features if (one := _outside(feature, values, described))]
     value = " and ".join(shown) + (f" ({'; '.join(outside)})" if outside else "")

@@ -114,7 +114,7 @@ class Pellucid(Policy):
         self.estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
         described = self.distribution.described(queued.estimate_s, queued.outlived_s)
-        queued.evidence = (*described, *queued.evidence)
+        queued.evidence = (*described, *estimator.rests_on(queued.job), *queued.evidence)
         self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:

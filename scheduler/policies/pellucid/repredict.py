@@ -181,7 +181,7 @@ def _request(job: Job) -> Request:
     """What a job asks for, without what is of this one alone; its virtual cluster first."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
-    return job.vc, job.user, job.name, job.gpus, work, *asked
+    return job.vc, job.user, job.name, job.gpus, work, job.like, job.expect, *asked
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 from typing import Any, NamedTuple
 
-from features.amounts import Work
+from features.amounts import Work, digest_of
 from features.schema import State
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
@@ -120,15 +120,17 @@ class Changes:
         if (fields["memory_mib"] or 0.0) > self.host_mib:
             has = f"{self.host_mib:,.0f} MiB of the service's host"
             raise _unfit("memory_mib", f"{fields['memory_mib']:,.0f} MiB is more than the {has}")
-        work = None
-        if fields["progress"] and self._reads_commands:
-            work = Work.of(asked.command, asked.amounts, asked.workdir)
+        work, like = None, ""
+        if self._reads_commands:
+            like = digest_of(asked.command, asked.workdir)
+            if fields["progress"]:
+                work = Work.of(asked.command, asked.amounts, asked.workdir)
         depends = bool(fields["after"] or fields["after_any"])
         if task is not None and task.behind is not None:
             behind = f"{task.array}_{task.behind}"
             fields["after_any"] = ",".join([*named(fields["after_any"]), behind])
         submission = Submission(
-            **{**fields, "command": tuple(asked.command), "vc": vc, "work": work},
+            **{**fields, "command": tuple(asked.command), "vc": vc, "work": work, "like": like},
             job_id=job_id,
             owner=viewer.name,
             user=runs_as(viewer),

@@ -20,7 +20,7 @@ from scheduler.explain.explanation import (
 from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
-from scheduler.explain.terms import command_words, factor_of, reasons
+from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
 from scheduler.explain.words import ForecastKind, has_gpus, overtaken_words
 from scheduler.service.api.stories import JobView, story_of, where_it_stands
@@ -97,7 +97,14 @@ def believed(
         over=job.ended_at is not None,
         stated_s=job.estimate_s,
         runs=runs,
+        expected=expected_words(score) if score else "",
+        asks="" if job.expect or job.slurm is not None else asking(job.job_id),
     )
+
+
+def asking(job_id: str) -> str:
+    """How an owner says what to expect of a job."""
+    return f"pellucid change {job_id} --expect 6h"
 
 
 def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | None:

@@ -58,6 +58,8 @@ def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
         bounds = {"min_length": None if none else ask.shortest or None, "max_length": ask.longest}
     kind = Line if one.kind is str else one.kind
     limits = {name: bound for name, bound in bounds.items() if bound is not None}
+    if ask.check is not None:
+        kind = Annotated[kind, AfterValidator(ask.check)]
     of = kind | None if left_out or one.nullable else kind
     field = Field(description=one.help(different=different), **limits)
     return Annotated[of, field], None if left_out else one.default

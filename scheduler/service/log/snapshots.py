@@ -38,9 +38,25 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 5
+VERSION = 6
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
-MIGRATIONS: dict[int, Migration] = {}  # by the version they lead to
+MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    6: Migration(
+        new={
+            "features.job:Job": {"expect": "", "like": ""},
+            "features.state:FeatureState": dict.fromkeys(
+                ("_commands", "_names", "_repeats", "_statements")
+            ),
+            "features.state:_Submission": {
+                "claims": (),
+                "command": None,
+                "made": (),
+                "named": None,
+            },
+            "scheduler.backends.submission:Submission": {"expect": "", "like": ""},
+        }
+    ),
+}
 FIELDS = {
     "features.amounts:Work": "amount batch rest script unit words",
     "features.history:KeyHistory": (
@@ -49,27 +65,32 @@ FIELDS = {
     ),
     "features.history:Running": "_base _starts _sum",
     "features.job:Job": (
-        "after after_any cpus gpu_type gpus job_id memory_mib name profile share submit_time "
-        "time_limit_s user vc work"
+        "after after_any cpus expect gpu_type gpus job_id like memory_mib name profile share "
+        "submit_time time_limit_s user vc work"
     ),
     "features.job:Profile": "amp gpu_mem_mib gpu_mem_util_pct gpu_util_pct",
     "features.queue:VcQueue": "queued queued_gpus running running_gpus",
     "features.state:FeatureState": (  # which features there are is for the code to say
         "_now _users _user_gpus _templates _vcs _queues _bursts _lives _everyone _vc_gpus _live "
-        "_ran"
+        "_ran _commands _names _repeats _statements"
     ),
     "features.state:_Submission": (
-        "began burst calendar hazards job keys outlived_s phase profile queue since_submit survival"
+        "began burst calendar claims command hazards job keys made named outlived_s phase profile "
+        "queue since_submit survival"
     ),
     "features.progress:Progress": ("at_s done doubts high_s low_s of source total_s unit unit_s"),
     "features.survival:Hazard": "_ended _keep _reached sayers",
     "features.survival:Lives": "_groups _bin _run _due _runs _stated",
+    "features.repeats:Repeats": "_held",
+    "features.repeats:Statements": "_of _all",
+    "features.templates:CommandBook": "_owners",
+    "features.templates:NameBook": "_owners",
     "features.templates:TemplateBook": "_owners",
     "scheduler.backends.events:Event": "actor at body cause job_id kind seq",
     "scheduler.backends.submission:Submission": (
-        "after after_any command comment cpus environment gpu_type gpus job_id memory_mib name "
-        "notify owner priority profile progress sealed share submitted_at time_limit_s user vc "
-        "work workdir"
+        "after after_any command comment cpus environment expect gpu_type gpus job_id like "
+        "memory_mib name notify owner priority profile progress sealed share submitted_at "
+        "time_limit_s user vc work workdir"
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
     "scheduler.core.cluster:ClusterMemory": "nodes pools profiling runs starts",
@@ -207,7 +228,8 @@ class StateCheckpoints:
         reader = Reader(lambda digest: self._bundles({"digest": digest}), SCHEMA, steps)
         values = reader.part(msgpack.unpackb(recorded))
         features = values["features"]
-        features.__dict__ = FeatureState(FAMILIES).__dict__ | features.__dict__
+        known = {name: value for name, value in vars(features).items() if value is not None}
+        features.__dict__ = FeatureState(FAMILIES).__dict__ | known
         estimator = LiveEstimator()
         estimator.state = features
         for digest in values["bundles"]:

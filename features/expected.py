@@ -1,0 +1,37 @@
+"""What an owner says of how long a job will run: a time, "test" or "full".
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+from features.clock import read_seconds
+
+WITHIN = 2.0  # a statement holds if what it is about lasts within this factor of it
+NAMED_S = {"test": (0.0, 900.0), "full": (3600.0, 1_209_600.0)}
+MOST_S = 1e9  # a statement of more says nothing
+
+
+def expected(text: str) -> tuple[float, float] | None:
+    """Between which moments a job ends of which its owner says so: "test", "full", or a time;
+    None for "" and what is none of them."""
+    if text in NAMED_S:
+        return NAMED_S[text]
+    seconds = seconds_of(text)
+    return (seconds / WITHIN, seconds * WITHIN) if 0 < seconds <= MOST_S else None
+
+
+def checked(text: str) -> str:
+    """Return what an owner expects, as it is kept. ValueError where it says no length."""
+    told = text.strip()
+    if told and expected(told) is None:
+        raise ValueError(f"{told} is no length; give 6h, 1:30:00, test or full")
+    return told
+
+
+def seconds_of(text: str) -> float:
+    """0 where it is no time."""
+    try:
+        return read_seconds(text)
+    except ValueError:
+        return 0.0

@@ -1,0 +1,191 @@
+"""What is run again and again lasts about as long again: how often that has held, by how well the
+last runs agree.
+
+The last runs of a user's command, or job name, or of the like of it, make a claim: the next ends
+between the shortest and the longest of them, or a fifth beyond. A claim is believed as often as
+claims of its kind have held. Kinds are told apart by how many runs there were, how well they
+agreed, and whether another one runs now that has already outlasted the claim. Four facts that agree
+are so believed before a thousand jobs of others are.
+
+What an owner expects of a job is a claim, too, believed as far as that owner's word has held.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Sequence
+from math import exp, expm1, log, log1p
+from typing import NamedTuple
+
+from features.expected import NAMED_S, expected, seconds_of
+from features.throughput import in_words
+
+LAST = 3  # runs that make a claim
+BEYOND = 0.2  # of ln(1 + seconds), on either side of what they lasted
+# How well runs agree, ln(longest / shortest): where kinds of claims end. Beyond, none is made.
+AGREES = (0.1, 0.2, 0.4, 0.8)
+MEMORY = 200.0  # claims of a kind that count
+PRIOR = 4.0  # claims that what is believed of a kind before any has been seen is worth
+_ONE, _TWO = 0.5, 0.75  # after one run, and after two that agree
+_ALL = (0.85, 0.8, 0.7, 0.6)  # after `LAST` of them, by how well they agree
+# What runs are the same of; of those shares, how much is believed of each: the runs of a template
+# need not be of one command.
+OF = {"command": 1.0, "name": 1.0, "kind": 0.8}
+_OUTLASTED = 0.5  # of those, where another that runs now has outlasted the claim
+
+STATED_KEPT = 20  # statements of an owner that count
+STATED_PRIOR = 3.0  # of an owner's, that those of all owners are worth
+STATED_SHARE = 0.5  # of all statements, before any has been seen
+LONG_S = 3600.0  # what is to last longer is believed by another record than what is not
+
+
+class Claim(NamedTuple):
+    """That a job ends between two moments of its running time.
+
+    Attributes:
+        low_s, high_s: the moments, seconds.
+        share: of such claims, how many hold.
+        text: what it rests on.
+    """
+
+    low_s: float
+    high_s: float
+    share: float
+    text: str = ""
+
+    def holds(self, duration_s: float) -> bool:
+        """Whether a job that lasted so long ended between the two."""
+        return self.low_s <= duration_s <= self.high_s
+
+
+class Kind(NamedTuple):
+    """What claims of repeats are told apart by.
+
+    Attributes:
+        of: what is the same of them: one of `OF`.
+        runs: how many make the claim, at most `LAST`.
+        agree: the place of their agreement in `AGREES`.
+        outlasted: another runs now that has outlasted them.
+    """
+
+    of: str
+    runs: int
+    agree: int
+    outlasted: bool
+
+    @property
+    def prior(self) -> float:
+        """The share of such claims that is believed to hold before any was seen."""
+        share = {1: _ONE, 2: _TWO}.get(self.runs, _ALL[self.agree])
+        share *= OF[self.of]
+        return share * _OUTLASTED if self.outlasted else share
+
+
+class Made(NamedTuple):
+    """A claim that the last runs make, as it was made."""
+
+    kind: Kind
+    low_s: float
+    high_s: float
+
+
+def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | None:
+    """Return what the last runs claim of the next; None where they claim nothing.
+
+    Args:
+        of: what is the same of them: one of `OF`.
+        runs_s: how long the last ones ran, oldest first.
+        longest_now_s: for how long another one runs already; NaN: none does.
+    """
+    last = sorted(map(log1p, runs_s[-LAST:]))
+    if not last or last[-1] - last[0] > AGREES[-1]:
+        return None
+    agree = next(place for place, most in enumerate(AGREES) if last[-1] - last[0] <= most)
+    low_s, high_s = max(0.0, expm1(last[0] - BEYOND)), expm1(last[-1] + BEYOND)
+    kind = Kind(of, len(last), agree if len(last) > 1 else 0, longest_now_s > high_s)
+    return Made(kind, low_s, high_s)
+
+
+class Repeats:
+    """How often claims of each kind have held; the newer count more."""
+
+    def __init__(self) -> None:
+        self._held: dict[Kind, tuple[float, float]] = {}  # claims that held, and all of them
+
+    def learn(self, made: Made, duration_s: float) -> None:
+        """A job that a claim was made of ended after so long."""
+        keep = 1.0 - 1.0 / MEMORY
+        held, of = self._held.get(made.kind, (0.0, 0.0))
+        holds = made.low_s <= duration_s <= made.high_s
+        self._held[made.kind] = held * keep + holds, of * keep + 1.0
+
+    def share(self, kind: Kind) -> float:
+        """The share of such claims that holds."""
+        held, of = self._held.get(kind, (0.0, 0.0))
+        return (held + PRIOR * kind.prior) / (of + PRIOR)
+
+    def best(self, made: Sequence[Made | None]) -> Claim | None:
+        """The claim that is most to be believed; of equal ones the first."""
+        found = [one for one in made if one is not None]
+        if not found:
+            return None
+        one = max(found, key=lambda one: self.share(one.kind))
+        share = self.share(one.kind)
+        runs = f"last runs, {one.kind.runs}" if one.kind.runs > 1 else "last run"
+        what = f"of this {one.kind.of}"
+        between = f"{in_words(one.low_s)} to {in_words(one.high_s)}"
+        return Claim(one.low_s, one.high_s, share, f"{runs} {what}: {between}, {_holds(share)}")
+
+
+class Word(NamedTuple):
+    """How an owner's statements have turned out: so many held, of so many."""
+
+    held: int
+    of: int
+
+
+class Statements:
+    """How far the word of each owner has held: the last `STATED_KEPT` statements."""
+
+    def __init__(self) -> None:
+        self._of: OrderedDict[tuple[str, bool], deque[bool]] = OrderedDict()
+        self._all: dict[bool, tuple[float, float]] = {}
+
+    def learn(self, owner: str, low_s: float, high_s: float, duration_s: float) -> None:
+        """A job of which an owner expected an end between two moments ended after so long."""
+        long, held = _is_long(low_s, high_s), low_s <= duration_s <= high_s
+        mine = self._of.setdefault((owner, long), deque(maxlen=STATED_KEPT))
+        mine.append(held)
+        self._of.move_to_end((owner, long))
+        keep = 1.0 - 1.0 / MEMORY
+        before, of = self._all.get(long, (0.0, 0.0))
+        self._all[long] = before * keep + held, of * keep + 1.0
+
+    def claim(self, owner: str, expect: str) -> Claim | None:
+        """What an owner's words claim, and how far that is to be believed; None: nothing."""
+        between = expected(expect)
+        if between is None:
+            return None
+        long = _is_long(*between)
+        held, of = self._all.get(long, (0.0, 0.0))
+        general = (held + PRIOR * STATED_SHARE) / (of + PRIOR)
+        mine = self._of.get((owner, long), ())
+        share = (sum(mine) + STATED_PRIOR * general) / (len(mine) + STATED_PRIOR)
+        low_s, high_s = between
+        says = f"a {expect} run" if expect in NAMED_S else in_words(seconds_of(expect))
+        word = self.word(owner)
+        record = f"right in {word.held} of {word.of}" if word.of else "no statement has ended yet"
+        return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
+
+    def word(self, owner: str) -> Word:
+        """How the last statements of an owner turned out."""
+        mine = [held for long in (False, True) for held in self._of.get((owner, long), ())]
+        return Word(sum(mine), len(mine))
+
+
+def _holds(share: float) -> str:
+    return f"believed in {100 * share:.0f} of 100 cases"
+
+
+def _is_long(low_s: float, high_s: float) -> bool:
+    return exp(0.5 * (log(max(low_s, 1.0)) + log(max(high_s, 1.0)))) > LONG_S
