@@ -104,8 +104,12 @@ def _mapped(where: str) -> Iterator[Mapped]:
     match = _counted(where)
     if match is not None and match[1] == "local":
         from joblib import Parallel
+        from joblib.externals.loky import get_reusable_executor
 
-        yield lambda task, values: _joblib(Parallel, int(match[2]), task, values)
+        try:
+            yield lambda task, values: _joblib(Parallel, int(match[2]), task, values)
+        finally:  # idle ones would keep this process from its end for five minutes
+            get_reusable_executor(reuse=True).shutdown(wait=True)
         return
     with _client(where, match) as client:
         yield lambda task, values: _dask(client, task, values)

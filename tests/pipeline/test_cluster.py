@@ -390,3 +390,17 @@ def test_trained_apart_it_is_nearly_the_same_model(months: Path, tmp_path: Path)
     ahead = whole.where((whole.time >= cut) & np.isfinite(whole.y))
     off = bundle.duration.score_batch(ahead.X) - single.model.score_batch(ahead.X)
     assert float(np.abs(off).mean()) < 0.03
+
+
+def test_processes_of_this_machine_end_with_their_work() -> None:
+    """Idle ones kept whoever asked from its own end for five minutes."""
+    before = set(psutil.Process().children(recursive=True))
+    with mapped("local:2") as over:
+        assert list(over(squared, [1, 2, 3])) == [1, 4, 9]
+    tracker = ("resource_tracker", "semaphore_tracker")
+    left = [
+        one
+        for one in set(psutil.Process().children(recursive=True)) - before
+        if not any(name in " ".join(one.cmdline()) for name in tracker)
+    ]
+    assert left == []
