@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from math import log, sqrt
+from statistics import median
 
 EARLY, REPEATS, CONTRADICTED = "early", "repeats", "contradicted"
 DOUBTS = {
@@ -11,6 +13,9 @@ DOUBTS = {
     REPEATS: "it may run again after that (folds, seeds, trials)",
     CONTRADICTED: "what it prints of the time left differs",
 }
+USED = 0.8  # share of its maximum below which an earlier run is taken to have stopped early
+CENTRED = 3  # such runs, from which on their median is believed
+MARGIN = 0.9  # of the shortest of them
 Z = 1.645  # standard deviations on either side of nine in ten
 
 
@@ -60,3 +65,29 @@ class Progress:
             return f"{self.of - self.done:.0f} s left by its own estimate"
         each = f"{self.unit_s:.3g}" if self.unit_s < 1000 else f"{self.unit_s:.0f}"
         return f"{self.of:g} {self.unit}s of {each} s"
+
+
+def tempered(progress: Progress, shares: Sequence[float]) -> Progress:
+    """Return a statement with what earlier runs of the script used of their maximum.
+
+    One that stopped early widens it, several centre it. Those that it has outlived say nothing.
+
+    Args:
+        shares: of the maximum, of each run that is like it.
+    """
+    full_s = progress.total_s
+    kept = [share for share in shares if share * full_s > progress.at_s]
+    if not kept or min(kept) >= USED or EARLY in progress.doubts.split():
+        return progress
+    low_s = max(progress.at_s, min(progress.low_s, MARGIN * min(kept) * full_s))
+    high_s = max(progress.high_s, full_s)
+    total_s = sqrt(max(low_s, 1.0) * high_s)
+    if len(kept) >= CENTRED:
+        total_s = min(1.0, median(kept)) * full_s
+    return replace(
+        progress,
+        total_s=min(high_s, max(low_s, total_s)),
+        low_s=low_s,
+        high_s=high_s,
+        doubts=progress.doubted(EARLY),
+    )

@@ -175,6 +175,7 @@ class Core:
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         """A job that runs, or is profiled, says how long it will have run on GPUs of its own."""
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
+        progress = self.estimator.tempered(queued.job, progress)
         queued.progress = progress
         self.estimator.progressed(job_id, progress, now)
         if not run.profiling:

@@ -13,7 +13,7 @@ from math import expm1, inf, log1p, sqrt
 from typing import Any, TypedDict
 
 from features.job import Job, Profile
-from features.progress import Progress
+from features.progress import Progress, tempered
 from features.repeats import Claim
 from features.schema import State
 from features.spec import FeatureSpec, Value
@@ -120,6 +120,10 @@ class Estimator:
 
     def outlived(self, job_id: str, now: float) -> None:
         """A job was profiled for as long as that takes, and has not ended."""
+
+    def tempered(self, job: Job, progress: Progress) -> Progress:
+        """Return what a job reports, with what its script's earlier runs used of their maximum."""
+        return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         """A job reported how long it will have run: news for those like it."""
@@ -250,6 +254,9 @@ class FeatureEstimator(Estimator):
 
     def outlived(self, job_id: str, now: float) -> None:
         self.state.tried_out(job_id, now)
+
+    def tempered(self, job: Job, progress: Progress) -> Progress:
+        return tempered(progress, self.state.shares(job, progress))
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         self.state.stated(job_id, progress.total_s, progress.error, now)

@@ -184,6 +184,9 @@ class Memory(Estimator):
     def outlived(self, job_id: str, now: float) -> None:
         self.inner.outlived(job_id, now)
 
+    def tempered(self, job: Job, progress: Progress) -> Progress:
+        return self.inner.tempered(job, progress)
+
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         self.inner.progressed(job_id, progress, now)
 

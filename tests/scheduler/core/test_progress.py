@@ -120,6 +120,23 @@ def test_of_a_job_that_runs_what_is_left_is_what_it_says() -> None:
     assert core.jobs["waits"].progress is None
 
 
+def test_a_script_that_stops_early_again_and_again_is_not_believed_to_go_to_its_end() -> None:
+    core, work = core_of(), Work.of(["train.py", "--epochs", "90"])
+    for i, name in enumerate(("a", "b", "c", "now")):
+        at = i * 4 * HOUR
+        core.submitted(Job(name, at, 2, user="ann", vc="vc", work=work), at)
+        core.decide(at)
+        if name != "now":
+            core.ended(name, State.COMPLETED, 4 * HOUR, at + 4 * HOUR)
+    core.progressed("now", SURE, 12 * HOUR + 1440.0)
+    found = core.jobs["now"].progress
+    assert found is not None
+    assert found.total_s == pytest.approx(4 * HOUR)
+    assert found.high_s == SURE.high_s
+    core.decide(12 * HOUR + 1440.0)
+    assert core.held_by("vc", 2, 12 * HOUR + 1440.0).gone_in_s < 8 * HOUR
+
+
 def test_jobs_like_it_are_predicted_by_it_until_it_ends_and_then_by_its_end() -> None:
     core = core_of(8)
     submitted(core, "first", 0.0)
