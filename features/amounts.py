@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from typing import NamedTuple
 
 from features.shell import Simple, one_of
@@ -32,6 +33,8 @@ _COUNTED = {
 _NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
 _LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
+_LASTS = re.compile(r"(\d{1,12})(ep|ba)$")  # Composer: max_duration=3ep
+_SPANNED = re.compile(r"range\((\d{1,6}),(\d{1,6})\)$")
 # passes over what was just collected, within one of the steps that are the amount (PPO)
 _SWEPT = re.compile(r"[^,\s]+(?:,[^,\s]+)+$")
 _THOUSANDS = re.compile(r"\d{1,3}(?:,\d{3})+$")
@@ -83,7 +86,9 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
     much, one after the other, each is a run if they ask for the same; else it is not known."""
     each = [(_of_words(one.words), one) for one in commands]
     stated = [(found, one.times) for found, one in each if found.epochs or found.steps]
-    stated = stated or [(found, one.times) for found, one in each if _runs_script(one.words)]
+    stated = stated or [
+        (found, one.times) for found, one in each if found.runs or _runs_script(one.words)
+    ]
     amount = stated[0][0] if stated else Amount()
     if not (amount.epochs or amount.steps):
         amount = next((found for found, _ in stated if any(found)), amount)
@@ -98,13 +103,15 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 def _of_words(command: Sequence[str]) -> Amount:
     """What one command's own words ask for."""
     found: dict[str, float] = {}
-    runs = _swept(command)
+    runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
         plain = _plain(name)
         unit = _unit(plain)
         number = _number(value) if unit else None
         if unit and number is not None:
             found[unit] = number
+        elif plain == "max_duration" and (lasts := _LASTS.match(value)):
+            found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
         elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
             found.setdefault("patience", 0.0)
     for i, word in enumerate(command):
@@ -128,9 +135,21 @@ def _swept(command: Sequence[str]) -> float:
     runs = 1.0
     for word in command:
         name, equals, value = word.partition("=")
-        if equals and not name.startswith("-") and _SWEPT.fullmatch(value):
+        if not equals or name.startswith("-"):
+            continue
+        if spanned := _SPANNED.match(value):
+            runs *= max(1, int(spanned[2]) - int(spanned[1]))
+        elif _SWEPT.fullmatch(value):
             runs *= 1 + value.count(",")
     return runs
+
+
+def _of_agent(command: Sequence[str]) -> float:
+    """How many runs an agent of a sweep makes."""
+    if list(command[:2]) != ["wandb", "agent"]:
+        return 1.0
+    options = dict(pairwise(command))
+    return _number(options.get("--count", "")) or inf
 
 
 def _listed(word: str, rest: Sequence[str]) -> float:

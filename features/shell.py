@@ -23,7 +23,14 @@ _VARIABLE = re.compile(r"\$(?:(\w{1,64})|\{(\w{1,64})(?::?[-=]([^{}$]{0,200}))?\
 _ASSIGNED = re.compile(r"([A-Za-z_]\w{0,63})=(.*)", re.DOTALL)
 _RANGE = re.compile(r"\{(-?\d{1,6})\.\.(-?\d{1,6})\}")
 _SEQ = re.compile(r"\$\(\s{0,4}seq\s{1,4}(\d{1,6})(?:\s{1,4}(\d{1,6}))?\s{0,4}\)")
+_PRODUCT = re.compile(r"\$\(\(\s{0,4}(\d{1,9}(?:\s{0,4}\*\s{0,4}\d{1,9}){0,4})\s{0,4}\)\)")
+_COUNTING = re.compile(
+    r"for\s{1,4}\(\(\s{0,4}(\w{1,20})\s{0,4}=\s{0,4}(\d{1,6})\s{0,4};\s{0,4}\w{1,20}\s{0,4}(<=?)"
+    r"\s{0,4}(\d{1,6})\s{0,4};\s{0,4}(?:\+\+\w{1,20}|\w{1,20}\+\+)\s{0,4}\)\)"
+)
 _SUBSTITUTED = re.compile(r"\$\([^()]{0,500}\)")  # what a command prints is not known
+_REPEATS = "xargs", "parallel"  # run a command for each of what they are given
+_ALL = "$@", "$*", "${@}", "${*}"
 _OPENS = "then", "else", "do", "{", "!", "time", "exec", "elif", "if"
 _CLOSES, _LOOPS = ("done", "fi", "}", "esac"), ("for", "while", "until", "select")
 
@@ -84,9 +91,10 @@ def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> 
         if budget[0] < 0:
             break
         plain = _steered(words, loops, known)
-        plain = _assigned([_filled(word, known) for word in plain], known)
+        plain = _assigned([one for word in plain for one in _filled_all(word, known)], known)
         if plain:
             times = inf if inf in loops else prod(loops)
+            times *= _repeated(plain)
             inner = _unwrapped(plain, known, depth, budget)
             found += [Simple(one.words, one.times * times) for one in inner]
     return found
@@ -129,6 +137,25 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
     return count
 
 
+def _repeated(words: Sequence[str]) -> float:
+    """How often a command is run by what runs it for each of a list."""
+    if words[0] not in _REPEATS:
+        return 1.0
+    if ":::" in words:
+        return float(max(1, len(words) - words.index(":::") - 1))
+    return inf
+
+
+def _filled_all(word: str, known: Mapping[str, str]) -> list[str]:
+    """The words that one becomes: a script's arguments, or the options that a variable holds."""
+    if word in _ALL:
+        return [known[str(n)] for n in range(1, len(known) + 1) if str(n) in known]
+    filled = _filled(word, known)
+    if filled != word and filled.startswith("-") and " " in filled:
+        return filled.split()
+    return [filled]
+
+
 def _filled(word: str, known: Mapping[str, str]) -> str:
     """A word with the variables that are known."""
 
@@ -147,6 +174,8 @@ def _commands(text: str) -> Iterable[list[str]]:
     text = _SEQ.sub(
         lambda found: f"{{{found[1] if found[2] else 1}..{found[2] or found[1]}}}", text
     )
+    text = _PRODUCT.sub(lambda found: str(prod(map(int, found[1].split("*")))), text)
+    text = _COUNTING.sub(_counted, text)
     text = _SUBSTITUTED.sub("$(_)", text).replace("$(_)", "$_")
     for line in _whole_lines(text):
         if len(line) > LONGEST:  # shlex takes the square of its length
@@ -164,6 +193,12 @@ def _commands(text: str) -> Iterable[list[str]]:
         except ValueError:
             continue
         yield words
+
+
+def _counted(found: re.Match[str]) -> str:
+    """A loop that counts, as one over a list."""
+    last = int(found[4]) - (found[3] == "<")
+    return f"for {found[1]} in {{{found[2]}..{max(last, int(found[2]))}}}"
 
 
 def _whole_lines(text: str) -> Iterable[str]:

@@ -54,6 +54,167 @@ COMMANDS = [
 ]
 
 
+# launchers, options of trainers, sweeps, shells; what cannot be known is unknown, not wrong
+LAUNCHED = [
+    ("torchrun --standalone --nproc_per_node=8 train.py --epochs 30", Amount(30)),
+    (
+        "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint a:29400 -m pack.train --max_steps 5000",
+        Amount(None, 5_000),
+    ),
+    ("python -m torch.distributed.launch --nproc_per_node=4 train.py --epochs=12", Amount(12)),
+    ("python -m torch.distributed.run --nproc_per_node=4 train.py --epochs=12", Amount(12)),
+    (
+        "accelerate launch --num_processes 8 --mixed_precision bf16 train.py --num_train_epochs 3",
+        Amount(3),
+    ),
+    (
+        "accelerate launch --config_file acc.yaml train_text_to_image.py --max_train_steps=15000",
+        Amount(None, 15_000),
+    ),
+    ("deepspeed --num_gpus 8 train.py --deepspeed ds.json --num_train_epochs 2", Amount(2)),
+    (
+        "deepspeed --hostfile h --master_port 2950 pretrain.py --train-iters 300000",
+        Amount(None, 300_000),
+    ),
+    ("srun --ntasks=8 --gpus-per-task=1 python train.py --max_epochs 40", Amount(40)),
+    (
+        "srun -N 4 -n 32 --mpi=pmix singularity exec --nv img.sif python main.py --epochs 90",
+        Amount(90),
+    ),
+    ("uv run --with torch train.py --epochs 7", Amount(7)),
+    ("poetry run python -m app.train --num-epochs 7", Amount(7)),
+    ("conda run -n env --no-capture-output python train.py --epochs 7", Amount(7)),
+    ("micromamba run -n env python train.py --epochs 7", Amount(7)),
+    ("pipenv run python train.py --n_epochs 7", Amount(7)),
+    ("pixi run python train.py --epochs 7", Amount(7)),
+    ("mpirun -np 16 -H a:8,b:8 -x PATH python train.py --epochs 55", Amount(55)),
+    ("horovodrun -np 4 python train.py --epochs 55", Amount(55)),
+    ("numactl --cpunodebind=0 python train.py --epochs 3", Amount(3)),
+    ("nohup python train.py --epochs 3", Amount(3)),
+    ("time python train.py --epochs 3", Amount(3)),
+    ("env CUDA_VISIBLE_DEVICES=0 WANDB_MODE=offline python train.py --epochs 3", Amount(3)),
+    ("stdbuf -oL python -u train.py --epochs 3", Amount(3)),
+    ("timeout 3600 python train.py --epochs 3", Amount(3)),
+    ("nsys profile -o out python train.py --epochs 3", Amount(3)),
+    ("apptainer run --nv img.sif train.py --max-steps 100", Amount(None, 100)),
+    ("docker run --rm --gpus all -v /a:/b img python train.py --epochs 3", Amount(3)),
+    ("ray job submit -- python train.py --num_epochs 3", Amount(3)),
+    ("python -m accelerate.commands.launch train.py --num_train_epochs 3", Amount(3)),
+    ("tune run --nproc_per_node 4 full_finetune_distributed --config a epochs=2", Amount(2)),
+    ("composer -n 8 train.py a.yaml max_duration=3ep", Amount(3)),
+    ("composer train.py a.yaml max_duration=5000ba", Amount(None, 5_000)),
+    ("litgpt finetune lora --train.epochs 4 --checkpoint_dir a", Amount(4)),
+    ("lightning run model --devices=2 train.py --epochs 4", Amount(4)),
+    ("fabric run --devices=2 train.py --epochs 4", Amount(4)),
+    ("yolo detect train data=coco.yaml model=yolo11n.pt epochs=100 imgsz=640", Amount(100)),
+    ("yolo train data=a.yaml epochs=300 patience=50", Amount(300, patience=50)),
+    ("fairseq-train data --max-epoch 50 --max-update 0", Amount(50)),
+    (
+        "fairseq-hydra-train optimization.max_update=100000 --config-dir c --config-name d",
+        Amount(None, 100_000),
+    ),
+    ("onmt_train -config a.yaml -train_steps 100000", Amount(None, 100_000)),
+    ("python -m rl_zoo3.train --algo sac --env HalfCheetah-v4 -n 3000000", Amount(None, 3_000_000)),
+    ("python -m t5x.train --gin_file=a.gin --gin.TRAIN_STEPS=1000", Amount(None, 1_000)),
+    ("python3 MaxText/train.py MaxText/configs/base.yml run_name=a steps=500", Amount(None, 500)),
+    ("python -m swift.cli.sft --model a --num_train_epochs 1", Amount(1)),
+    ("llamafactory-cli train --num_train_epochs 3.0 --stage sft", Amount(3)),
+    (
+        "python pretrain_gpt.py --train-iters 500000 --lr-decay-iters 430000 --eval-iters 10",
+        Amount(None, 500_000),
+    ),
+    ("python pretrain_gpt.py --train-samples 1000000 --global-batch-size 100", Amount()),
+    ("python train.py --max_steps -1 --num_train_epochs 3", Amount(3)),
+    ("python train.py --max_epochs -1 --max_steps 1000", Amount(None, 1_000)),
+    ("python train.py --epochs=1e2", Amount(100)),
+    ("python train.py --steps 10k", Amount(None, 10_000)),
+    ("python train.py --steps 1.5M", Amount(None, 1_500_000)),
+    ("python train.py --epochs '20'", Amount(20)),
+    ("python train.py --epochs 10 --epochs 20", Amount(20)),
+    ("python train.py -e 20", Amount()),
+    ("python train.py -E 20 --lr 0.1", Amount()),
+    ("python train.py --warmup_epochs 5 --epochs 90", Amount(90)),
+    ("python train.py --save_every_epochs 5", Amount()),
+    ("python train.py --eval_steps 500 --save_steps 500 --logging_steps 10", Amount()),
+    (
+        "python train.py --warmup_steps 500 --gradient_accumulation_steps 4 --max_steps 900",
+        Amount(None, 900),
+    ),
+    ("python eval.py --steps 50 --sampler ddim", Amount(None, 50)),
+    ("python train.py --no-epochs", Amount()),
+    ("python train.py --start_epoch 10 --epochs 90", Amount(90)),
+    ("python train.py --early-stopping-patience 3 --epochs 50", Amount(50, patience=3)),
+    ("python train.py --epochs 50 --no-early-stopping", Amount(50)),
+    ("python train.py --epochs 50 --early_stop 0", Amount(50)),
+    (
+        "python train.py optim.epochs=50 +trainer.callbacks.early_stopping.patience=4",
+        Amount(50, patience=4),
+    ),
+    ("python train.py trainer.max_epochs=50 model=big seed=3", Amount(50)),
+    ("python train.py ++trainer.max_steps=2e5", Amount(None, 200_000)),
+    ("python train.py -m seed=1,2,3,4 trainer.max_epochs=5", Amount(5, runs=4)),
+    ("python train.py --multirun trainer.max_epochs=5 seed='range(0,5)'", Amount(5, runs=5)),
+    (
+        "python train.py hydra.sweeper.n_trials=30 --multirun trainer.max_epochs=5",
+        Amount(5, runs=30),
+    ),
+    ("wandb agent org/proj/abc123", Amount(runs=inf)),
+    ("wandb agent --count 10 org/proj/abc123", Amount(runs=10)),
+    ("bash -c 'python train.py --epochs 3 > log 2>&1'", Amount(3)),
+    ("bash -c 'set -e; source venv/bin/activate; python train.py --epochs 3'", Amount(3)),
+    ("bash -c 'if [ -f a ]; then python train.py --epochs 3; fi'", Amount(3)),
+    ("bash -c '[ -d out ] || mkdir out; python train.py --epochs 3 && echo done'", Amount(3)),
+    ("bash -c 'EPOCHS=9 python train.py --epochs $EPOCHS'", Amount()),
+    ("bash -c 'EPOCHS=9; python train.py --epochs $EPOCHS'", Amount(9)),
+    ("bash -c 'export EPOCHS=9 && python train.py --epochs=${EPOCHS}'", Amount(9)),
+    ("bash -c 'python train.py --epochs $((3*4))'", Amount(12)),
+    ("bash -c 'python train.py --epochs $1' x 8", Amount(8)),
+    ("bash -c 'python train.py \"$@\"' x --epochs 8", Amount(8)),
+    ("bash -c 'ARGS=\"--epochs 8 --lr 1\"; python train.py $ARGS'", Amount(8)),
+    ("bash -c 'ARGS=(--epochs 8 --lr 1); python train.py \"${ARGS[@]}\"'", Amount(8)),
+    (
+        "bash -c 'for lr in 0.1 0.01; do python train.py --lr $lr --epochs 6; done'",
+        Amount(6, runs=2),
+    ),
+    (
+        "bash -c 'for lr in 0.1 0.01; do for s in 1 2 3; do python train.py --epochs 6; done; done'",
+        Amount(6, runs=6),
+    ),
+    ("bash -c 'for ((i=0;i<5;i++)); do python train.py --epochs 6; done'", Amount(6, runs=5)),
+    ("bash -c 'for ((i=1; i<=5; i++)); do python train.py --epochs 6; done'", Amount(6, runs=5)),
+    ("bash -c 'seq 3 | xargs -I{} python train.py --epochs 6 --seed {}'", Amount(6, runs=inf)),
+    (
+        "bash -c 'i=0; while [ $i -lt 3 ]; do python train.py --epochs 6; i=$((i+1)); done'",
+        Amount(6, runs=inf),
+    ),
+    ("bash -c 'python prep.py --steps 10; python train.py --epochs 6'", Amount(runs=2)),
+    (
+        "bash -c 'python train.py --epochs 6 &\n python train.py --epochs 6 &\n wait'",
+        Amount(6, runs=2),
+    ),
+    ("bash -c 'sleep 10; python train.py --epochs 6'", Amount(6)),
+    ("bash -c 'tar xf a.tar -C /tmp && python train.py --epochs 6 --data /tmp/a'", Amount(6)),
+    ("bash -c \"python train.py --epochs 6 --name 'a b; c'\"", Amount(6)),
+    ("sh -c 'exec python train.py --epochs 6'", Amount(6)),
+    ("zsh -lc 'conda activate a; python train.py --epochs 6'", Amount(6)),
+    ("bash -c 'parallel python train.py --epochs 6 --seed {} ::: 1 2 3'", Amount(6, runs=3)),
+    ("bash -c 'python -c \"print(1)\"; python train.py --epochs 6'", Amount(6)),
+    ("bash -c 'python train.py --epochs 6 # --epochs 9'", Amount(6)),
+    ("bash -c 'true'", Amount()),
+    ("bash train.sh", Amount()),
+    ("python train.py", Amount()),
+    ("sleep 45", Amount()),
+    ("jupyter nbconvert --execute a.ipynb", Amount()),
+]
+
+
+@pytest.mark.parametrize(("command", "amount"), LAUNCHED)
+def test_what_a_command_asks_for_behind_launchers_sweeps_and_shells(
+    command: str, amount: Amount
+) -> None:
+    assert of_command(shlex.split(command)) == amount
+
+
 @pytest.mark.parametrize(("command", "amount"), COMMANDS)
 def test_what_a_command_asks_for(command: str, amount: Amount) -> None:
     found = of_command(shlex.split(command))
