@@ -23,7 +23,8 @@ from tests.growth import EXPONENT, PACKAGES, Found, Read, growth, patterns, text
 # put together while the program runs, from what the program itself says
 MADE = {
     "features.amounts:f\"(?:{'|'.join(names.split())})$\"": "held in a variable, so it is measured",
-    "profiler.progress.formats:pattern": "rows of FORMATS, each measured",
+    "profiler.progress.table:pattern": "rows of FORMATS, each measured",
+    "profiler.progress.table:made": "of lines with places: tests/profiler/test_formats_of_ones_own",
     "pipeline.traces.elements:',\\\\s*(?=\\\\{\\\\s*\"(?:' + keys + ')\"\\\\s*:)'": "",
     "pipeline.traces.described:pattern": "of whoever describes the trace, on 1,000 characters",
     "scheduler.backends.slurm.site:'(?:^|\\\\s)' + re.escape(begin)": "a fixed text",

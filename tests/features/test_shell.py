@@ -58,7 +58,7 @@ COMMANDS = [
 LAUNCHED = [
     ("torchrun --standalone --nproc_per_node=8 train.py --epochs 30", Amount(30)),
     (
-        "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d --rdzv-endpoint a:29400 -m pack.train --max_steps 5000",
+        "torchrun --nnodes 2 --nproc-per-node 8 --rdzv-backend c10d -m pack.train --max_steps 5000",
         Amount(None, 5_000),
     ),
     ("python -m torch.distributed.launch --nproc_per_node=4 train.py --epochs=12", Amount(12)),
@@ -177,7 +177,7 @@ LAUNCHED = [
         Amount(6, runs=2),
     ),
     (
-        "bash -c 'for lr in 0.1 0.01; do for s in 1 2 3; do python train.py --epochs 6; done; done'",
+        "bash -c 'for a in 1 2; do for s in 1 2 3; do python t.py --epochs 6; done; done'",
         Amount(6, runs=6),
     ),
     ("bash -c 'for ((i=0;i<5;i++)); do python train.py --epochs 6; done'", Amount(6, runs=5)),

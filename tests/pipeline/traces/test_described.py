@@ -163,6 +163,8 @@ SHAPES = {
     "pm100": "job_id,user_id,partition,num_gpus_alloc,num_nodes_alloc,num_cores_alloc,submit_time,"
     "start_time,end_time,run_time,job_state\n0,1,1,4,1,32,2000-01-01 00:01:00+00:00,"
     "2000-01-01 00:01:40+00:00,2000-01-01 02:01:40+00:00,7200,COMPLETED\n",
+    "elasticflow": "job_id,submit_time,real_iteration,model_name,ddl,batch_size,num_gpu,"
+    "real_duration,duration,iteration\n0,60,900,net,9000,64,4,7200,7200,900\n",
     "gavel": "net (batch size 8)\tpython m.py\tdir\t-n\t1\t1000\t4\t1\t-1.0\t60\n",
 }
 
@@ -178,6 +180,41 @@ def test_shipped_descriptions_read_the_shapes_they_are_of(name: str, tmp_path: P
     assert job["gpus"] == 4
     assert job["submit_time"] == datetime(2000, 1, 1, 0, 1, tzinfo=UTC)
     assert job["duration_s"] in (7200, None)
+
+
+def _many(name: str, jobs: list[tuple[int, int, int]]) -> str:
+    """The same file with other jobs: GPUs, second of submission, how long they ran."""
+    ran = (lambda t, d: (f"{t * 1000}", f"{d * 1000}")) if name == "muri" else (
+        lambda t, d: (f"{t}", f"{d}")
+    )  # fmt: skip
+    rows = []
+    for i, (gpus, at, took) in enumerate(jobs):
+        when, lasts = ran(at, took)
+        rows.append({
+            "muri": f"{i},{gpus},{when},10,net,16,{lasts}",
+            "tiresias": f"{i},{gpus},{when},10,net,{lasts},0",
+            "elasticflow": f"{i},{when},900,net,9000,64,{gpus},{lasts},{lasts},900",
+            "dlrm2025": f"{i},CN,a,8,{gpus},32.5,{at},{at + 40},{at + 40 + took}",
+            "supercloud": f"{i},9,main,40,120,{946684800 + at},{946684840 + at},"
+            f"{946684840 + at + took},3,gpu:volta:{gpus}",
+        }[name])  # fmt: skip
+    return "\n".join([SHAPES[name].splitlines()[0], *rows]) + "\n"
+
+
+@pytest.mark.parametrize("name", ["muri", "tiresias", "elasticflow", "dlrm2025", "supercloud"])
+def test_rows_gpu_hours_and_means_are_those_of_the_file(name: str, tmp_path: Path) -> None:
+    jobs = [(1 + i % 8, 600 * i, 1800 + 977 * (i % 13)) for i in range(60)]
+    (tmp_path / "file").write_text(_many(name, jobs))
+    summary = ingest(tmp_path / "file", tmp_path / "out")
+    assert (summary.format, summary.rows_in, summary.kept) == (name, 60, 60)
+    table = read_dataset(tmp_path / "out")
+    hours = sum(gpus * took for gpus, _, took in jobs) / 3600
+    found = zip(table["gpus"].to_pylist(), table["duration_s"].to_pylist(), strict=True)
+    assert sum(gpus * took for gpus, took in found) / 3600 == pytest.approx(hours)
+    mean = sum(took for _, _, took in jobs) / 60
+    lines = lines_of(tmp_path / "out", datetime(2030, 1, 1, tzinfo=UTC))
+    assert lines[0] == f"{hours:,.0f} GPU-hours"
+    assert f"mean {mean:,.0f} s" in lines[1]
 
 
 def test_every_description_has_a_shape_here() -> None:
