@@ -56,7 +56,7 @@ def test_an_operator_walks_through(enter: Enter, scheme: str, width: int) -> Non
     bright = sum(map(int, re.findall(r"\d+", background)[:3])) / 3
     assert (bright > 200) if scheme == "light" else (bright < 60)
     page.goto("/models")
-    page.locator("#tree summary", has_text="The tree").click()
+    page.locator("#tree summary", has_text="Question by question").click()
     expect(page.locator("#tree ul.tree")).to_contain_text("jumbo")
 
 

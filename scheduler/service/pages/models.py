@@ -6,7 +6,7 @@ drawn.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.watch import Alarm, Seen, unlike
-from models.bundle import SHARING_SCORES, AdditiveModel, Bundle, Term, Tree
+from models.bundle import AdditiveModel, Bundle, Term
 from scheduler.explain.words import factor, number, percent
 from scheduler.service.pages.charts import Chart, duration_axis
 from scheduler.service.pages.drift import Drift, drift
 from scheduler.service.pages.queries import Outcome
 from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape
+from scheduler.service.pages.trees import Drawing, trees
 
 Floats = NDArray[np.float64]
 
@@ -39,16 +40,6 @@ class Bar:
     width: float
 
 
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """A node of a tree: a question with what follows yes and no, or an answer."""
-
-    text: str
-    rows: int
-    yes: Branch | None = None
-    no: Branch | None = None
-
-
 @dataclass(frozen=True)
 class Models:
     """Everything on the page. `missing` says why there is nothing."""
@@ -59,8 +50,8 @@ class Models:
     importance: Sequence[Bar] = ()
     shapes: Sequence[Chart] = ()
     pairs: Sequence[Chart] = ()
-    packing: Branch | None = None
-    pair_speed: Branch | None = None
+    packing: Drawing | None = None
+    pair_speed: Drawing | None = None
     hidden: int = 0
     drift: Sequence[Drift] = ()
     drift_jobs: int = 0
@@ -172,47 +163,6 @@ def importance(model: AdditiveModel) -> list[Bar]:
         for name, value in chosen
         if value > 0
     ]
-
-
-# --- trees ---------------------------------------------------------------------------------------
-
-
-def trees(bundle: Bundle) -> tuple[Branch | None, Branch | None]:
-    """The packing tree and the pair-speed tree, as far as there are."""
-    return (
-        _branch(bundle.packing.tree, _score) if "packing" in bundle.parts else None,
-        _branch(bundle.pair_speed.tree, _speed) if "pair_speed" in bundle.parts else None,
-    )
-
-
-_READ = {
-    "gpu_util_pct": ("GPU utilisation", " %"),
-    "gpu_mem_util_pct": ("memory activity", " %"),
-    "gpu_mem_mib": ("GPU memory", " MiB"),
-    "gpu_util_sum_pct": ("both utilisations", " %"),
-    "gpu_mem_util_sum_pct": ("both memory activities", " %"),
-    "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
-}
-
-
-def _branch(tree: Tree, answer: Callable[[Sequence[float]], str], at: int = 0) -> Branch:
-    node = tree.nodes[at]
-    if node.feature < 0:
-        return Branch(answer(node.value), node.rows)
-    feature = tree.features[node.feature]
-    name, unit = _READ.get(feature, (feature, ""))
-    question = "mixed precision off" if name == "amp" else f"{name} ≤ {node.threshold:.4g}{unit}"
-    yes, no = (_branch(tree, answer, child) for child in (node.left, node.right))
-    return Branch(question, node.rows, yes, no)
-
-
-def _score(value: Sequence[float]) -> str:
-    best = max(range(len(value)), key=value.__getitem__)
-    return f"{SHARING_SCORES[best]} ({percent(value[best])})"
-
-
-def _speed(value: Sequence[float]) -> str:
-    return f"{percent(value[0])} of its speed alone"
 
 
 def _accuracy(ended: Sequence[Outcome]) -> Chart | None:

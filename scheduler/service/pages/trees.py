@@ -1,0 +1,189 @@
+"""Decision trees drawn as trees, the path of one decision lit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isclose
+
+from models.bundle import SHARING_SCORES, Bundle, Tree
+from scheduler.core.tree_steps import TreeStep
+from scheduler.explain.words import percent
+
+LEAF_WIDTH, LEVEL_HEIGHT, MARGIN = 46, 44, 14
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """A node of a tree: a question with what follows yes and no, or an answer.
+
+    Attributes:
+        short: the answer as it stands under a leaf.
+        lit: the decision that is looked at came by.
+    """
+
+    text: str
+    rows: int
+    short: str = ""
+    yes: Branch | None = None
+    no: Branch | None = None
+    lit: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A node where it stands in the drawing; `text` in full, `short` under a leaf."""
+
+    x: float
+    y: float
+    text: str
+    short: str
+    lit: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """From a question to what follows an answer to it."""
+
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+    lit: bool
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A tree as it is drawn, leaves from left (yes) to right (no).
+
+    Attributes:
+        root: the same, to be read question by question.
+        path: the questions on the lit path with their answers, the last what they led to.
+    """
+
+    root: Branch
+    width: float
+    height: float
+    nodes: Sequence[Placed]
+    edges: Sequence[Edge]
+    path: Sequence[str] = ()
+
+
+def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None]:
+    """The packing tree and the pair-speed tree, as far as there are."""
+    return (
+        drawing(_branch(bundle.packing.tree, _score)) if "packing" in bundle.parts else None,
+        drawing(_branch(bundle.pair_speed.tree, _speed)) if "pair_speed" in bundle.parts else None,
+    )
+
+
+def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
+    """The tree by which one of two jobs was judged, with its path lit.
+
+    Args:
+        steps: of one job alone, as recorded.
+
+    None where no tree of the bundle asks what the steps compare: they are another model's.
+    """
+    compared = [step.compared for step in steps if step.compared is not None]
+    for part, answer in (("pair_speed", _speed), ("packing", _score)):
+        if compared and part in bundle.parts:
+            tree: Tree = getattr(bundle, part).tree
+            way = _way(tree, compared)
+            if way is not None:
+                return drawing(_branch(tree, answer, lit=way))
+    return None
+
+
+Compared = tuple[str, float | None, bool, float]
+
+
+def _way(tree: Tree, compared: Sequence[Compared]) -> set[int] | None:
+    """The nodes that recorded comparisons came by; None where they are not this tree's."""
+    at, way = 0, {0}
+    for name, _, at_most, cut in compared:
+        node = tree.nodes[at]
+        if node.feature < 0 or tree.features[node.feature] != name:
+            return None
+        if not isclose(node.threshold, cut, rel_tol=1e-4):
+            return None
+        at = node.left if at_most else node.right
+        way.add(at)
+    return way if tree.nodes[at].feature < 0 else None
+
+
+_READ = {
+    "gpu_util_pct": ("GPU utilisation", " %"),
+    "gpu_mem_util_pct": ("memory activity", " %"),
+    "gpu_mem_mib": ("GPU memory", " MiB"),
+    "gpu_util_sum_pct": ("both utilisations", " %"),
+    "gpu_mem_util_sum_pct": ("both memory activities", " %"),
+    "gpu_util_minus_partner_pct": ("own − partner's utilisation", " %"),
+}
+
+Answer = Callable[[Sequence[float]], tuple[str, str]]
+
+
+def _branch(tree: Tree, answer: Answer, at: int = 0, lit: Iterable[int] = ()) -> Branch:
+    """A node with all below it. A question whose answers lead to the same is not asked."""
+    node = tree.nodes[at]
+    text, short = answer(node.value)
+    if node.feature < 0:
+        return Branch(text, node.rows, short, lit=at in lit)
+    feature = tree.features[node.feature]
+    name, unit = _READ.get(feature, (feature, ""))
+    question = "mixed precision off" if name == "amp" else f"{name} ≤ {node.threshold:.4g}{unit}"
+    yes, no = (_branch(tree, answer, child, lit) for child in (node.left, node.right))
+    if yes.yes is None and no.yes is None and yes.short == no.short:
+        return Branch(text, node.rows, short, lit=at in lit)
+    return Branch(question, node.rows, "", yes, no, at in lit)
+
+
+def _score(value: Sequence[float]) -> tuple[str, str]:
+    best = max(range(len(value)), key=value.__getitem__)
+    return f"{SHARING_SCORES[best]} ({percent(value[best])})", SHARING_SCORES[best]
+
+
+def _speed(value: Sequence[float]) -> tuple[str, str]:
+    return f"{percent(value[0])} of its speed alone", percent(value[0])
+
+
+def drawing(root: Branch) -> Drawing:
+    """Place a tree: every leaf has a column, a question stands over the middle of its answers."""
+    nodes, edges = list[Placed](), list[Edge]()
+    leaves = 0
+
+    def place(branch: Branch, depth: int) -> Placed:
+        nonlocal leaves
+        y = MARGIN + depth * LEVEL_HEIGHT
+        if branch.yes is None or branch.no is None:
+            leaves += 1
+            placed = Placed((leaves - 0.5) * LEAF_WIDTH, y, branch.text, branch.short, branch.lit)
+        else:
+            below = [place(branch.yes, depth + 1), place(branch.no, depth + 1)]
+            x = sum(child.x for child in below) / 2
+            placed = Placed(x, y, f"{branch.text}?", "", branch.lit)
+            edges.extend(Edge(x, y, child.x, child.y, child.lit) for child in below)
+        nodes.append(placed)
+        return placed
+
+    place(root, 0)
+    height = max(node.y for node in nodes) + 2 * MARGIN
+    edges.sort(key=lambda edge: edge.lit)  # the lit ones on top
+    return Drawing(root, leaves * LEAF_WIDTH, height, nodes, edges, tuple(_path(root)))
+
+
+def _path(root: Branch) -> Iterator[str]:
+    """The lit questions, each with its answer, then what they led to; nothing where none is lit."""
+    way = list(_lit(root))
+    for branch, after in pairwise(way):
+        yield f"{branch.text}? {'yes' if after is branch.yes else 'no'}"
+    if way:
+        yield way[-1].text
+
+
+def _lit(branch: Branch | None) -> Iterator[Branch]:
+    while branch is not None and branch.lit:
+        yield branch
+        branch = next((b for b in (branch.yes, branch.no) if b is not None and b.lit), None)
