@@ -27,12 +27,15 @@ from pipeline.stages.common import (
     read_params,
     unseen,
 )
+from pipeline.stages.ingest import draw
 from pipeline.stages.simulate import compared
 from pipeline.traces.synthetic import generate as synthetic
 
 PREBUILT = DATA / "prebuilt"
 ERRORS = "evaluate.json"
 FIRST = DATA / "first"
+DRAWS = 3  # what a minute has room for, on two cores
+POLICIES = ("fifo", "lucid", "pellucid")
 
 
 def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Path:
@@ -40,9 +43,25 @@ def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Pat
     shutil.rmtree(out, ignore_errors=True)
     trace, runs, bundle = out / "trace", out / "runs", prebuilt / "bundle"
     synthetic.write(synthetic.default_config(params.ingest.scale, params.ingest.seed), trace)
-    once = params.model_copy(update={"simulate": params.simulate.model_copy(update={"draws": 1})})
-    compared(once, trace=trace, draws=out / "draws", bundle=bundle, out=runs, shown=shown)
-    made = build(Inputs(runs, bundle, trace, prebuilt / ERRORS))
+    wanted = params.simulate
+    drawn = min(DRAWS, wanted.draws)
+    policies = [name for name in wanted.policies if name in POLICIES] or wanted.policies
+    few = wanted.model_copy(update={"draws": drawn, "policies": policies})
+    once = params.model_copy(update={"simulate": few})
+    draws = out / "draws"
+    draw(once, draws)
+    compared(once, trace=trace, draws=draws, bundle=bundle, out=runs, shown=shown)
+    made = build(
+        Inputs(
+            runs,
+            bundle,
+            trace,
+            prebuilt / ERRORS,
+            coming=wanted.draws - drawn,
+            tried=True,
+            public=True,
+        )
+    )
     write_whole(out / "report.html", made.html)
     return out / "report.html"
 
@@ -64,7 +83,7 @@ def main(asked: list[str]) -> int:
             params = read_params()
             if REPORT.exists() or params.ingest.source != "synthetic":
                 return 0  # of another trace nothing is prebuilt
-            print("A first page, by models made before; one draw of the embedded trace:")
+            print("A first page, by models made before; a few draws of the embedded trace:")
             with alive("first page") as shown:
                 page = run(params, PREBUILT, FIRST, shown)
     except UserError as error:
@@ -72,7 +91,9 @@ def main(asked: list[str]) -> int:
         return 2
     print(f"Open {page} in a browser. Ask about any job on it:")
     print(f"  .venv/bin/pellucid explain JOB --run {FIRST / 'runs/pellucid'}")
-    print("Now the whole: training libraries, models and five draws.", flush=True)
+    print(
+        f"Now the whole: training libraries, models and {params.simulate.draws} draws.", flush=True
+    )
     return 0
 
 

@@ -15,7 +15,7 @@ from pipeline.replay.causes import WORDS
 from pipeline.replay.claims import COVERED
 from pipeline.replay.runs import PACKING_SCENARIO, profiling
 from pipeline.replay.site import Site
-from pipeline.report.interactive import PolicyResult, colours, columns
+from pipeline.report.interactive import COLOURS, PolicyResult, colours, columns
 from pipeline.report.page import page, release
 from pipeline.tables import floats
 from scheduler.core.plural import count
@@ -24,7 +24,6 @@ PELLUCID = "pellucid"  # the variant that a verdict is about
 SHOWN = 12  # users and partitions in a table
 MONTHS = 24
 LONGEST_NAME, LONGEST_NOTE = 60, 600
-OWN = "Pellucid"
 COUNTED = "the same, in the replay that savings are counted in"
 LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losing
 
@@ -152,8 +151,9 @@ def _results(site: Site, found: Mapping[str, Any]) -> tuple[pa.Table, list[Polic
     )
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     labels = {variant["label"]: variant["key"] for variant in found["variants"]}
-    base = next((label for label, key in labels.items() if key == found["against"]), "")
-    looks = colours(["recorded", *labels], OWN, base, ["recorded"])
+    own = {label: COLOURS["pellucid"] for label, key in labels.items() if key == PELLUCID}
+    base = {label: COLOURS["slurm"] for label, key in labels.items() if key == found["against"]}
+    looks = colours(["recorded", *labels], {**COLOURS, **base, **own})
     went = [PolicyResult("recorded", looks[0], wait, wait + ran)]
     for (label, key), look in zip(labels.items(), looks[1:], strict=True):
         of = found["by_job"][key]

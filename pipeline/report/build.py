@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from features.codec import Json
+from models.bundle import Bundle
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
-from pipeline.report import overview, policies, trace
+from pipeline.report import month, policies, trace
 from pipeline.report.comparison import Comparison, PolicyRun, read_comparison
 from pipeline.report.interactive import columns
 from pipeline.report.models import (
@@ -31,11 +32,12 @@ from pipeline.report.models import (
     slice_tables,
 )
 from pipeline.report.page import page, release
-from pipeline.report.samples import samples
+from pipeline.report.samples import HOLDERS, Sample, samples
+from pipeline.report.schedule import Schedule, read_schedule
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.terms import TOLERANCE
-from scheduler.service.pages.charts import Chart
+from scheduler.explain.words import duration
 
 SHOWN_LIMITS = 3
 SHOWN_SHAPES = 2
@@ -57,6 +59,9 @@ class Inputs:
         trace: ingested dataset.
         metrics: JSON with the errors of the duration model and its baselines.
         learning: JSON with errors and average JCT by jobs of history.
+        coming: draws of the same comparison that are still to come: no verdict before.
+        tried: what would have started the first job explained is tried, which takes seconds.
+        public: the month of the public trace stands beside the comparison.
     """
 
     compare: Path | None = None
@@ -64,6 +69,9 @@ class Inputs:
     trace: Path | None = None
     metrics: Path | None = None
     learning: Path | None = None
+    coming: int = 0
+    tried: bool = False
+    public: bool = False
 
 
 @dataclass
@@ -94,11 +102,12 @@ def build(inputs: Inputs) -> Report:
     """
     if not any((inputs.compare, inputs.bundle, inputs.trace, inputs.metrics)):
         raise ReportError("nothing to report on; give --compare, --bundle, --trace or --metrics")
-    comparison = read_comparison(inputs.compare) if inputs.compare else None
+    comparison = read_comparison(inputs.compare, inputs.coming) if inputs.compare else None
     facts = _trace_facts(inputs, comparison)
     models = read_models(inputs.bundle) if inputs.bundle else None
     metrics = read_object(inputs.metrics) if inputs.metrics else {}
-    stories = samples(comparison.best) if comparison else []
+    schedule = read_schedule(comparison.own) if comparison else None
+    stories = _stories(inputs, comparison, schedule)
     checks = [check_scores(run) for run in comparison.runs] if comparison else []
     problems = [
         f"{c.policy}: {count(c.wrong, 'recorded score')} of {c.scored:,} not the sum of their terms"
@@ -109,10 +118,14 @@ def build(inputs: Inputs) -> Report:
     went = policies.results(comparison) if comparison else None
     html = page(
         "report.html",
-        columns=columns(*went, {s.story.job.job_id: s.anchor for s in stories}) if went else None,
+        columns=columns(*went, {s.view.story.job.job_id: s.view.anchor for s in stories})
+        if went
+        else None,
         charts=models is not None or facts is not None,
-        overview=_overview(comparison) if comparison else None,
         title=_title(comparison, facts),
+        lead=_lead(comparison, stories, schedule),
+        schedule=_schedule_view(schedule, stories),
+        month=month if inputs.public else None,
         headline=headline,
         release=release(),
         comparison=_comparison_view(comparison) if comparison else None,
@@ -125,7 +138,7 @@ def build(inputs: Inputs) -> Report:
         foils=_foils(metrics, comparison),
         learning=_learning(inputs.learning),
         stories=stories,
-        explained=comparison.best.name if comparison else "",
+        explained=comparison.own.name if comparison else "",
         checks=checks,
         problems=problems,
         limits=_limits(comparison, facts, models),
@@ -140,7 +153,9 @@ def build(inputs: Inputs) -> Report:
         "errors": error_table(metrics) is not None,
         "stories": bool(stories),
     }
-    problems += [f"job {s.story.job.job_id}: {p}" for s in stories for p in s.story.problems]
+    problems += [
+        f"job {s.view.story.job.job_id}: {p}" for s in stories for p in s.view.story.problems
+    ]
     return Report(html, sections, headline, problems)
 
 
@@ -148,7 +163,7 @@ def _foils(metrics: Mapping[str, Any], c: Comparison | None) -> list[Json]:
     """Jobs and those they were taken for; predicted as the policy of the stories did."""
     estimates: Mapping[Any, float] = {}
     if c is not None:
-        known = c.best.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
+        known = c.own.jobs.select(["job_id", "estimate_s"]).drop_null().to_pydict()
         estimates = dict(zip(*known.values(), strict=True))
     return [
         {**foil, "predicted_s": estimates.get(foil["job_id"], foil["predicted_s"])}
@@ -202,13 +217,49 @@ def _gaps(table: pa.Table) -> np.ndarray[Any, np.dtype[np.float64]]:
 # --- views ---------------------------------------------------------------------------------------
 
 
+def _stories(inputs: Inputs, c: Comparison | None, schedule: Schedule | None) -> list[Sample]:
+    if c is None:
+        return []
+    bundle = Bundle.load(inputs.bundle) if inputs.bundle else None
+    return samples(c, policies.colours_of(c), schedule, bundle, tried=inputs.tried)
+
+
 def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str:
     kind = facts.kind if facts else ""
     if comparison:
         track = f"track {comparison.track}" if comparison.track in TRACKS else "a trace"
         what = f"the {kind} trace" if kind else track
-        return f"Scheduling policies on {what}"
+        return f"What {comparison.own.name} did on {what}, job by job"
     return f"The {kind or 'given'} trace" if facts else "The models"
+
+
+def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | None) -> str:
+    """What the reader sees, in a sentence."""
+    if c is None or schedule is None:
+        return ""
+    span = duration(schedule.last - schedule.first)
+    jobs = count(len(c.own.jobs), "job")
+    text = f"You see {span} of a cluster as {c.own.name} would have run it: {jobs}, "
+    text += f"which of them had which of {c.own.gpus:,} GPUs" if c.own.gpus else "all GPUs"
+    if stories and len(stories[0].lives) > 1:
+        text += f", why {stories[0].sentence}"
+    if len(c.runs) > 1:
+        text += f", and who gains and who loses by it in {count(len(c.seeds), 'draw')}"
+    return f"{text}."
+
+
+def _schedule_view(s: Schedule | None, stories: Sequence[Sample]) -> SimpleNamespace | None:
+    """The whole schedule, the first job explained in it."""
+    if s is None:
+        return None
+    until = s.last + 0.02 * (s.last - s.first) + 1.0
+    first = stories[0].view.story if stories else None
+    holds = [one.job_id for one in first.held[:HOLDERS]] if first else []
+    own = first.job.job_id if first else ""
+    return SimpleNamespace(
+        gantt=s.drawn(s.first, until, own=own, holds=holds),
+        rows=s.shares(s.first, until),
+    )
 
 
 def _headline(comparison: Comparison | None, facts: trace.TraceFacts | None) -> list[str]:
@@ -218,22 +269,15 @@ def _headline(comparison: Comparison | None, facts: trace.TraceFacts | None) -> 
 
 
 def _comparison_view(c: Comparison) -> SimpleNamespace:
-    base = policies.reference(c)
     return SimpleNamespace(
         tables=policies.tables(c),
-        base=base.name if base else "",
+        own=c.own.name,
         seeds=len(c.seeds),
-        names=[r.name for r in c.runs],
+        coming=c.coming,
         abstract=policies.abstract(c),
-        by_vc=policies.wait_by_vc(c),
-        by_gpus=policies.wait_by_gpus(c),
-        utilisation=policies.utilisation(c),
+        gains=policies.gains(c),
+        dots=policies.dots(c),
     )
-
-
-def _overview(c: Comparison) -> list[Chart]:
-    results = policies.pooled(c)
-    return [overview.averages(results), overview.tails(results)]
 
 
 def _trace_view(t: trace.TraceFacts) -> SimpleNamespace:
@@ -251,22 +295,24 @@ def _limits(c: Comparison | None, t: trace.TraceFacts | None, m: ModelFacts | No
     if c:
         text.append("The schedules are simulated: what the policies would have done, not what ran.")
         if len(c.seeds) == 1:
-            text.append("One draw: differences carry no uncertainty, and small ones mean nothing.")
+            text.append(
+                "One draw: nothing shows how sure a difference is; small ones mean nothing."
+            )
         else:
             text.append(
-                f"Draws: {len(c.seeds)}. What is looked at job by job, and GPUs in use, are of the "
+                f"Draws: {len(c.seeds)}. The schedule drawn and the jobs explained are of the "
                 "first; drift, and what jobs are taken for, of the trace itself."
             )
         for run in c.runs:
             if open_ := run.jobs["end_time"].null_count:
                 jobs = count(open_, "job")
                 text.append(f"{run.name}: {jobs} refused or not ended are in no average.")
-        text.append("GPUs in use are counted from decisions and ends, free profiling apart.")
+        text.append("The schedule is drawn from decisions and ends, free profiling apart.")
         text.append("A decision is recorded when its reason or its prediction changes.")
     if m:
         text.append(
-            "Bands around shape functions are one standard error, by training bags: how firm the "
-            "shape is, not a prediction interval."
+            "Bands around shape functions are 95 % intervals, by training bags: how firm the shape "
+            "is, not a prediction interval."
         )
         if any(m.described(p).get("origin") == "simulated" for p in PAIR_MODELS):
             text.append("Pair speeds behind the packing trees come from a formula, not from GPUs.")

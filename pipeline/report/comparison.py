@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.explain.run import DECISIONS, JOBS, RunError, RunFolder, read_object, seconds
-from pipeline.student import bound
+from pipeline.report.paired import Paired, paired
 from pipeline.tables import Floats, filled
 
 COMPARE = "compare.json"
+OURS = "pellucid"
 _COLUMNS = [
     "job_id", "user", "vc", "gpus", "duration_s", "submit_time", "end_time", "jct_s", "queue_s",
     "ran_s", "estimate_s", "pairings", "ended_in_profiling",
@@ -54,7 +54,10 @@ class PolicyRun:
 
     def each(self, figure: str) -> Floats:
         """A figure of every draw, as far as it was recorded, (draws,)."""
-        return np.array(self.figures.get(f"{figure}_each") or [], dtype=np.float64)
+        each = self.figures.get(f"{figure}_each")
+        if each is None and (one := self.mean(figure)) is not None:
+            each = [one]
+        return np.array(each or [], dtype=np.float64)
 
     @property
     def ended(self) -> pa.Table:
@@ -82,32 +85,18 @@ class PolicyRun:
         return seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
 
 
-def half_width(values: Floats) -> float | None:
-    """Half of the 95 % interval of a mean over draws; None for one draw, or where all agree."""
-    if len(values) < 2 or not np.isfinite(values).all():
-        return None
-    error = float(values.std(ddof=1)) / sqrt(len(values))
-    return bound(0.95, len(values) - 1) * error or None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference in average JCT on the same seeds; `se` None for a single seed."""
-
-    policy: str
-    against: str
-    mean_s: float
-    se_s: float | None
-
-
 @dataclass
 class Comparison:
-    """Runs to compare, in the order they were asked for."""
+    """Runs to compare, in the order they were asked for.
+
+    Attributes:
+        coming: draws of the same comparison that are still to come.
+    """
 
     track: str
     seeds: list[int]
     runs: list[PolicyRun]
-    paired: list[Difference]
+    coming: int = 0
 
     def run(self, name: str) -> PolicyRun | None:
         """The run of a policy, if it is there."""
@@ -123,17 +112,17 @@ class Comparison:
         """The contender with the lowest average JCT (an oracle where there is no contender)."""
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
-    def difference(self, policy: str, against: str) -> Difference | None:
-        """policy minus against, from the paired differences in either direction."""
-        for d in self.paired:
-            if (d.policy, d.against) == (policy, against):
-                return d
-            if (d.policy, d.against) == (against, policy):
-                return Difference(policy, against, -d.mean_s, d.se_s)
-        return None
+    @property
+    def own(self) -> PolicyRun:
+        """The policy that the report is about: Pellucid's where it is there."""
+        return self.run(OURS) or self.best
+
+    def paired(self, other: PolicyRun, key: str, better: int = -1) -> Paired | None:
+        """A figure of the policy the report is about against another's, on the same draws."""
+        return paired(self.own.each(key), other.each(key), better, coming=self.coming)
 
 
-def read_comparison(folder: Path) -> Comparison:
+def read_comparison(folder: Path, coming: int = 0) -> Comparison:
     """Read what `pellucid compare --out` (or one `simulate --out`) wrote.
 
     Raises RunError naming what is missing or unreadable.
@@ -141,7 +130,7 @@ def read_comparison(folder: Path) -> Comparison:
     if (folder / DECISIONS).is_file():
         run = _read_run(folder, {})
         track = str(run.folder.summary.get("scenario", run.folder.summary.get("track", "")))
-        return Comparison(track, [int(run.folder.summary.get("seed", 0))], [run], [])
+        return Comparison(track, [int(run.folder.summary.get("seed", 0))], [run], coming)
     if not folder.is_dir():
         raise RunError(f"{folder} is not a folder; give the --out folder of pellucid compare")
     document = read_object(folder / COMPARE)
@@ -150,24 +139,13 @@ def read_comparison(folder: Path) -> Comparison:
         seeds = document.get("seeds", [0])
         chosen = [int(s) for s in seeds] if isinstance(seeds, list) else list(range(int(seeds)))
         runs = [_read_run(folder / str(row["policy"]), row, chosen[1:]) for row in rows]
-        paired = [
-            Difference(
-                str(p["policy"]),
-                str(p["against"]),
-                float(p["avg_jct_s_difference_mean"]),
-                None
-                if p.get("avg_jct_s_difference_se") is None
-                else float(p["avg_jct_s_difference_se"]),
-            )
-            for p in document.get("paired", [])
-        ]
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, RunError):
             raise
         raise RunError(f"{folder / COMPARE} does not follow the format ({error})") from None
     if not runs:
         raise RunError(f"{folder / COMPARE} compares no policy")
-    return Comparison(str(document.get("track", "")), chosen, runs, paired)
+    return Comparison(str(document.get("track", "")), chosen, runs, coming)
 
 
 def _read_run(folder: Path, figures: Mapping[str, Any], more: Sequence[int] = ()) -> PolicyRun:

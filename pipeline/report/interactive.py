@@ -30,7 +30,11 @@ ROOM = 340_000  # bytes of columns, so that a page with the chart library stays 
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))
 LONGEST_NAME = 60
 
-OURS, REFERENCE, OTHERS, ORACLES = 0, 6, (1, 2, 3, 4, 5), (7, 5, 4)  # colours by role
+COLOURS = {  # s0 to s7 of the style sheet, on every page the same
+    "pellucid": 0, "lucid": 1, "qssf": 2, "sjf": 3, "tiresias": 4, "easy": 5, "fifo": 6, "srtf": 7,
+    "recorded": 7, "slurm": 6,
+}  # fmt: skip
+OTHERS = (5, 4, 3, 2, 1)
 
 
 @dataclass(frozen=True)
@@ -39,10 +43,9 @@ class PolicyResult:
 
     Attributes:
         name: of the policy.
-        colour: s0 to s7 of the style sheet, by role: ours, others, the reference, oracles.
+        colour: s0 to s7 of the style sheet.
         wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
         oracle: it knows the future.
-        mean_s, within_s: average JCT over draws and half of its 95 % interval, where known.
     """
 
     name: str
@@ -50,23 +53,13 @@ class PolicyResult:
     wait_s: Floats
     jct_s: Floats
     oracle: bool = False
-    mean_s: float | None = None
-    within_s: float | None = None
 
 
-def colours(names: Sequence[str], ours: str, base: str, oracles: Sequence[str]) -> list[int]:
-    """Colour numbers by role: ours 0, what all is compared with 6, oracles grey."""
-    others, known = cycle(OTHERS), cycle(ORACLES)
-    return [
-        OURS
-        if name == ours
-        else next(known)
-        if name in oracles
-        else REFERENCE
-        if name == base
-        else next(others)
-        for name in names
-    ]
+def colours(names: Sequence[str], known: Mapping[str, int] = COLOURS) -> list[int]:
+    """Colour numbers: a policy's own, what has none one that nobody here has."""
+    taken = {known[name] for name in names if name in known}
+    free = cycle([c for c in OTHERS if c not in taken] or OTHERS)
+    return [known[name] if name in known else next(free) for name in names]
 
 
 def gpu_group(low: int, high: int) -> str:

@@ -16,8 +16,9 @@ from pipeline.student import bound
 from scheduler.explain.words import duration
 from scheduler.service.pages.charts import Chart
 from scheduler.service.pages.histories import of_bundle
-from scheduler.service.pages.models import Bar, Branch, importance, ranked, trees
+from scheduler.service.pages.models import Bar, importance, ranked
 from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape, span
+from scheduler.service.pages.trees import Drawing, trees
 
 MAX_SHAPES = 40
 MAX_PAIRS = 10
@@ -47,8 +48,8 @@ class ModelFacts:
     undrawn: int
     terms: int
     of_pairs: int
-    packing: Branch | None
-    pair_speed: Branch | None
+    packing: Drawing | None
+    pair_speed: Drawing | None
     sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:
@@ -223,13 +224,15 @@ def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
     less = none - whole
     mean = float(less.mean())
     sure = bound(0.95, len(less) - 1) * float(less.std(ddof=1)) / math.sqrt(len(less))
-    how = "shorter" if mean > 0 else "longer"
-    conclusion = (
-        f"With all of it jobs take {duration(abs(mean))} {how} than with none "
-        f"(± {duration(sure)}, 95 %, {len(less)} draws)"
-    )
+    within = f"± {duration(sure)}, 95 %, paired over {len(less)} draws"
     if abs(mean) <= sure:
-        conclusion += ": no more than chance. Even with none the policy learns as it goes"
+        conclusion = f"level: with all of it jobs take as long as with none ({within}); the policy \
+learns as it goes"
+    else:
+        how = "shorter" if mean > 0 else "longer"
+        conclusion = (
+            f"with all of it jobs take {duration(abs(mean))} {how} than with none ({within})"
+        )
     return LearningFacts(rows, f"{conclusion}.")
 
 

@@ -1,28 +1,33 @@
-"""The policies side by side: words, table and charts."""
+"""The policies side by side: words, tables, and a dot for every draw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import islice
+from math import log
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from pipeline.report.comparison import Comparison, PolicyRun, half_width
+from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_group
-from pipeline.report.usage import usage
-from pipeline.student import within
+from pipeline.report.paired import AHEAD, BEHIND, LEVEL, SURE, Paired, change, paired
 from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
 from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent
-from scheduler.service.pages.charts import Chart, Layout, line
+from scheduler.service.pages.charts import Chart, Trace, line
 
-SHOWN_VCS = 18
-OURS = "pellucid"
+SHOWN_VCS = 12
+SHOWN_GROUPS = 3  # that gain or lose, in words
+RIVALS = ("lucid", "fifo")  # whom the sentences are about, where they are there
+JCT = "avg_jct_s"
+MOVED_S = 1.0  # of a job's end, from which on it is sooner or later
+RATIOS = (
+    (0.02, "−98 %"), (0.05, "−95 %"), (0.1, "−90 %"), (0.2, "−80 %"), (0.5, "−50 %"),
+    (0.8, "−20 %"), (1.0, "same"), (1.25, "+25 %"), (2.0, "×2"), (5.0, "×5"), (10.0, "×10"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -31,14 +36,12 @@ class Cell:
 
     Attributes:
         text, value: as it is read, and as it is sorted by.
-        spread: half of the 95 % interval over draws.
-        change: beside the reference, "−39 %, better"; "" where that says nothing.
-        verdict: "better", "worse", or "" where the draws do not show it.
+        change: of the policy the report is about against this one: "−39 % (−50 % to −20 %)".
+        verdict: ahead, behind or level, "" where the draws do not say.
     """
 
     text: str
     value: float | None = None
-    spread: str = ""
     change: str = ""
     verdict: str = ""
 
@@ -52,6 +55,7 @@ class Figure:
     meaning: str
     show: Callable[[float], str]
     better: int = -1  # -1 low, +1 high, 0 neither
+    middle: bool = False  # the median over draws: one draw in which nobody waits alone moves a mean
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,13 @@ def _hours(value: float) -> str:
     return f"{value:,.0f} h" if value >= 100 else f"{value:.1f} h"
 
 
-BUSY, WORST_VC = "busy_gpu_h", "worst_vc"
-SURE = 5  # draws from which on a difference may be called one
+BUSY = "busy_gpu_h"
 TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
     (
         "How long people wait",
         (
-            Figure("avg_jct_s", "average JCT", "less is better", duration),
-            Figure("p99_queue_s", "p99 wait", "less is better", duration),
+            Figure(JCT, "average JCT", "submission to end", duration),
+            Figure("p99_queue_s", "p99 wait", "one job in 100 waits longer", duration),
             Figure("max_queue_large_s", "longest wait, wide", "more than 8 GPUs", duration),
         ),
     ),
@@ -87,9 +90,10 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
         (
             Figure("avg_queue_s", "average wait", "less is better", duration),
             Figure("p50_jct_s", "median JCT", "half take longer", duration),
-            Figure("ftf_user_p99", "fairness, p99 user", "JCT over alone; 1 is best", _ratio),
-            Figure("ftf_user_p50", "fairness, median user", "JCT over alone; 1 is best", _ratio),
-            Figure(WORST_VC, "worst virtual cluster", "average JCT over the reference's", _ratio),
+            Figure("ftf_user_p99", "fairness, p99 user", "JCT over alone; median of draws", _ratio,
+                   middle=True),
+            Figure("ftf_user_p50", "fairness, median user", "JCT over alone; median of draws",
+                   _ratio, middle=True),
         ),
     ),
     (
@@ -99,173 +103,151 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
             Figure(BUSY, "GPU-time held", "sharing does the same work in less", _hours),
             Figure("packed_jobs", "shared", "jobs started beside another", number, 0),
             Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
-            Figure("preemptions", "preemptions", "jobs stopped and requeued", number),
+            Figure("preemptions", "preemptions", "jobs stopped and requeued", number, 0),
         ),
     ),
-)
+)  # fmt: skip
 
 
 # --- words ---------------------------------------------------------------------------------------
 
 
-JCT = "job completion time (JCT, from submission to end)"
+def rivals(c: Comparison) -> list[PolicyRun]:
+    """Whom the policy the report is about is compared with in words."""
+    named = [r for name in RIVALS if (r := c.run(name)) is not None and r is not c.own]
+    return named or [r for r in c.ranked(oracle=False) if r is not c.own][:2]
 
 
 def headline(c: Comparison) -> list[str]:
-    """Which policy wins, by how much, how surely, and on what; one sentence each."""
-    best = c.best
-    jct = best.mean("avg_jct_s")
+    """How the policy compares with each rival, then where it is behind; one sentence each."""
+    own = c.own
+    jct = own.mean(JCT)
     if jct is None:
         return ["No job ended in any of these runs."]
-    contenders = c.ranked(oracle=False)
-    sentences = [_winner(c, best, jct)]
-    if len(contenders) > 1:
-        sentences.append(_confidence(c, best, contenders[1]))
-        ours = c.run(OURS) or best
-        sentences += _losses(ours, [r for r in contenders if r is not ours], len(c.seeds))
-    oracles = [r for r in c.ranked(oracle=True) if r is not best]
+    against = rivals(c)
+    if not against:
+        took = f"Under {own.name} a job takes {duration(jct)} from submission to end on average."
+        return [took, *_where(c)]
+    sentences = [compared(c, rival) for rival in against]
+    sentences += _behind(c)
+    oracles = [r for r in c.ranked(oracle=True) if r is not own]
     if oracles:
-        sentences.append(_bound(oracles[0], jct))
-    jobs = count(sum(len(draw) for draw in best.draws), "job")
-    cluster = best.folder.summary.get("cluster", {})
-    where = f" on {best.gpus:,} GPUs in {count(len(cluster), 'virtual cluster')}" if cluster else ""
+        sentences.append(_bound(c, oracles[0]))
+    return [*sentences, *_where(c)]
+
+
+def compared(c: Comparison, rival: PolicyRun) -> str:
+    """One rival: in how many draws ours is ahead, and what that comes to on the mean."""
+    found = c.paired(rival, JCT)
+    a, b = c.own.mean(JCT), rival.mean(JCT)
+    who = f"Against {rival.name}, {c.own.name} is"
+    if found is None or a is None or b is None:
+        return f"{who} not compared: no job ended, or not on the same draws."
+    if len(found.ratios) == 1:
+        how = f"jobs take {change_words(found.ratio)}"
+        return f"{who} so far {found.tally}: {how}. One draw shows no verdict{_coming(c)}."
+    interval = f"{found.change}, 95 % interval {found.interval}"
+    if not found.verdict:
+        why = _coming(c) or f": a verdict needs {SURE} draws"
+        return f"{who} so far {found.tally} (mean JCT {interval}). No verdict yet{why}."
+    mean = "level on the mean" if found.verdict == LEVEL else f"{found.verdict} on the mean"
+    return f"{who} {found.tally}; {mean} (JCT {interval}, paired by draw)."
+
+
+def change_words(ratio: float) -> str:
+    """A ratio of durations in words: "39 % less", "×4.2 as long", "as long"."""
+    text = change(ratio)
+    if text.startswith(("−", "+")):
+        return f"{text[1:]} {'less' if ratio < 1 else 'longer'}"
+    return "as long" if text == "the same" else f"{text} as long"
+
+
+def _coming(c: Comparison) -> str:
+    return f"; {count(len(c.seeds) + c.coming, 'draw')} are coming" if c.coming else ""
+
+
+def _behind(c: Comparison) -> list[str]:
+    """Figures in which a contender is ahead, beyond chance."""
+    lost = []
+    for figure in (f for _, figures in TABLES for f in figures if f.better):
+        worse = [
+            (found.ratio, other.name)
+            for other in c.ranked(oracle=False)
+            if other is not c.own
+            and (found := compare(c, other, figure)) is not None
+            and found.verdict == BEHIND
+        ]
+        if worse:
+            ratio, name = max(worse)
+            lost.append(f"{figure.heading} ({change(ratio)} against {name})")
+    if lost:
+        return [f"It is behind, beyond the 95 % interval, in {listed(lost)}."]
+    if c.coming or len(c.seeds) < SURE:
+        return []
+    return ["In no figure below is it behind another policy beyond the 95 % interval."]
+
+
+def _bound(c: Comparison, oracle: PolicyRun) -> str:
+    how = "knows every duration beforehand" + (" and preempts" if oracle.preemptive else "")
+    found = c.paired(oracle, JCT)
+    took = duration(oracle.mean(JCT) or 0.0)
+    if found is None:
+        return f"An oracle, {oracle.name}, which {how}, takes {took}."
+    return f"{oracle.name}, which {how}, bounds what can be reached: {took} a job."
+
+
+def _where(c: Comparison) -> list[str]:
+    own = c.own
+    jobs = count(sum(len(draw) for draw in own.draws), "job")
+    cluster = own.folder.summary.get("cluster", {})
+    where = f" on {own.gpus:,} GPUs in {count(len(cluster), 'virtual cluster')}" if cluster else ""
     name = f", track {c.track}" if c.track in TRACKS else ""
-    sentences.append(f"Simulated: {jobs} in {count(len(c.seeds), 'draw')}{where}{name}.")
-    return sentences
+    return [f"Simulated: {jobs} in {count(len(c.seeds), 'draw')}{where}{name}."]
 
 
 def abstract(c: Comparison) -> list[str]:
     """What is compared and what the words mean, for somebody who meets them first."""
-    base = reference(c)
-    sentences = [
-        "Each policy was given the same jobs on the same GPUs, in a simulator. A job waits from "
-        "submission until it has GPUs, and is over after its job completion time (JCT): waiting "
-        "and running together. p99 is what 99 of 100 stay below. A virtual cluster is the nodes "
-        "of one organisation. Two jobs that share a GPU run somewhat longer each, and are both "
-        "done in less GPU-time than one after the other. Fairness is a user's JCT over the time "
-        "the same jobs take alone: 1 if nobody is in the way.",
-    ]
-    if base is not None:
-        sentences.append(f"“Better” and “worse” are against {base.name}.")
+    text = (
+        "Each policy was given the same jobs on the same GPUs, in a simulator. A draw is another "
+        "week of other people's jobs on the same cluster. A job waits from submission until it has "
+        "GPUs, and is over after its job completion time (JCT): waiting and running together. A "
+        "virtual cluster is the nodes of one organisation. Two jobs that share a GPU run somewhat "
+        "longer each, and are both done in less GPU-time than one after the other. Fairness is a "
+        "user's JCT over the time the same jobs take alone: 1 if nobody is in the way. Every "
+        "interval is of the ratio of two policies on the same draws, 95 %, by Student's t; "
+        "“ahead” and “behind” are beyond it, “level” is within."
+    )
     oracles = [r.name for r in c.runs if r.oracle]
     if oracles:
-        sentences[-1] += (
-            f" {listed(oracles)} {'know' if len(oracles) > 1 else 'knows'} how long each "
-            "job will run, which nobody can: an oracle, an upper bound."
+        text += (
+            f" {listed(oracles)} {'know' if len(oracles) > 1 else 'knows'} how long each job will "
+            "run, which nobody can: an oracle, an upper bound."
         )
-    return sentences
-
-
-def _winner(c: Comparison, best: PolicyRun, jct: float) -> str:
-    if len(c.runs) == 1:
-        return f"Under {best.name} a job takes {duration(jct)} from submission to end on average."
-    if best.oracle:
-        return f"{best.name} has the shortest average {JCT}: {duration(jct)}."
-    text = (
-        f"{best.name} has the shortest average {JCT} of the policies that do not know the "
-        f"future: {duration(jct)}"
-    )
-    base = reference(c)
-    other = base.mean("avg_jct_s") if base is not None else None
-    if base is not None and base is not best and other:
-        text += f", {percent(1 - jct / other)} less than {base.name} ({duration(other)})"
-    return text + "."
-
-
-def _confidence(c: Comparison, best: PolicyRun, second: PolicyRun) -> str:
-    difference = c.difference(best.name, second.name)
-    a, b = best.mean("avg_jct_s") or 0.0, second.mean("avg_jct_s") or 0.0
-    gap = difference.mean_s if difference else a - b
-    text = f"It is {duration(-gap)} ahead of the next, {second.name}"
-    if difference is None or difference.se_s is None:
-        return f"{text}; a single draw does not show how sure that is."
-    if difference.se_s == 0:
-        return f"{text}, the same on every draw."
-    # Student's t knows how few the seeds are
-    chance = 1 - within(abs(gap / difference.se_s), max(len(c.seeds) - 1, 1))
-    sure = "clear" if chance < 0.01 else "likely" if chance < 0.05 else "within the noise"
-    return (
-        f"{text} (± {duration(difference.se_s)} standard error, paired over "
-        f"{len(c.seeds)} draws): {sure}."
-    )
-
-
-def _losses(ours: PolicyRun, others: list[PolicyRun], draws: int) -> list[str]:
-    """Where a policy is worse than another, each figure with its interval over the draws.
-
-    Of fewer draws than `SURE` only what is over 5 % worse.
-    """
-    lost = []
-    for figure in (f for _, figures in TABLES for f in figures if f.better):
-        here = _cell(ours, figure, None)
-        beaten = [(value, other) for other in others if (value := _ahead(other, ours, figure))]
-        if beaten:
-            _, other = min(beaten, key=lambda pair: pair[0])
-            there = _cell(other, figure, None)
-            lost.append(
-                f"{figure.heading}, {here.text} {here.spread}".rstrip()
-                + f" ({other.name}: {there.text} {there.spread}".rstrip()
-                + ")"
-            )
-    how = f"beyond the 95 % interval over {draws} draws" if draws >= SURE else "by over 5 %"
-    if lost:
-        return [f"{ours.name} loses, {how}, in: {'; '.join(lost)}."]
-    return [f"Nothing below is worse than another's {how}."] if draws >= SURE else []
-
-
-def _ahead(other: PolicyRun, ours: PolicyRun, figure: Figure) -> float | None:
-    """A figure of the other policy, where it is better."""
-    theirs, value = value_of(other, figure.key, None), value_of(ours, figure.key, None)
-    if theirs is None or value is None:
-        return None
-    enough = min(len(each_of(run, figure.key)) for run in (ours, other)) >= SURE
-    worse = _verdict(ours, other, figure) == "worse" if enough else value > 1.05 * theirs
-    return theirs if worse else None
-
-
-def _bound(oracle: PolicyRun, jct: float) -> str:
-    bound = oracle.mean("avg_jct_s") or 0.0
-    how = "knows every duration beforehand" + (" and preempts" if oracle.preemptive else "")
-    side = "which is no better" if bound >= jct else f"{percent(1 - bound / jct)} less"
-    return f"An oracle, {oracle.name}, which {how}, reaches {duration(bound)}, {side}."
+    return [text]
 
 
 # --- tables --------------------------------------------------------------------------------------
 
 
-def reference(c: Comparison) -> PolicyRun | None:
-    """What the others are compared with: fifo, or the worst that does not know the future."""
-    contenders = c.ranked(oracle=False)
-    return (c.run("fifo") or contenders[-1]) if len(c.runs) > 1 and contenders else None
-
-
 def tables(c: Comparison) -> list[Table]:
-    """The figures that were recorded, a row per policy, compared with the reference."""
-    base = reference(c)
+    """The figures that were recorded, a row per policy, each compared with ours."""
     made = []
     for title, figures in TABLES:
-        heads = tuple(
-            f for f in figures if any(value_of(r, f.key, base) is not None for r in c.runs)
-        )
-        rows_ = tuple(
-            (r.name, kind(r), colour, tuple(_cell(r, f, base) for f in heads))
+        heads = tuple(f for f in figures if any(value_of(r, f) is not None for r in c.runs))
+        rows = tuple(
+            (r.name, kind(r), colour, tuple(_cell(c, r, f) for f in heads))
             for r, colour in zip(c.runs, colours_of(c), strict=True)
         )
-        made.append(Table(title, heads, rows_))
+        made.append(Table(title, heads, rows))
     return made
 
 
-def value_of(run: PolicyRun, key: str, base: PolicyRun | None) -> float | None:
+def value_of(run: PolicyRun, figure: Figure) -> float | None:
     """A figure of a run; None where it was not recorded or means nothing."""
-    if key == BUSY:
-        share, span = run.mean("gpu_utilisation"), run.mean("makespan_s")
-        return share * span * run.gpus / HOUR_S if share and span and run.gpus else None
-    if key == WORST_VC:
-        worst = worst_vc_ratio(run, base) if base is not None and run is not base else None
-        return worst[1] if worst else None
-    if key == "mean_slowdown_packed" and not run.mean("packed_jobs"):
+    each = each_of(run, figure.key)
+    if not len(each) or (figure.key == "mean_slowdown_packed" and not run.mean("packed_jobs")):
         return None
-    return run.mean(key)
+    return float(np.median(each) if figure.middle else np.mean(each))
 
 
 def each_of(run: PolicyRun, key: str) -> Floats:
@@ -273,6 +255,12 @@ def each_of(run: PolicyRun, key: str) -> Floats:
     if key == BUSY:
         return run.each("gpu_utilisation") * run.each("makespan_s") * run.gpus / HOUR_S
     return run.each(key)
+
+
+def compare(c: Comparison, other: PolicyRun, figure: Figure) -> Paired | None:
+    """A figure of ours against another's on the same draws."""
+    ours, theirs = (each_of(run, figure.key) for run in (c.own, other))
+    return paired(ours, theirs, figure.better, coming=c.coming)
 
 
 def kind(run: PolicyRun) -> str:
@@ -288,58 +276,138 @@ def kind(run: PolicyRun) -> str:
     return known.get(durations, f"estimates: {durations}" if durations else "")
 
 
-def _cell(run: PolicyRun, figure: Figure, base: PolicyRun | None) -> Cell:
-    value, spread = value_of(run, figure.key, base), half_width(each_of(run, figure.key))
+def _cell(c: Comparison, run: PolicyRun, figure: Figure) -> Cell:
+    value = value_of(run, figure)
     if value is None:
         return Cell("–")
-    shown, spreads = figure.show(value), f"± {figure.show(spread)}" if spread else ""
-    if figure.key == WORST_VC:
-        named = worst_vc_ratio(run, base) if base is not None else None
-        return Cell(shown, value, change=named[0] if named else "")
-    other = value_of(base, figure.key, base) if base is not None and run is not base else None
-    if other is None or not figure.better or other <= 0:
-        return Cell(shown, value, spreads)
-    change = value / other - 1
-    if abs(change) < 0.005:
-        return Cell(shown, value, spreads, "the same")
-    verdict = _verdict(run, base, figure) if base is not None else ""
-    text = f"{'+' if change > 0 else '−'}{percent(abs(change))}"
-    return Cell(shown, value, spreads, f"{text}, {verdict}" if verdict else text, verdict)
+    found = None if run is c.own else compare(c, run, figure)
+    if found is None:
+        return Cell(figure.show(value), value)
+    text = f"{c.own.name} {found.change}"
+    return Cell(figure.show(value), value, text, found.verdict)
 
 
-def _verdict(run: PolicyRun, base: PolicyRun, figure: Figure) -> str:
-    """Whether a policy is better or worse than the reference on the same draws; "" not shown."""
-    ours, theirs = each_of(run, figure.key), each_of(base, figure.key)
-    if len(ours) != len(theirs) or len(ours) < SURE:
-        return ""
-    less = ours - theirs
-    sure = half_width(less)
-    if abs(less.mean()) <= (sure or 0.0):
-        return ""
-    return "better" if (less.mean() > 0) == (figure.better > 0) else "worse"
+# --- who gains and who loses ---------------------------------------------------------------------
 
 
-def worst_vc_ratio(run: PolicyRun, base: PolicyRun) -> tuple[str, float] | None:
-    """The virtual cluster whose mean JCT fares worst against the reference, and that ratio."""
-    ended = (pa.concat_tables(one.ended_each()) for one in (run, base))
-    own, other = (means(jobs["vc"], jobs["jct_s"]) for jobs in ended)
-    ratios = ((vc, own[vc] / other[vc]) for vc in own if other.get(vc))
-    return max(ratios, key=lambda ratio: ratio[1], default=None)
+@dataclass(frozen=True)
+class Group:
+    """Jobs of a kind, ours against a rival's: mean JCT (s) of each, what that changes."""
+
+    name: str
+    jobs: int
+    ours_s: float
+    theirs_s: float
+    found: Paired | None
+
+    @property
+    def far(self) -> float:
+        """How far the two are apart, either way."""
+        return 0.0 if self.found is None else abs(log(self.found.ratio))
+
+
+@dataclass(frozen=True)
+class Gains:
+    """Who gains and who loses against a rival.
+
+    Attributes:
+        sooner, same, later: shares of all jobs of all draws, by when they ended.
+        by_size, by_vc: groups of jobs.
+    """
+
+    rival: str
+    sooner: float
+    same: float
+    later: float
+    by_size: Sequence[Group]
+    by_vc: Sequence[Group]
+
+    @property
+    def sentences(self) -> list[str]:
+        """The shares, then which groups gain and which lose beyond chance."""
+        text = [
+            f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner, "
+            f"{percent(self.later)} later, {percent(self.same)} at the same second."
+        ]
+        groups = [*self.by_size, *self.by_vc]
+        for verdict, how in ((AHEAD, "gain"), (BEHIND, "lose")):
+            names = [
+                f"{g.name} ({g.found.change})"
+                for g in sorted(groups, key=lambda one: -one.far)
+                if g.found is not None and g.found.verdict == verdict
+            ]
+            if len(names) > SHOWN_GROUPS:
+                more = count(len(names) - SHOWN_GROUPS, "other group")
+                names = [*names[:SHOWN_GROUPS], more]
+            if names:
+                text.append(f"Beyond chance {how}: {listed(names)}.")
+        if len(text) == 1 and any(g.found is not None and g.found.verdict for g in groups):
+            text.append("No size and no virtual cluster gains or loses beyond chance.")
+        return text
+
+
+def gains(c: Comparison) -> list[Gains]:
+    """Who gains and who loses, a rival each."""
+    return [_gains(c, rival) for rival in rivals(c) if len(rival.draws) == len(c.own.draws)]
+
+
+def _gains(c: Comparison, rival: PolicyRun) -> Gains:
+    less: list[Floats] = []
+    for ours, theirs in zip(c.own.draws, rival.draws, strict=True):
+        gap = floats(of_jobs(theirs, ours["job_id"])["jct_s"]) - floats(ours["jct_s"])
+        less.append(gap[np.isfinite(gap)])
+    gap = np.concatenate(less)
+    moved = (float((gap > MOVED_S).mean()), float((gap < -MOVED_S).mean())) if len(gap) else (0, 0)
+    vcs = sizes(pa.concat_tables(c.own.draws)["vc"])
+    shown = dict(islice(vcs.items(), SHOWN_VCS))
+    return Gains(
+        rival.name,
+        moved[0],
+        1 - sum(moved),
+        moved[1],
+        list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
+        list(_groups(c, rival, lambda draw: draw["vc"], list(shown))),
+    )
+
+
+def _size(draw: pa.Table) -> pa.ChunkedArray:
+    lows = [low for low, _ in GPU_GROUPS]
+    labels = [gpu_group(low, high) for low, high in GPU_GROUPS]
+    at = np.searchsorted(lows, draw["gpus"].to_numpy(), side="right")
+    return pa.chunked_array([np.array(["", *labels], object)[at]], pa.string())
+
+
+def _groups(
+    c: Comparison,
+    rival: PolicyRun,
+    column: Callable[[pa.Table], pa.ChunkedArray],
+    names: Sequence[str],
+) -> Iterator[Group]:
+    jobs = sizes(column(pa.concat_tables(c.own.draws)))
+    each = [
+        [means(column(ended), ended["jct_s"]) for ended in run.ended_each()]
+        for run in (c.own, rival)
+    ]
+    for name in names:
+        on = [i for i in range(len(c.own.draws)) if all(name in of[i] for of in each)]
+        if not on:
+            continue
+        ours, theirs = (np.array([of[i][name] for i in on]) for of in each)
+        yield Group(
+            name,
+            jobs[name],
+            float(ours.mean()),
+            float(theirs.mean()),
+            paired(ours, theirs, coming=c.coming),
+        )
 
 
 # --- figures -------------------------------------------------------------------------------------
 
 
 def colours_of(c: Comparison) -> list[int]:
-    """Colours of the runs, by role."""
-    base = reference(c)
-    own = c.run(OURS)
-    return colours(
-        [r.name for r in c.runs],
-        (own or c.best).name,
-        base.name if base is not None else "",
-        [r.name for r in c.runs if r.oracle],
-    )
+    """Colours of the runs: a policy's own everywhere."""
+    return colours([r.name for r in c.runs])
 
 
 def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
@@ -354,81 +422,47 @@ def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
     return jobs, found
 
 
-def pooled(c: Comparison) -> list[PolicyResult]:
-    """How the jobs of all draws went under each policy: for the charts."""
-    found = []
+def dots(c: Comparison) -> Chart | None:
+    """Every draw a dot: our mean JCT over each other policy's on the same draw."""
+    data, rows = list[Trace](), list[list[str]]()
     for r, colour in zip(c.runs, colours_of(c), strict=True):
-        jobs = pa.concat_tables(r.ended_each())
-        wait, jct = floats(jobs["queue_s"]), floats(jobs["jct_s"])
-        sure = half_width(r.each("avg_jct_s"))
-        found.append(PolicyResult(r.name, colour, wait, jct, r.oracle, r.mean("avg_jct_s"), sure))
-    return found
-
-
-@dataclass(frozen=True)
-class Grouped:
-    """Mean waits (s) by group and policy, half of their 95 % intervals; jobs of each group."""
-
-    table: dict[str, dict[str, float]]
-    within: dict[str, dict[str, float]]
-    jobs: dict[str, int]
-
-
-def wait_by_vc(c: Comparison) -> Grouped:
-    """Mean wait by virtual cluster, the busiest first."""
-    jobs = sizes(pa.concat_tables(c.runs[0].draws)["vc"])
-    return _by(c, lambda draw: draw["vc"], dict(islice(jobs.items(), SHOWN_VCS)))
-
-
-def wait_by_gpus(c: Comparison) -> Grouped:
-    """Mean wait by number of GPUs."""
-    lows, labels = [lo for lo, _ in GPU_GROUPS], [gpu_group(lo, hi) for lo, hi in GPU_GROUPS]
-
-    def group(draw: pa.Table) -> pa.ChunkedArray:
-        at = np.searchsorted(lows, draw["gpus"].to_numpy(), side="right")
-        return pa.chunked_array([np.array(["", *labels], object)[at]], pa.string())
-
-    jobs = sizes(group(pa.concat_tables(c.runs[0].draws)))
-    return _by(c, group, {label: jobs[label] for label in labels if label in jobs})
-
-
-def _by(
-    c: Comparison, column: Callable[[pa.Table], pa.ChunkedArray], jobs: dict[str, int]
-) -> Grouped:
-    cells: dict[str, dict[str, float]] = {group: {} for group in jobs}
-    within: dict[str, dict[str, float]] = {group: {} for group in jobs}
-    for r in c.runs:
-        each = [means(column(ended), ended["queue_s"]) for ended in r.ended_each()]
-        for group in jobs:
-            found = np.array([one[group] for one in each if group in one])
-            if len(found):
-                cells[group][r.name] = float(found.mean())
-            if sure := half_width(found):
-                within[group][r.name] = sure
-    return Grouped(cells, within, jobs)
-
-
-def utilisation(c: Comparison, bins: int = 280) -> list[Chart]:
-    """The share of GPUs in use over time, under each policy."""
-    first = min(pc.min(r.jobs["submit_time"]).as_py() for r in c.runs)
-    ends = [pc.max(r.jobs["end_time"]).as_py() or first for r in c.runs]
-    last = max(ends) if max(ends) > first else first + 1.0
-    edges = np.linspace(first, last, bins + 1)
-    at = [f"{datetime.fromtimestamp(one, UTC):%Y-%m-%d %H:%M}" for one in edges.tolist()]
-    found = []
-    for i, (r, look, end) in enumerate(zip(c.runs, colours_of(c), ends, strict=True)):
-        used_by = usage(r)
-        used = used_by.average(edges)
-        whole = float(r.gpus or used.max(initial=1.0))
-        mean = float(used_by.average(np.array([first, end]))[0]) / whole if end > first else 0.0
-        shares = (used / whole).round(3).tolist()
-        step = line(at, [*shares, shares[-1]], r.name, look)
-        step["line"]["shape"] = "hv"
-        note = f"{r.name}: {percent(mean)} of {whole:,.0f} GPUs on average"
-        layout: Layout = {
-            "xaxis": {"type": "date"},
-            "yaxis": {"tickformat": ".0%", "range": [0, max(1.0, *shares)]},
-        }
-        found.append(Chart(f"in-use-{i}", r.name, f"GPUs in use over time. {note}", [step], layout,
-                           note=f"{note}."))  # fmt: skip
-    return found
+        found = None if r is c.own else c.paired(r, JCT)
+        if found is None:
+            continue
+        verdict = found.verdict or "no verdict yet"
+        name = f"{r.name} (oracle)" if r.oracle else r.name
+        if found.low is not None and found.high is not None:
+            bar = line([found.low, found.high], [name, name], name, colour, width=9)
+            bar["showlegend"], bar["hoverinfo"] = False, "skip"
+            bar["line"]["color"] = "--grid"
+            data.append(bar)
+        ratios = found.ratios.round(4).tolist()
+        data.append(
+            {
+                "type": "scatter", "mode": "markers", "x": ratios, "y": [name] * len(ratios),
+                "text": [f"draw {s}: {change(x)}" for s, x in zip(c.seeds, ratios, strict=False)],
+                "marker": {"color": f"--s{colour}", "size": 10, "opacity": 0.75},
+                "hovertemplate": "%{text}", "showlegend": False, "name": name,
+            }
+        )  # fmt: skip
+        rows.append([name, found.tally, found.change, found.interval, verdict])
+    if not data:
+        return None
+    inside = [v for trace in data for v in trace["x"]] + [1.0]
+    marks = [(v, text) for v, text in RATIOS if min(inside) / 1.3 <= v <= max(inside) * 1.3]
+    values, texts = zip(*marks, strict=True)
+    title = f"{c.own.name} against each other policy"
+    return Chart(
+        "draws",
+        title,
+        f"{title}: " + "; ".join(f"{name} {', '.join(more)}" for name, *more in rows),
+        data,
+        {
+            "xaxis": {"type": "log", "tickvals": values, "ticktext": texts},
+            "yaxis": {"type": "category", "autorange": "reversed"},
+        },
+        ("against", "draws", "mean JCT", "95 % interval", "verdict"),
+        rows,
+        f"A dot is a draw: {c.own.name}'s mean JCT over the other's, same jobs. Left of “same” is "
+        "better. Bar: 95 % interval.",
+    )

@@ -1,70 +1,160 @@
-"""Jobs worth telling about, chosen by rule: the same runs give the same samples."""
+"""Jobs worth explaining, chosen by rule: the same runs give the same samples."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.explain.run import read_story
-from pipeline.report.comparison import PolicyRun
-from pipeline.tables import Floats, floats
+from models.bundle import Bundle
+from pipeline.explain.counterfactuals import counterfactuals, lines
+from pipeline.explain.run import RunError, read_story
+from pipeline.report.comparison import Comparison, PolicyRun
+from pipeline.report.schedule import Gantt, Schedule
+from pipeline.tables import Floats, floats, of_jobs
 from scheduler.core.decisions import Action
+from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.drawing import StoryView, view
+from scheduler.explain.life import Phase
+from scheduler.explain.story import Story
+from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, number
+from scheduler.service.pages.trees import Drawing, lit_by
 
 EVENTS = 8
+BESIDE = ("lucid", "fifo")  # whom a job is shown under beside the policy explained
+LEAST_S = 60.0  # of a wait that is worth a story
+HOLDERS = 4
+TRIED = 3  # changes
+ROOM = 0.25  # of a wait, that is drawn before and after it
 
 
-def samples(run: PolicyRun) -> list[StoryView]:
-    """The longest waiter, a packed job and the worst estimate, as far as there are.
+@dataclass(frozen=True)
+class Lived:
+    """A job under one policy: seconds, and percent of the longest of its lives."""
 
-    No job comes twice.
+    policy: str
+    colour: int
+    wait_s: float
+    jct_s: float
+    wait: float
+    whole: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A job that is explained.
+
+    Attributes:
+        view: its story. title: why it was chosen.
+        lives: the same job under each policy, that of the story first.
+        closeup: its virtual cluster's GPUs around its wait; None where it did not wait.
+        terms: of its first prediction, grouped by what they say.
+        tree: the tree by which it was put beside another, its path lit.
+        tried: what would have started it, each change tried; empty where nothing was.
     """
-    views: list[StoryView] = []
-    seen: set[str] = set()
-    for anchor, choice in (
-        ("longest", _longest_wait(run)),
-        ("packed", _packed(run)),
-        ("wrong", _worst_estimate(run)),
-    ):
-        if choice is None or choice[0] in seen:
+
+    view: StoryView
+    title: str
+    lives: Sequence[Lived]
+    closeup: Gantt | None
+    terms: Sequence[Step]
+    tree: Drawing | None
+    tried: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        """ "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
+        own, *others = self.lives
+        waited = [f"{duration(one.wait_s)} under {one.policy}" for one in (own, *others)]
+        return f"job {self.view.story.job.job_id} waited {' and '.join(waited[:2])}"
+
+
+def samples(
+    c: Comparison,
+    colours: Sequence[int],
+    schedule: Schedule | None,
+    bundle: Bundle | None,
+    *,
+    tried: bool = False,
+) -> list[Sample]:
+    """The jobs explained, of the first draw under the policy that is explained.
+
+    First the one with the best story: of those that waited, shared GPUs and were predicted, the one
+    whose wait is most shorter than under `BESIDE`. Then the one whose wait is most longer, and the
+    worst estimate. No job comes twice.
+
+    Args:
+        colours: of the runs.
+        tried: what would have started the first is tried, which plays the run again.
+    """
+    run = c.own
+    rivals = [r for name in BESIDE if (r := c.run(name)) is not None and r is not run]
+    rivals = rivals or [r for r in c.runs if r is not run][:1]
+    look = dict(zip((r.name for r in c.runs), colours, strict=True))
+    found: list[Sample] = []
+    for anchor, choice in _chosen(run, rivals):
+        if any(choice[0] == one.view.story.job.job_id for one in found):
             continue
-        seen.add(choice[0])
         story = read_story(run.folder, choice[0])
-        views.append(view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS))
-    return views
+        lives = list(_lives(choice[0], [run, *rivals], look))
+        asked = tried and not found
+        found.append(
+            Sample(
+                view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS),
+                choice[1],
+                lives,
+                _closeup(story, schedule),
+                _terms(story),
+                _tree(run, story, bundle),
+                _tried(run, story) if asked else (),
+            )
+        )
+    return found
 
 
-Choice = tuple[str, str] | None
+Choice = tuple[str, str]
 
 
-def _at(jobs: pa.Table, values: Floats) -> tuple[str, int]:
-    """Id and position of the job with the largest value."""
-    i = int(np.argmax(values))
-    return jobs["job_id"][i].as_py(), i
-
-
-def _longest_wait(run: PolicyRun) -> Choice:
+def _chosen(run: PolicyRun, rivals: Sequence[PolicyRun]) -> Iterator[tuple[str, Choice]]:
     ended = run.ended
     if not len(ended):
-        return None
-    waits = floats(ended["queue_s"])
-    job_id, i = _at(ended, waits)
-    return job_id, f"The longest wait of all: {duration(float(waits[i]))}."
+        return
+    ids, waits = ended["job_id"], floats(ended["queue_s"])
+    packs = run.decisions(["seq", "time", "job_id"], [Action.PACK.value])
+    packed = pc.is_in(ids, packs["job_id"].combine_chunks()).to_numpy()
+    known = ended["estimate_s"].is_valid().to_numpy()
+    if rivals:
+        less = floats(of_jobs(rivals[0].jobs, ids)["queue_s"]) - waits
+        less = np.where(np.isfinite(less), less, 0.0)
+        name = rivals[0].name
+        rich = (waits >= LEAST_S) & known
+        telling = next(
+            (mask for mask in (rich & packed, packed & known, rich, packed) if mask.any()), None
+        )
+        if telling is not None:
+            i = int(np.argmax(np.where(telling, less, -np.inf)))
+            yield "best", (ids[i].as_py(), _differs("shared GPUs, and", less[i], name))
+        i = int(np.argmin(less))
+        if less[i] < 0:
+            yield "lost", (ids[i].as_py(), _differs("lost most:", less[i], name))
+    i = int(np.argmax(waits))
+    yield "longest", (ids[i].as_py(), f"The longest wait of all: {duration(float(waits[i]))}")
+    if (worst := _worst_estimate(run)) is not None:
+        yield "wrong", worst
 
 
-def _packed(run: PolicyRun) -> Choice:
-    """The job that waited longest of those packed beside another; its evidence is richest."""
-    packs = run.decisions(["seq", "time", "job_id", "partner"], [Action.PACK.value])
-    chosen = run.ended.filter(pc.is_in(run.ended["job_id"], packs["job_id"]))
-    if not len(chosen):
-        return None
-    job_id, _ = _at(chosen, floats(chosen["queue_s"]))
-    return job_id, "Started on GPUs that another job was already using."
+def _differs(what: str, less_s: float, rival: str) -> str:
+    how = "less" if less_s > 0 else "more"
+    if abs(less_s) < 1:
+        return f"The job that {what} waited as long as under {rival}"
+    return f"The job that {what} waited {duration(abs(less_s))} {how} than under {rival}"
 
 
-def _worst_estimate(run: PolicyRun) -> Choice:
+def _worst_estimate(run: PolicyRun) -> Choice | None:
     if run.oracle:
         return None
     ended = run.ended
@@ -73,8 +163,77 @@ def _worst_estimate(run: PolicyRun) -> Choice:
     if not len(known):
         return None
     estimates = np.maximum(floats(known["estimate_s"]), 0.0)
-    off = np.log1p(floats(known["duration_s"])) - np.log1p(estimates)
-    job_id, i = _at(known, np.abs(off))
+    off: Floats = np.log1p(floats(known["duration_s"])) - np.log1p(estimates)
+    i = int(np.argmax(np.abs(off)))
     how = "too short" if off[i] > 0 else "too long"
     times = number(float(np.exp(abs(off[i]))))
-    return job_id, f"The estimate that was most wrong: {times} times {how}."
+    return known["job_id"][i].as_py(), f"The estimate that was most wrong: {times} times {how}"
+
+
+def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iterator[Lived]:
+    rows = [of_jobs(r.jobs, pa.chunked_array([[job_id]])) for r in runs]
+    spent = [(float(floats(row["queue_s"])[0]), float(floats(row["jct_s"])[0])) for row in rows]
+    longest = max((jct for _, jct in spent if np.isfinite(jct)), default=1.0) or 1.0
+    for r, (wait_s, jct_s) in zip(runs, spent, strict=True):
+        if np.isfinite(jct_s):
+            yield Lived(
+                r.name, look[r.name], wait_s, jct_s, 100 * wait_s / longest, 100 * jct_s / longest
+            )
+
+
+def _closeup(story: Story, schedule: Schedule | None) -> Gantt | None:
+    """Its virtual cluster's GPUs around its longest wait."""
+    waits = [s for s in story.spans if s.phase is Phase.WAITING and s.end is not None]
+    if schedule is None or not waits or story.job.vc is None:
+        return None
+    since = min(s.start for s in waits)
+    until = max(s.end or s.start for s in waits)
+    if until - since < 1 or story.job.vc not in schedule.vc_of.values():
+        return None
+    room = ROOM * (until - since)
+    return schedule.drawn(
+        since - room,
+        until + 2 * room,
+        vc=story.job.vc,
+        own=story.job.job_id,
+        holds=[one.job_id for one in story.held[:HOLDERS]],
+        marks=[(since, "it waits"), (until, "it starts")],
+    )
+
+
+def _tree(run: PolicyRun, story: Story, bundle: Bundle | None) -> Drawing | None:
+    """The tree that judged its first pair, with its own path lit."""
+    if not story.sharing or bundle is None:
+        return None
+    pair = story.sharing[0]
+    own, joined = run.folder.decisions(story.job.job_id)
+    found = next(
+        (
+            d
+            for d in (own if pair.newcomer else joined)
+            if d.action is Action.PACK
+            and d.time == pair.start
+            and pair.partner == (d.partner if pair.newcomer else d.job_id)
+        ),
+        None,
+    )
+    if found is None:
+        return None
+    steps = map(TreeStep.of, found.tree_path)
+    return lit_by(bundle, [step for step in steps if step.of_partner is not pair.newcomer])
+
+
+def _terms(story: Story) -> Sequence[Step]:
+    """Its first prediction as steps of a waterfall; none where it was not predicted in terms."""
+    found = drawn(story.scores)
+    return thought_waterfall(found[0]).steps if found else ()
+
+
+def _tried(run: PolicyRun, story: Story) -> Sequence[str]:
+    """What would have started it, tried on the run played again; why not, where it cannot be."""
+    try:
+        found = counterfactuals(run.folder, story, most=TRIED)
+        _, in_the_way, *helped = lines(found)
+        return in_the_way, *helped[: len(helped) - len(found.wait.not_examined)]
+    except RunError as error:
+        return (f"Not tried: {error}.",)

@@ -1,15 +1,15 @@
-"""GPUs in use over time, from the decisions and ends of a run.
+"""Which job had which GPUs when, from the decisions and ends of a run.
 
 A start or a packing opens a spell on the job's GPUs that lasts until it is preempted or ends; a
-profiling run lasts until the job joins its queue or ends. Two jobs on one GPU use it once: while
-a pair shares, its GPUs are counted for one of them. Times are those of the records
-(milliseconds), so the result is exact, with one exception: a free profiling pass is
-left out, as its time was never charged.
+profiling run lasts until the job joins its queue or ends. Times are those of the records
+(milliseconds), so the result is exact, with one exception: a free profiling pass is left out, as
+its time was never charged.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,52 +26,27 @@ _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
 
 
 @dataclass(frozen=True)
-class Usage:
-    """GPUs holding at least one job: `gpus[i]` from `times[i]` to `times[i + 1]`."""
+class Spells:
+    """Stretches on GPUs; every field has one entry per spell.
 
-    times: Floats
-    gpus: Floats
-
-    def average(self, edges: Floats) -> Floats:
-        """Mean GPUs in use between consecutive edges, (len(edges) - 1,)."""
-        if len(self.times) < 2:
-            return np.zeros(len(edges) - 1)
-        steps = np.diff(self.times) * self.gpus[:-1]
-        total = np.concatenate([[0.0], np.cumsum(steps)])
-        at = np.interp(edges, self.times, total, left=0.0, right=float(total[-1]))
-        mean: Floats = np.diff(at) / np.maximum(np.diff(edges), 1e-9)
-        return mean
-
-
-def usage(run: PolicyRun) -> Usage:
-    """GPUs in use over the run."""
-    spells = _spells(run)
-    if not len(spells.start):
-        return Usage(np.zeros(0), np.zeros(0))
-    shared = spells.action == Action.PACK.value
-    shared_end = _shared_until(spells, shared)
-    gpus = spells.gpus
-    times = np.concatenate([spells.start, spells.end, spells.start[shared], shared_end])
-    change = np.concatenate([gpus, -gpus, -gpus[shared], gpus[shared]])
-    order = np.argsort(times, kind="stable")
-    at, first = np.unique(times[order], return_index=True)
-    return Usage(at, np.cumsum(np.add.reduceat(change[order], first)))
-
-
-@dataclass(frozen=True)
-class _Spells:
-    """Stretches on GPUs; every array has one entry per spell."""
+    Attributes:
+        nodes, masks: where they were, and which GPUs of each node as bits.
+    """
 
     job: NDArray[np.object_]
+    vc: NDArray[np.object_]
     action: NDArray[np.object_]
     partner: NDArray[np.object_]
     gpus: Floats
     start: Floats
     end: Floats
+    nodes: Sequence[Sequence[int]]
+    masks: Sequence[Sequence[int]]
 
 
-def _spells(run: PolicyRun) -> _Spells:
-    columns = ["seq", "time", "action", "reason", "job_id", "partner"]
+def spells(run: PolicyRun) -> Spells:
+    """All stretches of a run, by sequence of the decisions that opened them."""
+    columns = ["seq", "time", "action", "reason", "job_id", "partner", "nodes", "gpus"]
     rows = filled(run.decisions(columns, [*_OPENING, *_CLOSING]), action="", reason="")
     joins = pc.equal(rows["action"], Action.ENQUEUE.value)
     submitted = rows.filter(pc.and_(joins, pc.equal(rows["reason"], Reason.SUBMITTED.value)))
@@ -87,19 +62,25 @@ def _spells(run: PolicyRun) -> _Spells:
     opening = pc.is_in(rows["action"], pa.array(_OPENING))
     rows, jobs, at = rows.filter(opening), jobs.filter(opening), opening.to_numpy()
     job, action, partner = (rows[name].to_numpy() for name in ("job_id", "action", "partner"))
-    return _Spells(job, action, partner, floats(jobs["gpus"]), start[at], end[at])
+    nodes, masks = ([one or () for one in rows[name].to_pylist()] for name in ("nodes", "gpus"))
+    vc, gpus = jobs["vc"].to_numpy(), floats(jobs["gpus"])
+    return Spells(job, vc, action, partner, gpus, start[at], end[at], nodes, masks)
 
 
-def _shared_until(spells: _Spells, shared: NDArray[np.bool_]) -> Floats:
-    """For each packed spell, when it or the one it was packed beside ended."""
+def shared_until(found: Spells, shared: NDArray[np.bool_]) -> Floats:
+    """For each packed spell, when it or the one it was packed beside ended.
+
+    Args:
+        shared: which are packed.
+    """
     beside: dict[str, list[tuple[float, float]]] = defaultdict(list)
-    partners = set(spells.partner[shared])
-    for job, start, end in zip(spells.job, spells.start, spells.end, strict=True):
+    partners = set(found.partner[shared])
+    for job, start, end in zip(found.job, found.start, found.end, strict=True):
         if job in partners:
             beside[job].append((start, end))
     until = []
     for i in np.flatnonzero(shared):
-        at = spells.start[i]
-        ends = [end for start, end in beside[spells.partner[i]] if start <= at < end]
-        until.append(min(spells.end[i], max(ends, default=at)))
+        at = found.start[i]
+        ends = [end for start, end in beside[found.partner[i]] if start <= at < end]
+        until.append(min(found.end[i], max(ends, default=at)))
     return np.array(until, dtype=np.float64)

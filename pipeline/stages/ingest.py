@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.stages.common import DRAWS, TRACE, Params, Shown, unseen
+from pipeline.cluster import mapped
+from pipeline.stages.common import DRAWS, TRACE, Params, Shown, unseen, workers
 from pipeline.traces import ingest
 from pipeline.traces.synthetic import generate as synthetic
 
@@ -25,6 +27,19 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 def draw(params: Params, draws: Path) -> None:
     """Further draws of the embedded trace: other people in other weeks on the same cluster."""
-    for seed in params.simulate.seeds[1:]:
-        again = params.ingest.seed + seed - params.simulate.seed
-        synthetic.write(synthetic.default_config(params.ingest.scale, again), draws / str(seed))
+    with mapped(workers()) as over:
+        for _ in over(_Another(params, draws), params.simulate.seeds[1:]):
+            pass
+
+
+@dataclass(frozen=True)
+class _Another:
+    """Writes the draw of a seed; to be sent elsewhere."""
+
+    params: Params
+    draws: Path
+
+    def __call__(self, seed: int) -> None:
+        wanted = self.params.ingest
+        again = wanted.seed + seed - self.params.simulate.seed
+        synthetic.write(synthetic.default_config(wanted.scale, again), self.draws / str(seed))

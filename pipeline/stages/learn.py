@@ -47,6 +47,7 @@ from scheduler.simulation.results import summarise
 HISTORY = (1_000,)  # jobs, between none and all of them
 POLICY = "pellucid"
 EVERYTHING = -1
+DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class Learner:
 
 def run(params: Params, shown: Shown = unseen) -> str:
     learner = Learner(params, TRACE, DRAWS, BUNDLE)
-    seeds = params.simulate.seeds
+    seeds = params.simulate.seeds[:DRAWN]
     amounts_ = amounts(min(learner.read(seed)[2] for seed in seeds))
     tasks = [Known(jobs, seed) for jobs in amounts_ for seed in seeds]
     shown(0, len(tasks))

@@ -25,6 +25,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
             trace=TRACE,
             metrics=METRICS / "evaluate.json",
             learning=METRICS / "learning.json",
+            tried=True,
+            public=params.ingest.source == "synthetic",
         )
     )
     write_whole(REPORT, made.html)

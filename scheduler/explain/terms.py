@@ -330,6 +330,20 @@ def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
     moves = [(t.text, t.value, t.contribution) for t in leading]
     if folded:
         moves.append((f"{count(folded, 'more term')} together", "", together))
+    return _steps(breakdown, moves)
+
+
+def thought_waterfall(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> Waterfall:
+    """The same with the terms grouped by what they say: a row each, the rest together."""
+    found = breakdown.thoughts()
+    moves = [(one.text, "", one.contribution) for one in found[:shown]]
+    if found[shown:]:
+        moves.append(("all else", "", math.fsum(one.contribution for one in found[shown:])))
+    return _steps(breakdown, moves)
+
+
+def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Waterfall:
+    """The rows of moves from the intercept to the score."""
     totals = [breakdown.intercept]
     for _, _, contribution in moves:
         totals.append(totals[-1] + contribution)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from html import unescape
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ from features.rows import Rows, training_rows
 from models.bundle import Bundle
 from models.training.evaluation import tail_auc
 from pipeline.demo import first, installing
-from pipeline.stages import common, train
+from pipeline.report import month
+from pipeline.report.build import Inputs, build
+from pipeline.stages import common, ingest, simulate, train
 from pipeline.traces.synthetic import generate as synthetic
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -73,21 +77,74 @@ def test_the_prebuilt_errors_are_of_the_prebuilt_models(made: tuple[Rows, float,
     assert {foil["job_id"] for foil in said["foils"]} <= set(test.job_id)
 
 
-def test_a_first_page_is_made_of_the_prebuilt(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The first page and the last of the same parameters; of a small trace and six draws."""
     params = common.read_params(ROOT / "params.yaml")
     params.ingest.scale = "small"
     params.cluster = ROOT / "pipeline/worlds/clusters/small.yaml"
     params.train.test_days = 2
     params.simulate.policies = ["fifo", "pellucid"]
+    params.simulate.draws = 6
     seen: list[tuple[int, int]] = []
-    page = first.run(params, PREBUILT, tmp_path, lambda done, of: seen.append((done, of)))
-    html = page.read_text()
-    assert "1 draw" in html
+    folder = tmp_path_factory.mktemp("pages")
+    page = first.run(params, PREBUILT, folder, lambda done, of: seen.append((done, of)))
+    assert seen[-1] == (2 * first.DRAWS, 2 * first.DRAWS)
+    bundle, whole = PREBUILT / "bundle", folder / "whole"
+    ingest.draw(params, whole / "draws")
+    given = {"trace": folder / "trace", "draws": whole / "draws", "bundle": bundle}
+    simulate.compared(params, **given, out=whole / "runs", shown=common.unseen)
+    asked = Inputs(whole / "runs", bundle, folder / "trace", tried=True, public=True)
+    return {"first": page.read_text(), "last": build(asked).html}
+
+
+VERDICT = re.compile(r"\b(ahead|behind|level) on the mean|beyond chance|beyond the 95", re.I)
+
+
+def test_a_first_page_is_made_of_the_prebuilt(pages: dict[str, str]) -> None:
+    html = pages["first"]
+    assert "3 draws, 3 more coming" in html
     assert Bundle.load(PREBUILT / "bundle").digest[:12] in html
-    assert seen[-1] == (2, 2)
-    assert (tmp_path / "runs/pellucid/decisions.parquet").is_file()
+    for section in ("jobs", "policies", "models", "limits"):
+        assert f'<section id="{section}">' in html
+
+
+def test_the_first_page_and_the_last_do_not_contradict_each_other(pages: dict[str, str]) -> None:
+    """The first gives no verdict and says what is coming; both explain the same decisions."""
+    said = {name: seen(html) for name, html in pages.items()}
+    tallies = {}
+    for name, text in said.items():
+        found = re.search(
+            r"Against fifo, pellucid is (?:so far )?ahead in (\d+) of (\d+) draws", text
+        )
+        assert found is not None
+        tallies[name] = int(found[1]), int(found[2])
+    (early, few), (late, all_) = tallies["first"], tallies["last"]
+    assert (few, all_) == (3, 6)
+    assert early <= late <= early + all_ - few
+    assert not VERDICT.search(said["first"])
+    assert "No verdict yet; 6 draws are coming." in said["first"]
+    assert VERDICT.search(said["last"])
+    for about in (r"job (\S+) waited (\S.*?) under pellucid and (\S.*?) under fifo",
+                  r"(Every GPU under \w+)", r"(23,859 jobs on 1,080 GPUs)",
+                  r"tried\) (It needs.*?) Why it was expected"):  # fmt: skip
+        one, other = (re.search(about, text) for text in (said["first"], said["last"]))
+        assert one is not None
+        assert other is not None
+        assert one.groups() == other.groups()
+
+
+def seen(html: str) -> str:
+    """What is read on a page: its text without styles and scripts."""
+    body = re.sub(r"<(style|script)\b.*?</\1>", " ", html, flags=re.DOTALL)
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", body)).split())
+
+
+def test_the_public_month_is_that_of_the_readme() -> None:
+    rows = re.findall(r"^\| .*?\| \**([\d,]+) s\** \| \**([\d,]+) s\** \| \**(\d+) h\** \|",
+                      (ROOT / "README.md").read_text(), re.MULTILINE)  # fmt: skip
+    shown = [(f"{row.jct_s:,}", f"{row.queue_s:,}", str(row.longest_h)) for row in month.ROWS]
+    assert shown == rows
 
 
 def test_it_loads_no_training_library() -> None:

@@ -117,7 +117,7 @@ def test_the_engine_finds_the_recorded_schedule_of_a_site_that_runs_its_rule(
     (text,) = re.findall(r'id="columns">(.*?)</script>', html)
     drawn = json.loads(text)
     assert [one["name"] for one in drawn["results"]] == ["recorded", *(v.short for v in variants)]
-    assert [one["colour"] for one in drawn["results"]][:4] == [7, 1, 6, 0]
+    assert [one["colour"] for one in drawn["results"]][:4] == [7, 5, 6, 0]
     assert drawn["results"][0]["wait"] == [round(s) for s in site.judged["wait_s"].to_pylist()]
 
 

@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pipeline.report import overview, trace
-from pipeline.report.interactive import PolicyResult
+from pipeline.report import trace
 from scheduler.service.pages.charts import Chart, lying
 
 DAY_S = 86_400.0
@@ -68,18 +67,3 @@ def test_a_lying_bar_has_its_own_length_and_text() -> None:
     assert [*zip(bar["y"], bar["x"], bar["text"], strict=True)] == [
         ("a", 1.0, "one"), ("b", 2.0, "two"),
     ]  # fmt: skip
-
-
-def test_averages_and_tails_are_of_the_jobs_that_ended() -> None:
-    waits = np.array([1.0, *[10.0] * 8, 500.0, 9e9])
-    jct = waits + 100.0
-    jct[-1] = np.nan
-    results = [
-        PolicyResult("ours", 0, waits, jct),
-        PolicyResult("fifo", 6, waits * 2, jct * 2, mean_s=7.0),
-    ]
-    means = dict(zip(*(overview.averages(results).data[0][axis] for axis in "yx"), strict=True))
-    assert means == {"fifo": 7.0, "ours": pytest.approx(158.1)}
-    points = drawn(overview.tails(results[:1]))
-    assert (points[0], points[-1][0]) == ((1.0, 1.0), 500.0)
-    assert all(at == 10.0 for at, share in points if 0.11 < share < 0.89)

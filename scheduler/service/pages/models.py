@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from features.watch import Alarm, Seen, unlike
 from models.bundle import AdditiveModel, Bundle, Term
-from scheduler.explain.words import factor, number, percent
+from scheduler.explain.words import factor, number
 from scheduler.service.pages.charts import Chart, duration_axis
 from scheduler.service.pages.drift import Drift, drift
 from scheduler.service.pages.queries import Outcome

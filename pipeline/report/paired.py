@@ -1,0 +1,105 @@
+"""Two policies on the same draws: how often one is ahead, by how much, and whether chance says so.
+
+Every interval of the report is made here: of the ratio of two figures of the same draw, in its
+logarithm, so that neither end is nonsense where a figure is far from even.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import exp, sqrt
+
+import numpy as np
+
+from pipeline.student import bound
+from pipeline.tables import Floats
+from scheduler.core.plural import count
+from scheduler.explain.words import percent
+
+SURE = 5  # draws from which on there is a verdict
+CHANCE = 0.95
+SAME = 5e-4  # ratios closer to one are the same on a draw
+AHEAD, BEHIND, LEVEL, OPEN = "ahead", "behind", "level", ""
+
+
+@dataclass(frozen=True)
+class Paired:
+    """A figure of one policy against another's, draw by draw.
+
+    Attributes:
+        ratios: ours over theirs, (draws,).
+        better: -1 where less is better, +1 where more is.
+        ratio: their geometric mean. low, high: its 95 % interval; None of a single draw.
+        verdict: ahead or behind where the interval holds no 1, level where it does, and open of
+            fewer draws than `SURE` or while more are to come.
+    """
+
+    ratios: Floats
+    better: int
+    ratio: float
+    low: float | None
+    high: float | None
+    verdict: str
+
+    @property
+    def ahead(self) -> int:
+        """Draws on which ours is better."""
+        return int((self.better * (self.ratios - 1) > SAME).sum())
+
+    @property
+    def same(self) -> int:
+        """Draws on which the two are the same."""
+        return int((abs(self.ratios - 1) <= SAME).sum())
+
+    @property
+    def tally(self) -> str:
+        """ "ahead in 13 of 15 draws"."""
+        text = f"ahead in {self.ahead} of {count(len(self.ratios), 'draw')}"
+        return f"{text}, the same in {self.same}" if self.same else text
+
+    @property
+    def change(self) -> str:
+        """ "−39 %"."""
+        return change(self.ratio)
+
+    @property
+    def interval(self) -> str:
+        """ "−50 % to −20 %"; "" of a single draw."""
+        if self.low is None or self.high is None:
+            return ""
+        return f"{change(self.low)} to {change(self.high)}"
+
+
+def change(ratio: float) -> str:
+    """A ratio as it differs from one: "−39 %", "+12 %", "×4.2", "the same"."""
+    if ratio >= 3:
+        return f"×{ratio:.2g}" if ratio < 100 else f"×{ratio:.0f}"
+    if abs(ratio - 1) < 0.005:
+        return "the same"
+    return f"{'+' if ratio > 1 else '−'}{percent(abs(ratio - 1))}"
+
+
+def paired(ours: Floats, theirs: Floats, better: int = -1, *, coming: int = 0) -> Paired | None:
+    """Compare two figures of the same draws; None where they cannot be compared.
+
+    Args:
+        ours, theirs: of each draw, in the same order.
+        coming: draws that are still to come; there is no verdict before.
+    """
+    if len(ours) != len(theirs) or not len(ours) or not better:
+        return None
+    if not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+        return None
+    if min(ours.min(), theirs.min()) <= 0:
+        return None
+    logs = np.log(ours / theirs)
+    mean = float(logs.mean())
+    if len(logs) < 2:
+        return Paired(np.exp(logs), better, exp(mean), None, None, OPEN)
+    half = bound(CHANCE, len(logs) - 1) * float(logs.std(ddof=1)) / sqrt(len(logs))
+    verdict = LEVEL
+    if coming or len(logs) < SURE:
+        verdict = OPEN
+    elif abs(mean) > half and exp(abs(mean)) - 1 > SAME:
+        verdict = AHEAD if (mean > 0) == (better > 0) else BEHIND
+    return Paired(np.exp(logs), better, exp(mean), exp(mean - half), exp(mean + half), verdict)

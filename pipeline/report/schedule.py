@@ -1,0 +1,218 @@
+"""A schedule as a Gantt: which job had which GPU when, whole or close to one job's wait."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import numpy as np
+import pyarrow.compute as pc
+
+from pipeline.report.comparison import PolicyRun
+from pipeline.report.spells import Spells, shared_until, spells
+from scheduler.core.decisions import Action
+from scheduler.explain.words import HOUR_S, number, percent
+
+WIDTH = 1600  # steps of time in a drawing
+DAY_S = 24 * HOUR_S
+TICKS_S = (60, 300, 900, HOUR_S, 3 * HOUR_S, 6 * HOUR_S, DAY_S, 2 * DAY_S, 7 * DAY_S, 28 * DAY_S)
+ALONE, SHARED, PROFILED, HOLDS, OWN = "alone", "pair", "probe", "holds", "own"
+LEGEND = {
+    OWN: "this job",
+    HOLDS: "jobs that had GPUs while it waited",
+    ALONE: "a job alone on its GPUs",
+    SHARED: "two jobs on the same GPUs",
+    PROFILED: "a job being profiled",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A virtual cluster's rows: where they begin and how many, in percent of the height."""
+
+    name: str
+    top: float
+    height: float
+
+
+@dataclass(frozen=True)
+class Gantt:
+    """A drawing: a row per GPU.
+
+    Attributes:
+        rows: how many GPUs are drawn.
+        layers: class of the style sheet and path, what is on top last.
+        bands: the virtual clusters.
+        ticks, marks: (percent of the width, text) of times, and of moments that are named.
+        legend: (class, what it is) of what is drawn.
+    """
+
+    rows: int
+    layers: Sequence[tuple[str, str]]
+    bands: Sequence[Band]
+    ticks: Sequence[tuple[float, str]]
+    marks: Sequence[tuple[float, str]]
+    legend: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Who had GPUs when in a run, and on which row each GPU is drawn.
+
+    Attributes:
+        row: of the first GPU of a node.
+        vc_of: virtual cluster of each node, its own rather than a borrower's.
+    """
+
+    spells: Spells
+    until: Mapping[int, float]
+    row: Mapping[int, int]
+    vc_of: Mapping[int, str]
+    gpus_per_node: int
+    first: float
+    last: float
+
+    def drawn(
+        self,
+        since: float,
+        until: float,
+        *,
+        vc: str | None = None,
+        own: str = "",
+        holds: Collection[str] = (),
+        marks: Sequence[tuple[float, str]] = (),
+    ) -> Gantt:
+        """Draw a time of it.
+
+        Args:
+            vc: only the nodes of this virtual cluster.
+            own, holds: jobs that stand out.
+        """
+        nodes = [node for node in self.row if vc in (None, self.vc_of[node])]
+        row = {node: i * self.gpus_per_node for i, node in enumerate(nodes)}
+        scale = WIDTH / max(until - since, 1e-9)
+        layers: dict[str, list[str]] = defaultdict(list)
+
+        def add(css: str, i: int, start: float, end: float) -> None:
+            x, right = (round((max(since, min(at, until)) - since) * scale) for at in (start, end))
+            if end <= since or start >= until:
+                return
+            for top, tall in self._boxes(i, row):
+                wide = max(right - x, 1)
+                layers[css].append(f"M{x} {top}h{wide}v{tall}h-{wide}z")
+
+        found = self.spells
+        for i, job in enumerate(found.job):
+            profiled = found.action[i] == Action.PROFILE.value
+            start, end = float(found.start[i]), float(found.end[i])
+            add(PROFILED if profiled else ALONE, i, start, end)
+            if i in self.until:
+                add(SHARED, i, start, self.until[i])
+            if job == own:
+                add(OWN, i, start, end)
+            elif job in holds:
+                add(HOLDS, i, start, end)
+        order = [css for css in (ALONE, SHARED, PROFILED, HOLDS, OWN) if css in layers]
+        rows = max(len(nodes) * self.gpus_per_node, 1)
+        return Gantt(
+            rows,
+            [(css, "".join(layers[css])) for css in order],
+            list(self._bands(nodes)),
+            list(ticks(since, until)),
+            [(100 * (at - since) / (until - since), text) for at, text in marks],
+            [(css, text) for css, text in LEGEND.items() if css in layers],
+        )
+
+    def _boxes(self, i: int, row: Mapping[int, int]) -> Iterator[tuple[int, int]]:
+        """First row and number of rows of each run of GPUs that a spell holds."""
+        for node, mask in zip(self.spells.nodes[i], self.spells.masks[i], strict=False):
+            if node not in row:
+                continue
+            bit = 0
+            while mask >> bit:
+                if not mask >> bit & 1:
+                    bit += 1
+                    continue
+                first = bit
+                while mask >> bit & 1:
+                    bit += 1
+                yield row[node] + first, bit - first
+
+    def _bands(self, nodes: Sequence[int]) -> Iterator[Band]:
+        counted = Counter(self.vc_of[node] for node in nodes)
+        top = 0.0
+        for vc in dict.fromkeys(self.vc_of[node] for node in nodes):
+            height = 100 * counted[vc] / len(nodes)
+            yield Band(vc, top, height)
+            top += height
+
+    def shares(self, since: float, until: float) -> list[list[str]]:
+        """By virtual cluster: GPUs, and the share of their time that jobs had them, and shared."""
+        rows = []
+        found = self.spells
+        span = np.clip(found.end, since, until) - np.clip(found.start, since, until)
+        pair = np.zeros(len(span))
+        for i, end in self.until.items():
+            pair[i] = max(np.clip(end, since, until) - np.clip(found.start[i], since, until), 0)
+        sizes = Counter(self.vc_of.values())
+        for vc, nodes in sizes.items():
+            gpus = nodes * self.gpus_per_node
+            on = np.array(
+                [
+                    sum(
+                        mask.bit_count()
+                        for node, mask in zip(found.nodes[i], found.masks[i], strict=False)
+                        if self.vc_of.get(node) == vc
+                    )
+                    for i in range(len(span))
+                ]
+            )
+            whole = gpus * (until - since)
+            held, shared = float((on * (span - pair)).sum()), float((on * pair).sum())
+            rows.append([vc, number(gpus), percent(held / whole), percent(shared / whole)])
+        return rows
+
+
+def read_schedule(run: PolicyRun) -> Schedule | None:
+    """The schedule of a run; None where no GPU was given, or nobody says which."""
+    found = spells(run)
+    if not len(found.start) or not any(len(nodes) for nodes in found.nodes):
+        return None
+    per_node = run.folder.summary.get("gpus_per_node")
+    widest = max((mask.bit_length() for masks in found.masks for mask in masks), default=1)
+    each = max(int(per_node) if isinstance(per_node, int) else 1, widest)
+    held: dict[int, Counter[str]] = defaultdict(Counter)
+    for i, nodes in enumerate(found.nodes):
+        for node in nodes:
+            held[node][str(found.vc[i])] += float(found.end[i] - found.start[i])
+    vc_of = {node: by.most_common(1)[0][0] for node, by in held.items()}
+    order = list(run.gpus_by_vc) or sorted(set(vc_of.values()))
+    places = {vc: i for i, vc in enumerate(order)}
+    nodes = sorted(vc_of, key=lambda node: (places.get(vc_of[node], len(places)), node))
+    shared = found.action == Action.PACK.value
+    until = dict(zip(np.flatnonzero(shared).tolist(), shared_until(found, shared), strict=True))
+    jobs = run.jobs
+    return Schedule(
+        found,
+        until,
+        {node: i for i, node in enumerate(nodes)},
+        vc_of,
+        each,
+        float(pc.min(jobs["submit_time"]).as_py()),
+        float(pc.max(jobs["submit_time"]).as_py()),
+    )
+
+
+def ticks(since: float, until: float, most: int = 8) -> Iterator[tuple[float, str]]:
+    """Round moments of a time in UTC: percent of the way, and text."""
+    step = next((s for s in TICKS_S if (until - since) / s <= most), TICKS_S[-1])
+    at = np.ceil(since / step) * step
+    while at < until:
+        when = datetime.fromtimestamp(at, UTC)
+        yield (
+            100 * (at - since) / (until - since),
+            f"{when:%d %b}" if step >= DAY_S else (f"{when:%d %b %H:%M}"),
+        )
+        at += step
