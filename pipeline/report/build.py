@@ -39,7 +39,7 @@ from scheduler.core.plural import count
 from scheduler.explain.terms import TOLERANCE
 from scheduler.explain.words import duration
 
-SHOWN_LIMITS = 3
+SHOWN_LIMITS = 2
 SHOWN_SHAPES = 2
 PAIR_MODELS = ("packing", "pair_speed")
 LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "lightgbm")

@@ -236,4 +236,4 @@ def _tried(run: PolicyRun, story: Story) -> Sequence[str]:
         _, in_the_way, *helped = lines(found)
         return in_the_way, *helped[: len(helped) - len(found.wait.not_examined)]
     except RunError as error:
-        return (f"Not tried: {error}.",)
+        return (f"Not tried: {str(error).replace(str(run.folder.folder), 'this run')}.",)

@@ -120,7 +120,7 @@ class Schedule:
             rows,
             [(css, "".join(layers[css])) for css in order],
             list(self._bands(nodes)),
-            list(ticks(since, until)),
+            list(ticks(since, until, 7 if vc is None else 3)),
             [(100 * (at - since) / (until - since), text) for at, text in marks],
             [(css, text) for css, text in LEGEND.items() if css in layers],
         )
@@ -205,7 +205,7 @@ def read_schedule(run: PolicyRun) -> Schedule | None:
     )
 
 
-def ticks(since: float, until: float, most: int = 8) -> Iterator[tuple[float, str]]:
+def ticks(since: float, until: float, most: int) -> Iterator[tuple[float, str]]:
     """Round moments of a time in UTC: percent of the way, and text."""
     step = next((s for s in TICKS_S if (until - since) / s <= most), TICKS_S[-1])
     at = np.ceil(since / step) * step

@@ -54,14 +54,14 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     synthetic.write(synthetic.default_config("small"), folder / "trace")
     world = open_scenario(folder / "trace", durations="own")
     asked = read_params().simulate
-    runs.compare(lambda _: world, asked.policies, range(asked.draws), out=folder / "runs")
+    runs.compare(lambda _: world, asked.policies, range(5), out=folder / "runs")
     points = [{"jobs": n, "mae_log10": 0.7, "avg_jct_s": 9e4, "avg_jct_each_s": [9e4, 8e4, 9e4]}
               for n in (0, 2_000, 5_000)]  # fmt: skip
     learning = folder / "learning.json"
     learning.write_text(json.dumps({"points": points}))
     given = folder / "runs", PREBUILT / "bundle", folder / "trace", PREBUILT / ERRORS, learning
     report = folder / "demo.html"
-    report.write_text(build(Inputs(*given)).html)
+    report.write_text(build(Inputs(*given, tried=True, public=True)).html)
     return report
 
 
