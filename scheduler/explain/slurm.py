@@ -182,6 +182,7 @@ class SlurmReason:
         places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
         own: what Pellucid's own policy would do: "start", "wait"; "": it was not asked.
         left_out: why Pellucid could not place it at all.
+        partition, account, qos: that it was sent to, and that it counts against.
     """
 
     code: str = ""
@@ -207,6 +208,9 @@ class SlurmReason:
     stopped: Stopped | None = None
     shortage: Shortage | None = None
     meaning: str = ""
+    partition: str = ""
+    account: str = ""
+    qos: str = ""
 
     def as_of(self, now: float) -> SlurmReason:
         """Without moments that have passed since it was found."""

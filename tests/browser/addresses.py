@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-LIVE = ("/", "/?vc=vision", "/nodes", "/history?period=all", "/fairness", "/models", "/forecasts")
+LIVE = (
+    "/", "/?vc=vision", "/list?sort=-gpus", "/causes", "/nodes", "/history?period=all", "/fairness",
+    "/models", "/forecasts",
+)  # fmt: skip
 ELSEWHERE = {  # what is no page, and the pages that other tests open
-    "/live", "/static/{name:path}", "/health", "/ready", "/metrics", "/login",
+    "/live", "/list.csv", "/static/{name:path}", "/health", "/ready", "/metrics", "/login",
     "/shared/{job_id}/{mark}",
 }  # fmt: skip
 
@@ -22,7 +25,13 @@ def addresses(
     """
     yield from ((re.sub(r"\W+", "-", path.strip("/?")) or "now", path) for path in LIVE)
     yield from (("runs", f"/jobs/{runs}"), ("ended", f"/jobs/{ended}"))
-    parts = {"waits": "", "blockers": "/blockers", "ask": "/ask", "share": "/share"}
+    parts = {
+        "waits": "",
+        "tail": "/tail",
+        "blockers": "/blockers",
+        "ask": "/ask",
+        "share": "/share",
+    }
     parts |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
     yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())
     like = "/jobs?vc=vision&owner=ada&like=waits-long&gpus=8&phase=queued"

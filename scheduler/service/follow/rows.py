@@ -32,11 +32,12 @@ ALONE = "pellucid:alone"  # in a job's comment: never share its GPUs
 Rows = dict[str, JobColumns]
 
 
-def _json(reason: SlurmReason) -> str:
-    return canonical(encode(reason))
+def _json(job: SlurmJob, reason: SlurmReason) -> str:
+    whose = {"partition": job.partition, "account": job.account, "qos": job.qos}
+    return canonical(encode(replace(reason, **whose)))
 
 
-_STARTED = _json(SlurmReason(started=True))
+_STARTED = SlurmReason(started=True)
 
 
 def submission(job: SlurmJob, vc: str) -> Submission:
@@ -116,7 +117,7 @@ class JobRows:
             else:
                 more["phase"] = Phase.QUEUED.value
                 if job_id in why:
-                    more["slurm"] = _json(why[job_id])
+                    more["slurm"] = _json(job, why[job_id])
             found[job_id] = known[1] | more
         self._plain = plain
         return found
@@ -125,12 +126,12 @@ class JobRows:
         """Why a job waits; of one that Slurm started: why at the last look before, if it was seen
         to wait."""
         if job.state not in HOLDING and why is not None:
-            return _json(why)
+            return _json(job, why)
         before = self.rows.get(job.id)
         if before is None or before["phase"] == Phase.RUNNING.value:
-            return (before and before["slurm"]) or _STARTED
-        found = decode(SlurmReason, json.loads(before["slurm"] or _STARTED))
-        return _json(replace(found, started=True, plan=None, own="", left_out=""))
+            return (before and before["slurm"]) or _json(job, _STARTED)
+        found = decode(SlurmReason, json.loads(before["slurm"])) if before["slurm"] else _STARTED
+        return _json(job, replace(found, started=True, plan=None, own="", left_out=""))
 
     def changed(self, rows: Rows) -> list[JobColumns]:
         """Those that are not as they were written last."""
@@ -180,7 +181,7 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
         "ended_at": None,
         "state": None,
         "detail": "",
-        "slurm": _STARTED if runs else _json(briefly(job)),
+        "slurm": _json(job, _STARTED if runs else briefly(job)),
     }
 
 

@@ -17,6 +17,7 @@ from features.codec import Json, decode
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
+from scheduler.explain.slurm import SlurmReason
 from scheduler.service.api.unread import unread_since
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.alike import alike
@@ -33,7 +34,7 @@ from scheduler.service.log.store.tables import (
     live,
     on_gpus,
 )
-from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.log.store.visibility import Viewer, shown_actor
 
 LIVE = [phase.value for phase in Phase if not phase.over]
 OVER = [phase.value for phase in Phase if phase.over]
@@ -107,6 +108,43 @@ class Group:
     oldest: float
     next_start: float | None
     last_start: float | None
+
+
+_SHORT = (
+    "job_id", "name", "owner", "vc", "gpus", "phase", "reason", "state", "hold", "held_by", "slurm",
+    "submitted_at", "started_at", "held_at", "ended_at",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A job that is not over (or one that is, asked for by its ID), without what it runs.
+
+    Attributes:
+        account: that it is billed to; "" where there is no Slurm. partition: or virtual cluster.
+        since: when it was submitted, held, started or over, whichever it stands at.
+        slurm: JSON of an `explain.slurm.SlurmReason`; "": no Slurm has it.
+    """
+
+    job_id: str
+    name: str
+    owner: str
+    partition: str
+    account: str
+    gpus: int
+    phase: str
+    reason: str
+    state: str | None
+    hold: str
+    held_by: str
+    since: float | None
+    start_p50: float | None
+    start_p90: float | None
+    slurm: str
+
+    def why(self) -> SlurmReason:
+        """Why it waits by its Slurm's own word."""
+        return decode(SlurmReason, json.loads(self.slurm)) if self.slurm else SlurmReason()
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +283,42 @@ class PageQueries(VisibleQueries):
         """Rows as they come: of thousands a mapping of each takes longer than the query."""
         with self._engine.connect() as connection:
             return list(connection.execute(query).all())
+
+    def short(self, *, job_id: str = "") -> list[Short]:
+        """The viewer's jobs that are not over, in the order they were submitted, at most `FIGURES`;
+        or the one of an ID, over or not."""
+        latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
+        query = (
+            select(*(jobs.c[name] for name in _SHORT), forecasts.c.start_p50, forecasts.c.start_p90)
+            .select_from(jobs.outerjoin(forecasts, latest))
+            .where(self._mine(), jobs.c.job_id == job_id if job_id else live)
+            .order_by(jobs.c.submitted_seq)
+            .limit(FIGURES)
+        )
+        return [self._short(row) for row in self._all(query)]
+
+    def _short(self, row: RowMapping) -> Short:
+        asked = json.loads(row["slurm"]) if row["slurm"] else {}
+        over, waits = row["phase"] in OVER, row["phase"] in WAITING
+        moments = (row["ended_at"] if over else None, row["held_at"] if row["hold"] else None,
+                   row["started_at"], row["submitted_at"])  # fmt: skip
+        return Short(
+            row["job_id"],
+            row["name"],
+            row["owner"],
+            asked.get("partition") or row["vc"],
+            asked.get("account") or "",
+            row["gpus"],
+            row["phase"],
+            row["reason"],
+            row["state"],
+            row["hold"],
+            shown_actor(self.viewer, row["held_by"]),
+            next((at for at in moments if at is not None), None),
+            row["start_p50"] if waits else None,
+            row["start_p90"] if waits else None,
+            row["slurm"] or "",
+        )
 
     def unqueued(self) -> list[JobRow]:
         """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""

@@ -19,6 +19,8 @@ from scheduler.service.pages.drift import alarm_words
 
 MENU = (
     ("/", "Now"),
+    ("/list", "Jobs"),
+    ("/causes", "Why they wait"),
     ("/nodes", "Nodes"),
     ("/history", "History"),
     ("/fairness", "Fairness"),

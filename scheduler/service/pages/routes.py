@@ -36,9 +36,18 @@ from scheduler.service.pages.blockers import blockers_page
 from scheduler.service.pages.board import board, others
 from scheduler.service.pages.groups import GROUPS, group_page
 from scheduler.service.pages.histories import pictures
+from scheduler.service.pages.listing import (
+    COLUMNS,
+    Wanted,
+    as_csv,
+    causes,
+    chosen,
+    listing,
+    with_reasons,
+)
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
-from scheduler.service.pages.queries import PageQueries
+from scheduler.service.pages.queries import LIVE, PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.story import page_of
 
@@ -101,6 +110,54 @@ def group(
     )
 
 
+def _wanted(
+    find: Word = "",
+    owner: Word = "",
+    account: Word = "",
+    partition: Word = "",
+    state: Word = "",
+    without: bool = False,
+    sort: Word = "job_id",
+) -> Wanted:
+    return Wanted(find.strip(), owner, account, partition, state, without, sort)
+
+
+Chosen = Annotated[Wanted, Depends(_wanted)]
+
+
+@router.get("/list")
+def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) -> Response:
+    """Every job that is not over, as a table: found, filtered and sorted by the address."""
+    return show(
+        request,
+        viewer,
+        "list.html",
+        "/list",
+        lambda queries: {
+            "l": listing(queries, wanted, first),
+            "w": wanted,
+            "columns": COLUMNS,
+            "states": LIVE,
+            "now": queries.now(),
+        },
+    )
+
+
+@router.get("/list.csv")
+def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
+    """The same table, all of it, for a spreadsheet."""
+    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
+    rows = with_reasons(queries, chosen(queries, queries.short(), wanted))
+    headers = {"Content-Disposition": 'attachment; filename="jobs.csv"'}
+    return Response(as_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+@router.get("/causes")
+def why_they_wait(request: Request, viewer: Asking) -> Response:
+    """All that wait, by cause, and what would free most of them."""
+    return show(request, viewer, "causes.html", "/causes", lambda queries: {"c": causes(queries)})
+
+
 def _acts(request: Request, viewer: Viewer) -> bool:
     return viewer.role is not Role.VIEWER and not request.app.state.settings.follows
 
@@ -130,6 +187,17 @@ def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
         with suppress(Problem):
             return output_of(request.app.state.settings, job, offset=-SHOWN_BYTES)
     return None
+
+
+@router.get("/jobs/{job_id}/tail")
+def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
+    """The end of what a job has written: its page fetches it again while the job runs."""
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        found = queries.job(job_id)
+        return {"job": found, "output": _output(request, viewer, found)}
+
+    return show(request, viewer, "tail.html", "", build, job_id=job_id)
 
 
 @router.get("/jobs/{job_id}/ask")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from features.progress import Progress
+from features.schema import State
 from scheduler.backends.events import Kind
 from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
@@ -20,6 +21,7 @@ from scheduler.explain.whatif.changes import Change
 from scheduler.explain.words import act, duration, progress_words
 from scheduler.service.api.explanation import believed, detail_of, forecast_of
 from scheduler.service.api.stories import story_of, where_it_stands
+from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline
@@ -60,6 +62,14 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
+class Bar:
+    """How far a running job is, by what it printed: percent, and in words."""
+
+    percent: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """A line of the table of decisions and events."""
 
@@ -93,6 +103,15 @@ class JobPage:
     slurm: list[tuple[str, str]]  # of one that waits in a followed Slurm: why
     detail: str  # what the backend, or a followed Slurm, says of it
     belief: Belief | None  # how long it should run
+    bar: Bar | None  # of a running job whose progress was read
+
+    @property
+    def crowded_out(self) -> bool:
+        """It failed beside another job on its GPUs: alone it may not."""
+        failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
+        ended = self.job.ended_at
+        beside = (pair.end for pair in self.drawn.story.sharing)
+        return failed and any(end is None or ended is None or end >= ended - 1 for end in beside)
 
     @property
     def followed(self) -> bool:
@@ -126,6 +145,7 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
     predicted = predictions(story.events)
     why = story.events[-1] if waits_now and story.events else None
     stands, forecast = where_it_stands(job, story, now), forecast_of(queries, job, now)
+    lines = queries.story(job_id)
     return JobPage(
         job,
         now,
@@ -139,11 +159,30 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
         forecast,
         queries.forecast(job_id, "submission"),
         view(story, until=now),
-        [_entry(line, events, predicted, job) for line in queries.story(job_id)],
+        [_entry(line, events, predicted, job) for line in lines],
         _timeline(queries, job, now),
         _slurm(job, now),
         detail_of(job, now),
         believed(queries, job, story, forecast, now),
+        _bar(job, lines, now),
+    )
+
+
+def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
+    """The latest progress that was read, carried on to now at the speed that it says."""
+    if job.phase != Phase.RUNNING or job.started_at is None:
+        return None
+    read = [line.body["progress"] for line in lines if line.kind == Kind.PROGRESS]
+    if not read or not read[-1]:
+        return None
+    progress = Progress(**read[-1])
+    if progress.total_s <= 0 or progress.of <= 0:
+        return None
+    share = min(max((now - job.started_at) / progress.total_s, progress.done / progress.of), 1.0)
+    return Bar(
+        100 * share,
+        f"{progress.done:g} of {progress.of:g} {progress.unit}s were done \
+{duration(progress.at_s)} after its start",
     )
 
 

@@ -20,10 +20,12 @@ from scheduler.service.api.auth import Asking, form
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.problems import Problem, misfit
 from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, tasks_of
+from scheduler.service.log.store.reads import UnknownJob
+from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.pages.asked import Input
 from scheduler.service.pages.queries import PageQueries
-from scheduler.service.pages.routes import show
+from scheduler.service.pages.routes import Word, show
 
 router = APIRouter(include_in_schema=False)
 INPUTS = {name: Input(one) for name, one in FIELDS.items() if name != "priority"}
@@ -32,9 +34,36 @@ WORDS = ("command", "workdir")
 
 
 @router.get("/submit")
-def empty(request: Request, viewer: Asking) -> Response:
-    """The form, with nothing filled in."""
-    return _form(request, viewer, {})
+def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = False) -> Response:
+    """The form, with nothing filled in; or with what a job of the viewer's asked for.
+
+    Args:
+        again: that job.
+        alone: its GPUs are not to be shared.
+    """
+    if not again:
+        return _form(request, viewer, {})
+    view = request.app.state.reads.seen_by(viewer)
+    try:
+        job = view.job(again)
+    except UnknownJob:
+        request.app.state.refusals.missed(request, again)
+        return _form(request, viewer, {}, "There is no such job of yours.", 404)
+    given = asked_by(job)
+    given |= {"share": "no"} if alone else {}
+    return _form(request, viewer, given, again=again)
+
+
+def asked_by(job: JobRow) -> dict[str, str]:
+    """What a job asked for, as the form has it. Of one that is over only the program is kept."""
+    values = {one.name: getattr(job, name) for name, one in INPUTS.items()}
+    usual = {one.name: one.of.default for one in INPUTS.values()}
+    sent = {
+        one.name: one.sent(values[one.name])
+        for one in INPUTS.values()
+        if values[one.name] not in (None, "", usual[one.name])
+    }
+    return {"command": shlex.join(job.command), "workdir": job.workdir, **sent}
 
 
 @router.post("/submit")
@@ -91,7 +120,12 @@ def wanted(given: Mapping[str, str]) -> SubmitRequest:
 
 
 def _form(
-    request: Request, viewer: Viewer, given: Mapping[str, str], why_not: str = "", status: int = 200
+    request: Request,
+    viewer: Viewer,
+    given: Mapping[str, str],
+    why_not: str = "",
+    status: int = 200,
+    again: str = "",
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         vcs = queries.vcs() if viewer.sees_all else viewer.vcs
@@ -106,7 +140,7 @@ def _form(
         key = given.get("key") or secrets.token_hex(16)
         return {
             "given": given, "problem": why_not, "key": key, "first": parts[True],
-            "more": parts[False],
+            "more": parts[False], "again": again,
         }  # fmt: skip
 
     return show(request, viewer, "submit.html", "/submit", build, status=status)

@@ -44,6 +44,9 @@ from tests.scheduler.service.pages.conftest import PEOPLE, SPEC, Lived, begin, o
 PAGES = (
     "/",
     "/?vc=vision",
+    "/list",
+    "/list?sort=-gpus",
+    "/causes",
     "/nodes",
     "/history?period=all",
     "/fairness?period=all",

@@ -62,3 +62,22 @@ def test_an_array_is_submitted_and_its_id_shows_a_task(lived: Lived) -> None:
     assert ada.post("/submit", data=sent).headers["location"] == f"/jobs/{first}"
     assert f"{array}_" in ada.get(f"/jobs/{array}").text
     assert ada.get(f"/jobs/{array}x").status_code == 404
+
+
+def test_a_job_is_submitted_again_and_alone(lived: Lived) -> None:
+    ada = lived.browser("ada.byron")
+    job = lived.submit("ada.byron", name="first", gpus=2, vc="vision", time_limit_s=5400.0)
+    theirs = lived.submit("grace.hopper", name="secret", gpus=1, vc="speech")
+    page = ada.get(f"/submit?again={job}&alone=1").text
+    assert f'As job <a href="/jobs/{job}">' in page
+    shown = dict(re.findall(r'<input[^>]* name="(\w+)"[^>]* value="([^"]*)"', page))
+    assert (shown["command"], shown["gpus"], shown["name"]) == ("train", "2", "first")
+    sent = {name: text for name, text in shown.items() if text} | fields(page)
+    assert re.search(r'name="share">.*?<option selected>no</option>', page, re.DOTALL)
+    done = ada.post("/submit", data=sent | {"share": "no"})
+    again = lived.see("ada.byron").job(done.headers["location"].removeprefix("/jobs/"))
+    assert (again.gpus, again.time_limit_s, again.share) == (2, 5400.0, False)
+    assert again.job_id != job
+    refused = ada.get(f"/submit?again={theirs}")
+    assert refused.status_code == 404
+    assert "secret" not in refused.text

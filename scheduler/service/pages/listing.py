@@ -1,0 +1,334 @@
+"""The table of jobs that a Slurm site expects: ID first, searched, sorted and filtered.
+
+Everything chosen stands in the address, so a table can be sent to somebody, and fetched as CSV.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from statistics import median
+from typing import Any
+from urllib.parse import urlencode
+
+from scheduler.core.decisions import Reason
+from scheduler.core.plural import count
+from scheduler.explain import slurm
+from scheduler.explain.words import duration, percent, phrase
+from scheduler.service.api.stories import sentence_now
+from scheduler.service.pages.queries import DAY_S, HOLDING, WAITING, PageQueries, Short
+
+ROWS = 100  # on a page
+PERIOD_S = 7 * DAY_S  # of the figures about a person or an account
+CAUSES, WAITERS = 12, 8  # shown of causes and of those who are waited for
+COLUMNS = (
+    ("job_id", "ID"), ("name", "name"), ("owner", "user"), ("account", "account"),
+    ("partition", "partition"), ("gpus", "GPUs"), ("phase", "state"), ("reason", "reason"),
+    ("since", "since"), ("start_p50", "expected"),
+)  # fmt: skip
+_KEYS = {name for name, _ in COLUMNS}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is chosen; as the address has it.
+
+    Attributes:
+        find: part of an ID or a name. owner, account, partition, state: exactly; "": any.
+        without: jobs without GPUs instead of those with.
+        sort: a column of `COLUMNS`; "-" in front: the largest first.
+    """
+
+    find: str = ""
+    owner: str = ""
+    account: str = ""
+    partition: str = ""
+    state: str = ""
+    without: bool = False
+    sort: str = "job_id"
+
+    @property
+    def by(self) -> str:
+        """The column that is sorted by."""
+        name = self.sort.removeprefix("-")
+        return name if name in _KEYS else "job_id"
+
+    def address(self, **other: object) -> str:
+        """The query that asks for this, or for something else."""
+        asked = {name: getattr(self, name) for name in Wanted.__slots__} | other
+        kept = {name: value for name, value in asked.items() if value}
+        if kept.get("sort") == "job_id":
+            del kept["sort"]
+        if "without" in kept:
+            kept["without"] = 1
+        return urlencode(kept)
+
+    def turned(self, column: str) -> str:
+        """The query that sorts by a column, the other way where it is sorted by it."""
+        return self.address(sort=f"-{column}" if self.sort == column else column)
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A row: a job, and why it waits with the numbers of now."""
+
+    job: Short
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The table.
+
+    Attributes:
+        rows: of this page. all: how many are like that. first, next: where the pages begin.
+        others: jobs of the other kind, without GPUs or with.
+        owners, accounts, partitions: to choose from.
+        tiles: figures about the person or the account that is chosen.
+    """
+
+    wanted: Wanted
+    rows: Sequence[Listed]
+    all: int
+    first: int
+    next: int | None
+    others: int
+    owners: Sequence[str]
+    accounts: Sequence[str]
+    partitions: Sequence[str]
+    tiles: Sequence[tuple[str, str, str]]
+
+
+def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
+    """One page of the table."""
+    every = view.short()
+    found = chosen(view, every, wanted)
+    first = min(max(first, 0), len(found))
+    shown = found[first : first + ROWS]
+    after = first + ROWS if first + ROWS < len(found) else None
+    others = sum(bool(job.gpus) is wanted.without for job in every)
+    return Listing(
+        wanted,
+        with_reasons(view, shown),
+        len(found),
+        first,
+        after,
+        others,
+        *(sorted({getattr(job, name) for job in every} - {""}) for name in _CHOICES),
+        _tiles(view, every, wanted) if wanted.owner or wanted.account else (),
+    )
+
+
+_CHOICES = ("owner", "account", "partition")
+
+
+def chosen(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[Short]:
+    """The jobs that are wanted, in order. One that is over is found by its whole ID."""
+    word = wanted.find.casefold()
+    found = [
+        job
+        for job in every
+        if bool(job.gpus) is not wanted.without
+        and (not word or word in job.job_id.casefold() or word in job.name.casefold())
+        and all(getattr(job, name) == getattr(wanted, name) or not getattr(wanted, name)
+                for name in _CHOICES)
+        and wanted.state in ("", job.phase)
+    ]  # fmt: skip
+    if wanted.find and not any(job.job_id == wanted.find for job in found):
+        found += view.short(job_id=wanted.find)
+    found.sort(key=_key(wanted.by), reverse=wanted.sort.startswith("-"))
+    if wanted.by != "job_id":  # nobody knows: at the end, whichever way it is sorted
+        found.sort(key=lambda job: getattr(job, wanted.by) in (None, ""))
+    return found
+
+
+def _key(column: str) -> Callable[[Short], tuple[Any, ...]]:
+    def of(job: Short) -> tuple[Any, ...]:
+        value = getattr(job, column)
+        if column == "job_id":  # numbers as numbers: 99 before 123456
+            number, _, rest = value.partition("_")
+            return (0, int(number), rest) if number.isdecimal() else (1, 0, value)
+        if value is None:
+            return (0.0,)
+        return (value.casefold(),) if isinstance(value, str) else (float(value),)
+
+    return of
+
+
+def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
+    """Jobs with why they wait, in words with the numbers of now."""
+    now = view.now()
+    ids = [job.job_id for job in jobs if job.phase in WAITING and not job.slurm]
+    lines, rows = view.latest_decisions(ids), {job.job_id: job for job in view.those(ids)}
+    nodes_now = cache(view.nodes_now)
+    found = []
+    for job in jobs:
+        text = ""
+        if job.hold:
+            text = f"held by {'its owner' if job.hold == 'owner' else job.held_by}"
+        elif job.phase not in WAITING:
+            text = (job.state or "").replace("_", " ")
+        elif job.slurm:
+            text = slurm.headline(job.why(), job.job_id, now)
+        elif (line := lines.get(job.job_id)) is not None and job.job_id in rows:
+            text = sentence_now(nodes_now, rows[job.job_id], line, None)
+        found.append(Listed(job, text))
+    return found
+
+
+def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tuple[str, str, str]]:
+    """A person or an account: GPUs asked for and had, and how their jobs went this week."""
+    own = [
+        job
+        for job in every
+        if all(getattr(job, name) == getattr(wanted, name) or not getattr(wanted, name)
+               for name in ("owner", "account"))
+    ]  # fmt: skip
+    asked = sum(job.gpus for job in own)
+    had = sum(job.gpus for job in own if job.phase in HOLDING)
+    waits = [job for job in own if job.phase in WAITING]
+    tiles = [
+        (f"{had} of {asked}", "GPUs had of those asked for", percent(had / asked) if asked else ""),
+        (f"{len(waits)}", "jobs waiting", ""),
+    ]
+    if not wanted.owner:
+        return tiles
+    over = [job for job in view.outcomes(view.now() - PERIOD_S) if job.user == wanted.owner]
+    if over:
+        waited = sorted(job.wait_s for job in over)
+        hours = sum(job.gpus * job.ran_s for job in over) / 3600
+        lost = sum(job.gpus * job.ran_s for job in over if job.state != "completed") / 3600
+        tiles += [
+            (f"{hours:,.0f} h", "GPU-hours in seven days", count(len(over), "job")),
+            (percent(lost / hours) if hours else "–", "of them in jobs that did not complete", ""),
+            (duration(median(waited)), "median wait in seven days",
+             f"one in ten over {duration(waited[int(0.9 * (len(waited) - 1))])}"),
+        ]  # fmt: skip
+    return tiles
+
+
+# --- as CSV --------------------------------------------------------------------------------------
+
+
+def as_csv(rows: Iterable[Listed]) -> str:
+    """A table for a spreadsheet; times in ISO 8601, UTC. No cell is a formula there."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([heading for _, heading in COLUMNS])
+    for row in rows:
+        job = row.job
+        writer.writerow(
+            map(
+                _plain,
+                (job.job_id, job.name, job.owner, job.account, job.partition, str(job.gpus),
+                 job.phase, row.reason, _iso(job.since), _iso(job.start_p50)),
+            )
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _iso(epoch_s: float | None) -> str:
+    return "" if epoch_s is None else f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+# --- all that wait, by cause ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Waiting jobs of one reason: how many, the GPUs they ask for, since when the first waits.
+
+    `step`: what helps them; "": nothing that its owner could do. `example`: the one that waits
+    longest.
+    """
+
+    code: str
+    text: str
+    step: str
+    jobs: int
+    gpus: int
+    oldest: float
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A job that others are said to wait for: how many, and the GPUs they ask for.
+
+    `job`: the viewer's to see; None: another's.
+    """
+
+    job: Short | None
+    jobs: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All that wait, by cause; and what would free most of them."""
+
+    waiting: int
+    gpus: int
+    now: float
+    causes: Sequence[Cause]
+    holders: Sequence[Holder]
+
+
+def causes(view: PageQueries) -> Causes:
+    """The waiting jobs of the viewer's by cause, that of most GPUs first."""
+    every = view.short()
+    waits = [job for job in every if job.phase in WAITING]
+    by: dict[str, list[Short]] = {}
+    for job in waits:
+        by.setdefault(_code(job), []).append(job)
+    return Causes(
+        len(waits),
+        sum(job.gpus for job in waits),
+        view.now(),
+        sorted((_cause(code, jobs) for code, jobs in by.items()), key=lambda c: (-c.gpus, c.text))[
+            :CAUSES
+        ],
+        _holders(view, waits, {job.job_id: job for job in every}),
+    )
+
+
+def _code(job: Short) -> str:
+    """Slurm's word where that decides, else the reason of the latest decision."""
+    return "held" if job.hold else (job.why().code if job.slurm else job.reason)
+
+
+def _cause(code: str, jobs: Sequence[Short]) -> Cause:
+    known = code in {reason.value for reason in Reason}
+    oldest = min(jobs, key=lambda job: job.since or 0.0)
+    text = phrase(code) if known else code
+    return Cause(
+        code,
+        text or "not evaluated yet",
+        Reason(code).next_step() if known else "",
+        len(jobs),
+        sum(job.gpus for job in jobs),
+        oldest.since or 0.0,
+        oldest.job_id,
+    )
+
+
+def _holders(view: PageQueries, waits: Sequence[Short], known: Mapping[str, Short]) -> list[Holder]:
+    """Whom most waiting jobs are said to wait for, by their latest decisions."""
+    gpus = {job.job_id: job.gpus for job in waits}
+    lines = view.latest_decisions(list(gpus))
+    found: dict[str, list[int]] = {}
+    for job_id, line in lines.items():
+        body = line.body
+        named = {one for one in (body.get("blocker"), *body.get("held_by", ())) if one in known}
+        for one in named - {job_id}:
+            found.setdefault(one, []).append(gpus[job_id])
+    holders = [Holder(known.get(one), len(of), sum(of)) for one, of in found.items()]
+    return sorted(holders, key=lambda h: (-h.jobs, -h.gpus))[:WAITERS]

@@ -1,0 +1,112 @@
+"""The table of jobs: found by ID, filtered, sorted, and the same as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from urllib.parse import parse_qs
+
+import pytest
+
+from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
+from tests.scheduler.service.pages.conftest import Lived, submit_many
+
+ROW = re.compile(r'<th scope="row"><a href="/jobs/([^"]+)">')
+
+
+def ids(html: str) -> list[str]:
+    """The jobs of a table, in order."""
+    return ROW.findall(html)
+
+
+@pytest.fixture
+def queue(lived: Lived) -> Lived:
+    """Five jobs of two people; on 12 GPUs they do not all start."""
+    submit_many(lived, "ada.byron", [
+        {"name": f"sweep-{n}", "gpus": n, "vc": "vision"} for n in (1, 4, 2)
+    ])  # fmt: skip
+    submit_many(lived, "grace.hopper", [
+        {"name": "=cmd()", "gpus": 4, "vc": "vision"}, {"name": "big", "gpus": 4, "vc": "speech"},
+    ])  # fmt: skip
+    return lived
+
+
+def table(lived: Lived, query: str, user: str = "olga") -> list[dict[str, str]]:
+    answer = lived.browser(user).get(f"/list.csv?{query}")
+    assert answer.headers["content-type"].startswith("text/csv")
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+def test_what_is_chosen_stands_in_the_address(queue: Lived) -> None:
+    every = table(queue, "")
+    assert [*every[0]] == [heading for _, heading in COLUMNS]
+    assert len(every) == 5
+    assert {row["user"] for row in table(queue, "owner=ada.byron")} == {"ada.byron"}
+    assert [row["name"] for row in table(queue, "find=SWEEP-4")] == ["sweep-4"]
+    assert {row["partition"] for row in table(queue, "partition=speech")} == {"speech"}
+    assert [int(row["GPUs"]) for row in table(queue, "sort=-gpus&owner=ada.byron")] == [4, 2, 1]
+    assert table(queue, "state=ended") == []
+    page = queue.browser("olga").get("/list?sort=-gpus&owner=ada.byron").text
+    assert ids(page) == [row["ID"] for row in table(queue, "sort=-gpus&owner=ada.byron")]
+    assert 'aria-sort="descending"' in page
+    assert "GPUs had of those asked for" in page
+
+
+def test_a_job_is_found_by_its_id_also_when_it_is_over(queue: Lived) -> None:
+    queue.settle(30_000)
+    assert table(queue, "") == []
+    job = queue.see("olga").jobs(limit=1).items[0].job_id
+    (found,) = table(queue, f"find={job}")
+    assert (found["ID"], found["state"]) == (job, "ended")
+    assert table(queue, f"find={job[:-1]}") == []
+
+
+def test_nobody_finds_anothers_job(queue: Lived) -> None:
+    theirs = next(row["ID"] for row in table(queue, "owner=grace.hopper"))
+    assert table(queue, f"find={theirs}", "ada.byron") == []
+    assert table(queue, "owner=grace.hopper", "ada.byron") == []
+    assert len(table(queue, "", "ada.byron")) == 3
+    page = queue.browser("ada.byron").get("/list").text
+    assert "grace.hopper" not in page
+
+
+def test_no_cell_is_a_formula(queue: Lived) -> None:
+    (row,) = table(queue, "find=cmd")
+    assert row["name"] == "'=cmd()"
+    assert [_plain(text) for text in ("-1", "@x", "a=b", "")] == ["'-1", "'@x", "a=b", ""]
+
+
+def test_numbers_are_sorted_as_numbers_and_pages_follow_each_other(lived: Lived) -> None:
+    submit_many(
+        lived, "ada.byron", [{"name": f"j{n}", "gpus": 1, "vc": "vision"} for n in range(130)]
+    )
+    browser = lived.browser("ada.byron")
+    first = browser.get("/list?sort=name").text
+    (rest,) = re.findall(r'href="/list\?([^"]*first=\d+)"', first)
+    assert parse_qs(rest.replace("&amp;", "&"))["first"] == [str(ROWS)]
+    second = browser.get(f"/list?{rest.replace('&amp;', '&')}").text
+    both = ids(first) + ids(second)
+    assert len(both) == len({*both}) == 130
+    assert "No job is like that" in browser.get("/list?find=nothing").text
+
+
+def test_an_address_says_no_more_than_it_must() -> None:
+    wanted = Wanted(owner="ada", sort="gpus")
+    assert parse_qs(wanted.address()) == {"owner": ["ada"], "sort": ["gpus"]}
+    assert parse_qs(wanted.turned("gpus"))["sort"] == ["-gpus"]
+    assert parse_qs(wanted.turned("name"))["sort"] == ["name"]
+    assert Wanted().address() == ""
+    assert Wanted(sort="command").by == "job_id"
+
+
+def test_all_that_wait_are_counted_by_cause(lived: Lived) -> None:
+    submit_many(lived, "ada.byron", [{"name": "w", "gpus": 4, "vc": "vision"} for _ in range(6)])
+    lived.settle(120)
+    waits = [row for row in table(lived, "") if row["state"] in ("queued", "submitted", "held")]
+    page = lived.browser("olga").get("/causes").text
+    assert f"{len(waits)} jobs wait, for {sum(int(row['GPUs']) for row in waits)} GPUs" in page
+    counted = re.findall(r'data-label="jobs">(\d+)<', page)
+    assert sum(map(int, counted)) == len(waits)
+    lived.settle(60_000)
+    assert "No job waits." in lived.browser("olga").get("/causes").text

@@ -1,0 +1,75 @@
+"""The page of a running job: how far it is, what it writes, and what to do once it failed."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from features.progress import Progress
+from scheduler.service.api.output import JobOutput
+from scheduler.service.log.store.rows import JobRow, Line
+from scheduler.service.pages.story import JobPage, _bar
+from tests.scheduler.service.pages.conftest import Lived
+
+SAID = Progress(100.0, 90.0, 120.0, 30, 60, "epoch", 1.6, 50.0, "epoch")
+
+
+def bar(now: float, *said: Progress, phase: str = "running") -> Any:
+    job: Any = SimpleNamespace(phase=phase, started_at=1000.0)
+    lines = [Line(1050.0, n, "progress", "", "", body={"progress": asdict(p)}) for n, p in
+             enumerate(said)]  # fmt: skip
+    return _bar(job, lines, now)
+
+
+def test_progress_is_carried_on_to_now_and_no_further_than_its_end() -> None:
+    found = bar(1075.0, SAID)
+    assert found.percent == pytest.approx(75.0)
+    assert found.text == "30 of 60 epochs were done 50 s after its start"
+    assert bar(1010.0, SAID).percent == pytest.approx(50.0)  # never less than was printed
+    assert bar(9000.0, SAID).percent == 100.0
+    assert bar(1075.0, replace(SAID, total_s=1e6), SAID).percent == pytest.approx(75.0)
+    assert bar(1075.0) is None
+    assert bar(1075.0, SAID, phase="queued") is None
+
+
+@pytest.mark.parametrize(
+    ("state", "end", "found"),
+    [
+        ("failed", 2000.0, True),
+        ("out_of_memory", None, True),
+        ("failed", 1500.0, False),
+        ("completed", 2000.0, False),
+    ],
+)
+def test_alone_is_suggested_after_a_failure_beside_another(
+    state: str, end: float | None, found: bool
+) -> None:
+    page: Any = SimpleNamespace(
+        job=SimpleNamespace(state=state, ended_at=2000.0),
+        drawn=SimpleNamespace(story=SimpleNamespace(sharing=[SimpleNamespace(end=end)])),
+    )
+    assert JobPage.crowded_out.fget(page) is found  # type: ignore[attr-defined]
+
+
+def test_output_is_fetched_again_while_a_job_runs(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def written(settings: object, job: JobRow, *, offset: int) -> JobOutput:
+        return JobOutput(job.job_id, 1, "epoch 1\n", 0, 8, 8, job.ended_at is not None)
+
+    monkeypatch.setattr("scheduler.service.pages.routes.output_of", written)
+    job = lived.submit("ada.byron", name="long", gpus=1, vc="vision", profile=False)
+    lived.settle(5)
+    ada = lived.browser("ada.byron")
+    assert f'hx-get="/jobs/{job}/tail" hx-trigger="every 3s"' in ada.get(f"/jobs/{job}").text
+    part = ada.get(f"/jobs/{job}/tail", headers={"HX-Request": "true", "HX-Target": "part-tail"})
+    assert part.text.strip().startswith('<div id="part-tail" hx-get=')
+    assert "<html" not in part.text
+    assert lived.browser("grace.hopper").get(f"/jobs/{job}/tail").status_code == 404
+    lived.settle(30_000)
+    over = ada.get(f"/jobs/{job}").text
+    assert "every 3s" not in over
+    assert f'href="/submit?again={job}"' in over
