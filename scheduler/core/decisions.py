@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from string import Formatter
 from typing import Any
 
 from features.codec import Json
@@ -110,15 +111,11 @@ class Reason(StrEnum):
         Args:
             blocker, partner: what to call these jobs; "": by their ids.
         """
-        template = _NAMELESS.get(self) if d.blocker is None else None
-        template = _WITHOUT_GPUS.get(self, template) if d.need == 0 else template
-        if self is Reason.DEPENDENCY_NOT_MET and not blocker and _in_one_array(d):
-            template = _BEHIND_ITS_ARRAY
         numbers = {
             name: "(not recorded)" if (value := getattr(d, name)) is None else value
             for name in ("free", "limit", "position")
         }
-        return (template or _SUMMARY[self]).format(
+        return self._template(d, is_named=not blocker).format(
             gpus="(not recorded) GPUs" if d.need is None else count(d.need, "GPU"),
             are=are(d.need),
             were=were(d.need),
@@ -128,6 +125,22 @@ class Reason(StrEnum):
             partner=partner or f"job {d.partner}",
             **numbers,
         )
+
+    def fields(self, d: Decision, *, is_named: bool = True) -> frozenset[str]:
+        """Return the names of the fields whose values `summary` puts into its sentence.
+
+        Args:
+            is_named: the sentence names the blocker by its id.
+        """
+        parts = Formatter().parse(self._template(d, is_named=is_named))
+        return frozenset(name for _, name, _, _ in parts if name)
+
+    def _template(self, d: Decision, *, is_named: bool) -> str:
+        template = _NAMELESS.get(self) if d.blocker is None else None
+        template = _WITHOUT_GPUS.get(self, template) if d.need == 0 else template
+        if self is Reason.DEPENDENCY_NOT_MET and is_named and _in_one_array(d):
+            template = _BEHIND_ITS_ARRAY
+        return template or _SUMMARY[self]
 
     def next_step(self) -> str:
         """What would help; empty when nothing can be done."""
@@ -361,7 +374,7 @@ class Decision:
     evidence: Evidence = ()
 
     def sentence(self, visible: Collection[str] | None = None) -> str:
-        """The decision in words. Where `visible` is given, no other job is named."""
+        """Return the decision in words. Where `visible` is given, no other job is named."""
         if visible is None:
             return self.reason.summary(self)
         blocker = partner = ""
@@ -373,6 +386,13 @@ class Decision:
         if self.partner is None or self.partner not in visible:
             partner = ANOTHER
         return self.reason.summary(self, blocker=blocker, partner=partner)
+
+    def fields_in_sentence(self, visible: Collection[str] | None = None) -> frozenset[str]:
+        """Return the names of the fields whose values `sentence` holds, or stands for."""
+        is_named = visible is None or (self.blocker is not None and self.blocker in visible)
+        if self.reason is Reason.BEHIND_HIGHER_PRIORITY and self.position and not is_named:
+            return frozenset(("position", "blocker"))
+        return self.reason.fields(self, is_named=is_named)
 
     def body(self) -> Json:
         """As plain values; fields that say nothing are left out."""

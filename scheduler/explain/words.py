@@ -120,8 +120,16 @@ def listed(items: list[str]) -> str:
 
 def sentence_of(d: Decision) -> str:
     """A decision in words, and whom it was for; jobs whose ids are withheld are not named."""
-    named = {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
-    return d.sentence(named) + held_words(d)
+    return d.sentence(_named(d)) + held_words(d)
+
+
+def fields_in_sentence(d: Decision) -> frozenset[str]:
+    """Return the names of the fields whose values `sentence_of` holds, or stands for."""
+    return d.fields_in_sentence(_named(d))
+
+
+def _named(d: Decision) -> set[str]:
+    return {job for job in (d.blocker, d.partner) if job not in (None, AHEAD, ANOTHER)}
 
 
 def has_gpus(began: str, given: Sequence[Decision], partner: str | None, shared_s: float) -> str:

@@ -46,7 +46,7 @@ from scheduler.explain.remarks import remarks
 from scheduler.explain.story import Recorded, Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
 from scheduler.explain.waited import NOTHING_ELSE, wait_words
-from scheduler.explain.words import clock, duration, number, sentence_of
+from scheduler.explain.words import clock, duration, fields_in_sentence, number, sentence_of
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA
 
@@ -782,3 +782,23 @@ def test_a_wait_that_is_told_again_is_one_wait_and_the_prediction_that_moved_is_
     text = told(story)
     assert text.count("predicted 2 h now, 71 s before") == 1
     assert "predicted before" not in text
+
+
+def test_a_number_that_equals_another_of_the_sentence_is_shown_all_the_same() -> None:
+    numbers = {"need": 4, "free": 4, "limit": 8, "position": 4}
+    own = [a_decision(0, 1000, Action.WAIT, Reason.MEMORY_GUARD, **numbers)]
+    [(event, lines)] = remarks(build_story(a_job(), own).events)
+    assert "4 GPUs" in event.sentence
+    assert lines[0] == "GPUs free: 4, of 8, number 4 in line"
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_no_field_is_shown_that_the_sentence_holds(reason: Reason) -> None:
+    """Each number is one of its own, so that the sentence shows which fields it holds."""
+    values = {"need": 911, "free": 922, "limit": 933, "position": 944, "blocker": "b955"}
+    for blocker in ("b955", None):
+        d = a_decision(0, 1000, Action.WAIT, reason, **{**values, "blocker": blocker})
+        fields = fields_in_sentence(d)
+        for name in ("free", "limit", "position", "blocker"):
+            value = getattr(d, name)
+            assert value is None or (str(value) in sentence_of(d)) is (name in fields), name
