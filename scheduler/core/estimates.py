@@ -143,6 +143,15 @@ class Estimator:
         estimator may note its answer, or learn."""
         return self.estimate(job, now)
 
+    def enqueued_again(self, job: Job, now: float, answer: Estimate) -> Estimate:
+        """Return what a waiting job is decided with from now on: an event, as `enqueued` is.
+
+        Args:
+            answer: what `estimate` has just answered: it stands where `enqueued` answers the same.
+        """
+        notes_it = type(self).enqueued is not Estimator.enqueued
+        return self.enqueued(job, now) if notes_it else answer
+
     def decided_with(self, job_id: str, estimate: Estimate) -> None:
         """A job is decided with another estimate than `enqueued` gave, if it was asked at all."""
 

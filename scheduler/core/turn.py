@@ -295,11 +295,12 @@ class Turn:
         estimator, now = self._core.estimator, self.now
         assert queued.estimate_s is not None
         estimator.changed(queued.job, now)
-        answer = with_progress(estimator.estimate(queued.job, now), queued.progress)
-        answer_s = answer.seconds
+        answer = estimator.estimate(queued.job, now)
+        answer_s = with_progress(answer, queued.progress).seconds
         if 1 / within < (1 + answer_s) / (1 + queued.estimate_s) < within:
             return False
-        estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
+        answer = estimator.enqueued_again(queued.job, now, answer)
+        estimate = with_progress(answer, queued.progress)
         for one in (queued, *alike):
             if one is not queued:
                 estimator.decided_with(one.job.job_id, estimate)

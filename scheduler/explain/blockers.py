@@ -387,7 +387,14 @@ class _Search:
         now = self.futures.now
         ends_in = max(0.0, self.futures.ends_at(run) - now)
         expected = self.core.jobs[item].estimate_s
-        return Holder(Kind.RUN, item, None, now - run.start_time, expected, ends_in)
+        return Holder(
+            kind=Kind.RUN,
+            job_id=item,
+            node=None,
+            ran_s=now - run.start_time,
+            expected_s=expected,
+            ends_in_s=ends_in,
+        )
 
 
 def _reserved_for(core: Core, vc: str) -> str | None:

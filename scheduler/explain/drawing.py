@@ -77,18 +77,18 @@ def view(
     present = {segment.css for segment in timeline}
     lines = tuple(remarks(story.events, story.job.time_limit_s, codes=codes))
     return StoryView(
-        story,
-        anchor,
-        why,
-        tuple(timeline),
-        tuple(item for item in _LEGEND if item[0] in present),
-        tuple(waterfall(b) for b in drawn(story.scores)),
-        lines[:events],
-        lines[events:],
-        tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
-        tuple(held_words(story.held, story.job.vc)),
-        overtaken_words(story.overtaken),
-        codes,
+        story=story,
+        anchor=anchor,
+        why=why,
+        timeline=tuple(timeline),
+        phases=tuple(item for item in _LEGEND if item[0] in present),
+        waterfalls=tuple(waterfall(b) for b in drawn(story.scores)),
+        first=lines[:events],
+        hidden=lines[events:],
+        sharing=tuple((pair, list(sharing_words(pair))) for pair in story.sharing),
+        held=tuple(held_words(story.held, story.job.vc)),
+        overtaken=overtaken_words(story.overtaken),
+        codes=codes,
     )
 
 

@@ -86,7 +86,7 @@ class PredictionReason:
     terms: list[str]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
     """Why it shares its GPUs: what the policy decided by.
 
@@ -222,7 +222,7 @@ class Times:
     ended_at: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
     """Why a job is where it is.
 

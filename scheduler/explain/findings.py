@@ -96,27 +96,27 @@ def answer(futures: Futures, job_id: str) -> Answer:
     capacity = capacity_of(core, queued, profiling=profiling)
     limit = core.nodes.capacity[vc] if reason is Reason.VC_TOO_SMALL else capacity.limit
     stands = Decision(
-        0, now, Action.WAIT, reason, job_id, vc,
+        seq=0, time=now, action=Action.WAIT, reason=reason, job_id=job_id, vc=vc,
         need=queued.job.gpus, free=capacity.free, limit=limit, position=position,
         evidence=(("closed_gpus", capacity.closed),),
     )  # fmt: skip
     return Answer(
-        job_id,
-        vc,
-        now,
-        reason,
-        sentence_of(stands),
-        queued.job.gpus,
-        capacity,
-        limit,
-        find_blockers(futures, job_id),
-        position,
-        len(queue),
-        core.policy.order_terms(queued, now) if waits else (),
-        queued.priority,
-        _promise(core, queued, capacity, now) if waits else None,
-        _kept(futures, queued),
-        _found(core, queued) if waits else Findings(),
+        job_id=job_id,
+        vc=vc,
+        at=now,
+        reason=reason,
+        text=sentence_of(stands),
+        need=queued.job.gpus,
+        capacity=capacity,
+        limit=limit,
+        blockers=find_blockers(futures, job_id),
+        position=position,
+        waiting=len(queue),
+        order=core.policy.order_terms(queued, now) if waits else (),
+        priority=queued.priority,
+        promise=_promise(core, queued, capacity, now) if waits else None,
+        kept=_kept(futures, queued),
+        findings=_found(core, queued) if waits else Findings(),
     )
 
 
@@ -156,7 +156,9 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
         if any(mask & kept.get(node, 0) for node, mask in zip(run.nodes, run.gpus, strict=True))
     ]
     own = holder == queued.job.job_id
-    return Kept(own, gpus, free, max(ends) if ends else None, len(ends))
+    return Kept(
+        own=own, gpus=gpus, free=free, free_in_s=max(ends) if ends else None, runs=len(ends)
+    )
 
 
 # --- in words, and as it is read ---------------------------------------------------------------
@@ -187,13 +189,13 @@ def analysis(
 
     def plain(holder: Holder) -> InTheWay:
         return InTheWay(
-            holder.kind.value,
-            shown(holder) if holder.job_id else "",
-            holder.node,
-            "" if holder.node is None else closed.get(holder.node, ""),
-            holder.ran_s,
-            holder.past_s or None,
-            holder.ends_in_s,
+            kind=holder.kind.value,
+            job=shown(holder) if holder.job_id else "",
+            node=holder.node,
+            closed="" if holder.node is None else closed.get(holder.node, ""),
+            ran_s=holder.ran_s,
+            past_s=holder.past_s or None,
+            ends_in_s=holder.ends_in_s,
         )
 
     blockers = found.blockers

@@ -233,12 +233,12 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
         )
         waits.append(
             Wait(
-                reason,
-                seconds,
-                seconds / total if total else 0.0,
-                len(mine),
-                sentence_of(last) if last else "in the queue, no reason recorded yet",
-                step_of(last) if last else "",
+                reason=reason,
+                seconds=seconds,
+                share=seconds / total if total else 0.0,
+                spells=len(mine),
+                sentence=sentence_of(last) if last else "in the queue, no reason recorded yet",
+                next_step=step_of(last) if last else "",
             )
         )
     return sorted(waits, key=lambda w: -w.seconds)
@@ -327,7 +327,17 @@ def sharing_of(
             path = tuple(comparison(step, "newcomer: ", "this job: ") for step in steps)
             gain_s, theirs_s, mine_s = _rests_on(d)
             found.append(
-                Sharing(d.job_id, False, d.time, end, speeds, path, gain_s, mine_s, theirs_s)
+                Sharing(
+                    partner=d.job_id,
+                    newcomer=False,
+                    start=d.time,
+                    end=end,
+                    speeds=speeds,
+                    tree_path=path,
+                    gain_s=gain_s,
+                    left_s=mine_s,
+                    partner_left_s=theirs_s,
+                )
             )
     return sorted(found, key=lambda s: s.start)
 
@@ -365,7 +375,14 @@ def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
     if d.nodes:
         evidence["placement"] = placement_of(d)
     evidence |= dict(d.evidence)
-    return Event(d, d.time - job.submit_time, sentence_of(d), step_of(d), evidence, free_pass)
+    return Event(
+        decision=d,
+        since_submit_s=d.time - job.submit_time,
+        sentence=sentence_of(d),
+        next_step=step_of(d),
+        evidence=evidence,
+        free_pass=free_pass,
+    )
 
 
 def placement_of(d: Decision) -> str:

@@ -99,9 +99,11 @@ def build_story(
     waits = waits_of(lived, main)
     sharing = sharing_of(job, main, joined, recorded.ends)
     scores = breakdowns(main, recorded.bundles)
-    problems = _problems(job, spans, free_pass, scores, main)
+    problems = _problems(job=job, spans=spans, free_pass=free_pass, scores=scores, decisions=main)
     events = tuple(event_of(job, d, i < len(free_pass)) for i, d in enumerate(own))
-    wait = wait_words(job, main, lived, waits, recorded, live=until is not None)
+    wait = wait_words(
+        job=job, own=main, spans=lived, waits=waits, recorded=recorded, live=until is not None
+    )
     return Story(
         job=job,
         policy=recorded.policy,

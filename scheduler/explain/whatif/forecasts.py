@@ -428,7 +428,14 @@ def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast
 
 def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
     p50, p90 = (start + at_level(quantiles, level) for level in (0.5, 0.9))
-    return StartForecast(now, start, start, max(p50, now), max(p90, now), start_p10=start)
+    return StartForecast(
+        made_at=now,
+        start_p50=start,
+        start_p90=start,
+        end_p50=max(p50, now),
+        end_p90=max(p90, now),
+        start_p10=start,
+    )
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
@@ -443,7 +450,16 @@ def summary(now: float, starts: list[float], ends: list[float], horizon_s: float
     )
     p10 = min(_level(now, starts, 0.1, horizon_s), p50)
     seen = tuple(sorted(starts))
-    return StartForecast(now, p50, p90, end_p50, end_p90, len(starts), starts=seen, start_p10=p10)
+    return StartForecast(
+        made_at=now,
+        start_p50=p50,
+        start_p90=p90,
+        end_p50=end_p50,
+        end_p90=end_p90,
+        samples=len(starts),
+        starts=seen,
+        start_p10=p10,
+    )
 
 
 def _level(now: float, values: list[float], level: float, horizon_s: float) -> float:

@@ -146,7 +146,9 @@ class Waits:
             roughly: by the crude rule.
         """
         return {
-            job_id: self._mixed(core, job_id, one, roughly.get(job_id), now)
+            job_id: self._mixed(
+                core=core, job_id=job_id, made=one, rough=roughly.get(job_id), now=now
+            )
             for job_id, one in made.items()
         }
 

@@ -40,33 +40,47 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
     score = story.scores[-1] if story.scores else None
     first = findings[0]
     return Explanation(
-        job.job_id,
-        job.phase,
-        first.reason,
-        first.text,
-        first.next_step,
-        findings,
-        view.standing(job_id),
-        forecast,
-        job.estimate_s,
-        Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
-        detail_of(job, now),
-        score.bundle if score else "",
-        [Contribution(t.name, t.text, t.value, t.contribution, t.factor) for t in score.terms]
+        job_id=job.job_id,
+        phase=job.phase,
+        reason=first.reason,
+        dominant=first.text,
+        next_step=first.next_step,
+        principal=findings,
+        standing=view.standing(job_id),
+        forecast=forecast,
+        estimate_s=job.estimate_s,
+        times=Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
+        detail=detail_of(job, now),
+        bundle=score.bundle if score else "",
+        contributions=[
+            Contribution(
+                term=t.name, text=t.text, value=t.value, log_seconds=t.contribution, factor=t.factor
+            )
+            for t in score.terms
+        ]
         if score
         else [],
-        [
+        prediction=[
             PredictionReason(t.text, factor_of(t.contribution), list(t.terms))
             for t in score.thoughts()
         ]
         if score
         else [],
-        believed(view, job, story, forecast, now),
-        _packing(story),
-        f"It {where_it_stands(job, story, now)}.",
-        [WaitedFor(w.reason.value, w.sentence, w.seconds, w.share, w.spells) for w in waits],
-        view.forecast(job_id, "submission"),
-        _overtaken(story),
+        belief=believed(view=view, job=job, story=story, forecast=forecast, now=now),
+        packing=_packing(story),
+        headline=f"It {where_it_stands(job, story, now)}.",
+        waits=[
+            WaitedFor(
+                reason=w.reason.value,
+                text=w.sentence,
+                seconds=w.seconds,
+                share=w.share,
+                spells=w.spells,
+            )
+            for w in waits
+        ],
+        promised=view.forecast(job_id, "submission"),
+        overtaken=_overtaken(story),
         hold=job.hold,
         held_by=job.held_by,
         held_at=job.held_at,
@@ -120,7 +134,14 @@ def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | No
     if job.slurm is not None or job.hold:
         return forecast
     if forecast is None:
-        forecast = StartForecastRow(now, None, None, None, None, WhyNot.NOT_YET)
+        forecast = StartForecastRow(
+            made_at=now,
+            start_p50=None,
+            start_p90=None,
+            end_p50=None,
+            end_p90=None,
+            why_not=WhyNot.NOT_YET,
+        )
     if forecast.estimate == ForecastKind.IMPOSSIBLE:
         return forecast
     found = view.bound(job.job_id, now)
@@ -183,7 +204,15 @@ def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Fin
 
 def _finding(event: Event) -> Finding:
     d = event.decision
-    return Finding(d.reason.value, event.sentence, d.time, d.need, d.free, d.limit, event.next_step)
+    return Finding(
+        reason=d.reason.value,
+        text=event.sentence,
+        since=d.time,
+        need=d.need,
+        free=d.free,
+        limit=d.limit,
+        next_step=event.next_step,
+    )
 
 
 def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Finding:
@@ -204,12 +233,12 @@ def _packing(story: Story) -> Packing | None:
     last = story.sharing[-1]
     speed, partner_speed = last.speeds or (None, None)
     return Packing(
-        last.partner,
-        list(last.tree_path),
-        speed,
-        partner_speed,
-        last.gain_s,
-        last.left_s,
-        last.partner_left_s,
-        gain_words(last),
+        partner=last.partner,
+        tree_path=list(last.tree_path),
+        speed=speed,
+        partner_speed=partner_speed,
+        gain_s=last.gain_s,
+        left_s=last.left_s,
+        partner_left_s=last.partner_left_s,
+        text=gain_words(last),
     )

@@ -153,7 +153,9 @@ class _Auditor:
             raise
         except Exception as error:  # whatever comes of events and decisions that are none of ours
             why = str(error).partition("\n")[0]
-            self._diverged(self.at, "log", "what the event means", why, "nothing")
+            self._diverged(
+                seq=self.at, where="log", what="what the event means", was=why, is_now="nothing"
+            )
         self.found.divergences.sort(key=lambda d: (d.seq, d.where not in ("pass", "decisions")))
         return self.found
 
@@ -180,7 +182,9 @@ class _Auditor:
         """The decisions of a pass are those that the log has the digest of."""
         logged = event.body["digest"]
         if (digest := digest_of(texts)) != logged:
-            self._diverged(event.seq, "decisions", "digest", digest, logged)
+            self._diverged(
+                seq=event.seq, where="decisions", what="digest", was=digest, is_now=logged
+            )
 
     def _decide_again(self, event: Event, texts: list[str]) -> None:
         """Fold one event, and take the pass that it tells of again."""
@@ -208,7 +212,7 @@ class _Auditor:
         if not what:
             texts = encoded(diverged.decisions)
             what, was, is_now = "body", dict(event.body), self.state.passed(texts)
-        self._diverged(event.seq, "pass", what, was, is_now)
+        self._diverged(seq=event.seq, where="pass", what=what, was=was, is_now=is_now)
         self.state, self.decides = self._followed(event.seq), False
 
     def _followed(self, upto: int, mends: Mends | None = None) -> State:
@@ -216,7 +220,9 @@ class _Auditor:
         return followed(connection, store, self.bundles, upto, keep=True, mends=mends)
 
     def _diverged(self, seq: int, where: str, what: str, was: Any, is_now: Any) -> None:
-        divergence = Divergence(seq, where, what, was, is_now, self.state.bundle)
+        divergence = Divergence(
+            seq=seq, where=where, what=what, logged=was, found=is_now, bundle=self.state.bundle
+        )
         self.found.divergences.append(divergence)
 
     # --- tables -------------------------------------------------------------------------------
@@ -250,11 +256,19 @@ class _Auditor:
                 continue
             if has is None or wants is None:
                 seq = (has or wants or {}).get("updated_seq", self.state.seen)
-                self._diverged(seq, where, f"{name}", has and "a row", wants and "a row")
+                self._diverged(
+                    seq=seq,
+                    where=where,
+                    what=f"{name}",
+                    was=has and "a row",
+                    is_now=wants and "a row",
+                )
                 continue
             column = next(c for c in wants if has[c] != wants[c])
             seq = max(row.get("updated_seq", self.state.seen) for row in (has, wants))
-            self._diverged(seq, where, f"{name}.{column}", has[column], wants[column])
+            self._diverged(
+                seq=seq, where=where, what=f"{name}.{column}", was=has[column], is_now=wants[column]
+            )
 
 
 def _as_read(spec: str) -> str:

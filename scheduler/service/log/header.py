@@ -149,7 +149,13 @@ class LogHeader:
         cluster["vcs"] = dict(cluster["vcs"])
         cluster["groups"] = {
             vc: tuple(
-                NodeGroup(kind, count, gpus, mib, tuple(names))
+                NodeGroup(
+                    gpu_type=kind,
+                    nodes=count,
+                    gpus_per_node=gpus,
+                    gpu_memory_mib=mib,
+                    names=tuple(names),
+                )
                 for kind, count, gpus, mib, names in has
             )
             for vc, has in cluster.get("groups", ())

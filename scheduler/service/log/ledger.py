@@ -246,7 +246,9 @@ class Ledger:
         record.phase = Phase.PROFILING if profiling else Phase.STARTING
         record.attempt += 1
         record.granted = d.seq
-        record.grant = Grant(purpose, d.nodes, d.gpus, d.time, d.partner)
+        record.grant = Grant(
+            purpose=purpose, nodes=d.nodes, gpus=d.gpus, at=d.time, partner=d.partner
+        )
         self.holding[record.job_id] = record
         self._pair(d.partner, record.job_id)
 

@@ -94,7 +94,12 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
         raise NothingToMend("the log begins with that: --began says when that was in truth")
     begins, ends = min(early[first - 1 :]), max(late[first - 1 :])
     wrong = Wrong(
-        first, len(late), before, begins, ends, begins - (before if began is None else began)
+        first=first,
+        last=len(late),
+        before=before,
+        begins=begins,
+        ends=ends,
+        by_s=begins - (before if began is None else began),
     )
     if wrong.by_s <= 0 or begins - wrong.by_s < before:
         raise NothingToMend(f"the events before it are of {_shown(before)}: it cannot be earlier")

@@ -76,7 +76,13 @@ def keep_notifying(
                     upto = behind[0] if len(behind) > LAG else after
                 else:
                     behind.clear()
-                    lease = _send(store, program, cursor, lease, due(store, after, upto))
+                    lease = _send(
+                        store=store,
+                        program=program,
+                        cursor=cursor,
+                        lease=lease,
+                        notices=due(store, after, upto),
+                    )
                 if upto > after:
                     write_whole(cursor, str(upto))
             except LeaseLost:

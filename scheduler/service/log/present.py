@@ -41,7 +41,13 @@ class SettingsChange:
     def of(cls, event: Event) -> SettingsChange:
         """From a SETTINGS_SET event."""
         body = event.body
-        return cls(event.seq, event.at, event.actor, body.get("reason", ""), body["settings"])
+        return cls(
+            seq=event.seq,
+            at=event.at,
+            actor=event.actor,
+            reason=body.get("reason", ""),
+            settings=body["settings"],
+        )
 
     def row(self) -> Columns:
         """As a row of the table `settings`."""

@@ -91,7 +91,9 @@ def settle(
     with store.writing() as connection:
         present = Present.read(store, connection)
         assert present is not None, "the log has begun"
-        found = differences(present, spec, names, live_jobs(connection), stated)
+        found = differences(
+            present=present, spec=spec, names=names, live=live_jobs(connection), stated=stated
+        )
         if not found or choice == "keep":
             return present
         lines = [line for one in found for line in one.lines]

@@ -74,7 +74,13 @@ class Head:
     signature: str = ""
 
     def signed(self, key: bytes) -> Head:
-        return Head(self.links, self.head, self.events, self.at, self._hmac(key))
+        return Head(
+            links=self.links,
+            head=self.head,
+            events=self.events,
+            at=self.at,
+            signature=self._hmac(key),
+        )
 
     def is_signed_by(self, key: bytes) -> bool:
         return hmac.compare_digest(self.signature, self._hmac(key))

@@ -60,7 +60,16 @@ def held_meanwhile(
         end, started = row["ended_at"], runs[row["job_id"]][-1][0]
         if part := had(waited, runs[row["job_id"]], end):
             most, seconds, gpu_s = part
-            one = Held(ANOTHER, row["of_vc"], most, seconds, gpu_s, None, None, end is None)
+            one = Held(
+                job_id=ANOTHER,
+                vc=row["of_vc"],
+                gpus=most,
+                seconds=seconds,
+                gpu_s=gpu_s,
+                estimate_s=None,
+                ran_s=None,
+                runs=end is None,
+            )
             if sees(row):
                 ran_s, predicted_s = (now if end is None else end) - started, row["estimate_s"]
                 one = replace(one, job_id=row["job_id"], estimate_s=predicted_s, ran_s=ran_s)

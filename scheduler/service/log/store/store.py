@@ -299,7 +299,15 @@ def _row(e: Event) -> Columns:
 
 def _events(connection: Connection, rows: Sequence[Row[Any]]) -> list[Event]:
     return [
-        Event(Kind(row.kind), row.at, row.job_id, row.actor, row.cause, json.loads(body), row.seq)
+        Event(
+            kind=Kind(row.kind),
+            at=row.at,
+            job_id=row.job_id,
+            actor=row.actor,
+            cause=row.cause,
+            body=json.loads(body),
+            seq=row.seq,
+        )
         for row, body in zip(rows, bodies(connection, events, rows), strict=True)
     ]
 
