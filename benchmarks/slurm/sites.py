@@ -32,7 +32,7 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.slurm.client import Slurm, SlurmError
 from scheduler.backends.slurm.shape import Shape
 from scheduler.backends.slurm.table import Table
-from scheduler.service.api.explanation import explain
+from scheduler.explain.why import explain
 from scheduler.service.direct import Direct
 from scheduler.service.follow import follower
 from scheduler.service.follow.follower import Follower, Following

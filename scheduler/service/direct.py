@@ -25,9 +25,9 @@ from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
+from scheduler.explain.why import explain
 from scheduler.policies.slurm.site import Site
 from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.api.explanation import explain
 from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.histories import Histories
 from scheduler.service.follow.planner import LINE, Planner, nearby

@@ -14,10 +14,10 @@ from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import WhatIfAnswer
 from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
+from scheduler.explain.why import explain, forecast_of
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
-from scheduler.service.api.explanation import explain, forecast_of
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import (

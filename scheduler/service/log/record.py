@@ -13,43 +13,13 @@ from features.schema import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import Event, canonical
 from scheduler.backends.submission import Submission
+from scheduler.core.phase import ELIGIBLE as ELIGIBLE
+from scheduler.core.phase import HOLDS as HOLDS
+from scheduler.core.phase import OVER as OVER
+from scheduler.core.phase import WAITS as WAITS
+from scheduler.core.phase import Phase as Phase
 from scheduler.core.transitions import Step, story
 from scheduler.explain.words import progress_words
-
-
-class Phase(StrEnum):
-    """Where a job stands."""
-
-    SUBMITTED = "submitted"  # not in a queue yet: not evaluated, or waits for its profile
-    PROFILING = "profiling"  # on the profiling partition
-    QUEUED = "queued"
-    HELD = "held"  # waits, and does not start until it is released
-    STARTING = "starting"  # decided; not yet seen to run
-    RUNNING = "running"
-    ENDED = "ended"  # by itself, well or not: see its state
-    CANCELLED = "cancelled"
-    REFUSED = "refused"  # can never run here
-    LOST = "lost"  # was begun, and nobody knows how it ended; not run again
-
-    @property
-    def waits(self) -> bool:
-        """Waits for GPUs, held or not."""
-        return self in WAITS
-
-    @property
-    def holds_gpus(self) -> bool:
-        return self in HOLDS
-
-    @property
-    def over(self) -> bool:
-        """Nothing will happen to it any more."""
-        return self in OVER
-
-
-ELIGIBLE = (Phase.SUBMITTED, Phase.QUEUED)  # may be given GPUs
-WAITS = (*ELIGIBLE, Phase.HELD)
-HOLDS = (Phase.PROFILING, Phase.STARTING, Phase.RUNNING)
-OVER = (Phase.ENDED, Phase.CANCELLED, Phase.REFUSED, Phase.LOST)
 
 
 @dataclass(slots=True)

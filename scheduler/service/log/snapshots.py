@@ -42,6 +42,7 @@ VERSION = 6
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
     6: Migration(
+        classes={"scheduler.service.log.record:Phase": "scheduler.core.phase:Phase"},
         new={
             "features.job:Job": {"expect": "", "like": ""},
             "features.state:FeatureState": dict.fromkeys(
@@ -54,7 +55,7 @@ MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
                 "named": None,
             },
             "scheduler.backends.submission:Submission": {"expect": "", "like": ""},
-        }
+        },
     ),
 }
 FIELDS = {

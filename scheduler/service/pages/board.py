@@ -10,8 +10,8 @@ from itertools import groupby
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
 from scheduler.explain.explanation import StartForecastRow
+from scheduler.explain.stories import sentence_now
 from scheduler.explain.words import duration
-from scheduler.service.api.stories import sentence_now
 from scheduler.service.log.record import ELIGIBLE
 from scheduler.service.log.store.rows import JobRow, Line, Node, QueueEntry
 from scheduler.service.pages.groups import GROUPS, in_order

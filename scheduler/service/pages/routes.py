@@ -17,13 +17,13 @@ from starlette.responses import HTMLResponse, Response
 from features.codec import Json
 from features.survival import History
 from scheduler.core.limits import PRINTABLE
+from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.session import local_path
-from scheduler.service.api.stories import bundle_in_use
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import UnknownJob

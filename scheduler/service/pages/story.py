@@ -9,6 +9,7 @@ from typing import Any
 from features.progress import Progress
 from features.schema import State
 from scheduler.backends.events import Kind
+from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
@@ -16,12 +17,11 @@ from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
 from scheduler.explain.slurm import headline as slurm_headline
 from scheduler.explain.slurm import rows as slurm_rows
+from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
+from scheduler.explain.why import believed, detail_of, forecast_of
 from scheduler.explain.words import act, duration, progress_words
-from scheduler.service.api.explanation import believed, detail_of, forecast_of
-from scheduler.service.api.stories import story_of, where_it_stands
-from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline

@@ -10,7 +10,8 @@ from typing import Any, Generic, TypeVar
 from features.codec import Json, decode
 from scheduler.backends.submission import NAMES, Submission
 from scheduler.core.decisions import ANOTHER
-from scheduler.core.request import JobRequest
+from scheduler.explain.job import JobRow as JobRow
+from scheduler.explain.job import Line as Line
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import drained_words
 
@@ -23,58 +24,6 @@ class Page(Generic[T]):
 
     items: list[T]
     next: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobRow(JobRequest):
-    """A job the viewer may see in full, and what it asks for.
-
-    Attributes:
-        phase: where it stands. reason: code of its latest decision.
-        placement: GPU indices by node.
-        partner: the job it shares its GPUs with; "another job" when that one is not shown.
-        state, exit_code, detail: of its end.
-        hold: "owner" or "operator": who may release it; "": it is not held. held_by, held_at: by
-            whom and since when it is.
-        start_p10, start_p50, start_p90: of a job that waits, as last foreseen; None: unknown,
-            for `why_not`. estimate: "crude"; "impossible": it cannot start; None: neither.
-        slurm: of a job of a followed Slurm: why that has it waiting, or had until it started it.
-    """
-
-    job_id: str
-    owner: str
-    phase: str
-    reason: str
-    user: str
-    attempt: int
-    placement: dict[int, list[int]]
-    partner: str | None
-    estimate_s: float | None
-    submitted_at: float
-    queued_at: float | None
-    started_at: float | None
-    ended_at: float | None
-    state: str | None
-    exit_code: int | None
-    detail: str
-    cancel_asked: bool
-    hold: str = ""
-    held_by: str = ""
-    held_at: float | None = None
-    start_p50: float | None = None
-    start_p90: float | None = None
-    why_not: str = ""
-    start_p10: float | None = None
-    estimate: str | None = None
-    slurm: SlurmReason | None = None
-
-    def waited_s(self, now: float) -> float | None:
-        """Seconds it has waited by `now`, or had when it started, since no other job had to end
-        first, and until it was held; None: others have to."""
-        depends = self.slurm is not None or self.after or self.after_any
-        since = self.queued_at if depends else self.submitted_at
-        until = self.started_at or self.ended_at or self.held_at or now
-        return None if since is None else max(0.0, until - since)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,25 +93,6 @@ class VcLoad:
     waiting: int
     running: int
     profiling: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of a job's story: an event, or a decision with its reasons.
-
-    Attributes:
-        kind: of the event, or "decision".
-        text: a sentence, for decisions.
-        body: the numbers behind it.
-    """
-
-    at: float
-    seq: int
-    kind: str
-    text: str
-    next_step: str = ""
-    actor: str = ""
-    body: Json = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from scheduler.backends.events import Kind
 from scheduler.core.core import Core
-from scheduler.service.api.explanation import explain
+from scheduler.explain.why import explain
 from scheduler.service.app import create_app
 from scheduler.service.decide import decider as deciders
 from scheduler.service.decide.supervisor import DECIDER_HANGS_S

@@ -26,15 +26,15 @@ from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.slurm import rows
+from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
+from scheduler.explain.why import explain
 from scheduler.explain.words import duration
 from scheduler.policies.slurm import passes
 from scheduler.policies.slurm.passes import Ranked
 from scheduler.policies.slurm.priority import Multifactor
 from scheduler.policies.slurm.site import Ask, Partition, Site, SiteNode
 from scheduler.policies.slurm.twin import SlurmTwin
-from scheduler.service.api.explanation import explain
-from scheduler.service.api.stories import story_of
 from scheduler.service.backends import notes
 from scheduler.service.follow.erase import erase
 from scheduler.service.follow.follower import NODES_EVERY, Follower, Following

@@ -12,8 +12,8 @@ from sqlalchemy import select
 
 from scheduler.explain.slurm import headline, rows
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
+from scheduler.explain.why import explain
 from scheduler.explain.words import ForecastKind
-from scheduler.service.api.explanation import explain
 from scheduler.service.follow import follower
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts

@@ -279,6 +279,22 @@ def test_one_of_an_older_release_is_read_by_way_of_the_migrations(
     desk.goes_on()
 
 
+def test_one_of_version_5_is_read(desk: Kept) -> None:
+    live(desk, Random(8), range(20))
+    desk.decider.let_go()
+    now = desk.newest()
+    _, code, at, recorded = desk.files()[-1]
+    part = msgpack.unpackb(recorded)
+    place = part["types"].index("scheduler.core.phase:Phase")
+    part["types"][place] = "scheduler.service.log.record:Phase"
+    desk.rewrite(5, code, at, msgpack.packb(part))
+    found = desk.newest()
+    assert now
+    assert found
+    assert found.ledger.records == now.ledger.records
+    desk.goes_on()
+
+
 def _planted(field: str = "at", path: str = "", **changed: Any) -> dict[str, Any]:
     path = path or "scheduler.service.log.record:End"
     part = {"classes": [[path, [field]]], "types": [], "kinds": b"\0\0"}

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from scheduler.backends.events import Kind
-from scheduler.service.api.explanation import explain
+from scheduler.explain.why import explain
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries

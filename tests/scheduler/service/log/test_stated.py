@@ -17,7 +17,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.durations import Stated
 from scheduler.core.estimates import with_progress
 from scheduler.explain.terms import gap_of
-from scheduler.service.api.explanation import explain
+from scheduler.explain.why import explain
 from scheduler.service.decide.decider import _event_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer, shown_event

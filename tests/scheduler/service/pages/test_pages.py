@@ -24,9 +24,9 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Reason
 from scheduler.explain.explanation import Explanation
+from scheduler.explain.stories import _read_bundle, names_of_terms
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import COOKIE
-from scheduler.service.api.stories import _read_bundle, names_of_terms
 from scheduler.service.app import create_app
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.rows import JobRow

@@ -12,15 +12,15 @@ from scheduler.core.capacity import NodeNow, counted
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.core.obstacles import Obstacle
+from scheduler.core.phase import Phase
 from scheduler.explain.bound import Bound
 from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held, JobFacts, life, waits_for_gpus
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, ended, hold_words
-from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import JobRow, Line
 
 NodesNow = Callable[[], Sequence[NodeNow]]  # every node, as it stands
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from scheduler.core.decisions import STARTS, Action, Reason
+from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief, Runs, belief
 from scheduler.explain.explanation import (
     Contribution,
@@ -17,15 +18,14 @@ from scheduler.explain.explanation import (
     Times,
     WaitedFor,
 )
+from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
 from scheduler.explain.slurm import headline, whole
+from scheduler.explain.stories import JobView, story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
 from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
 from scheduler.explain.words import ForecastKind, has_gpus, overtaken_words
-from scheduler.service.api.stories import JobView, story_of, where_it_stands
-from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import JobRow
 
 
 def explain(view: JobView, job_id: str, now: float) -> Explanation:
