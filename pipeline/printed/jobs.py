@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from pipeline.printed import aligned, between
-from scheduler.service.log.store.rows import JobRow
+from scheduler.explain.job import JobRow
 
 OVER = ("ended", "cancelled", "refused", "lost")
 

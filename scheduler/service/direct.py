@@ -20,9 +20,11 @@ from scheduler.backends.slurm.table import Table, on_gpus
 from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
+from scheduler.core.phase import Phase
 from scheduler.explain.bound import Bound
 from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
+from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
@@ -35,8 +37,7 @@ from scheduler.service.follow.promises import Promises
 from scheduler.service.follow.rows import JobRows
 from scheduler.service.follow.shortages import Accounts
 from scheduler.service.follow.trials import Means, Refused, Trials
-from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import JobRow, Line, job_row
+from scheduler.service.job_rows import job_row
 
 SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins

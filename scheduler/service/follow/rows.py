@@ -13,11 +13,12 @@ from scheduler.backends.slurm.job_states import STATES
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
+from scheduler.core.phase import Phase
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import progress_words
 from scheduler.service.follow.histories import Over
 from scheduler.service.follow.reasons import briefly
-from scheduler.service.log.record import JobColumns, Phase
+from scheduler.service.job_rows import JobColumns
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 

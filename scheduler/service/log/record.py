@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, TypedDict
+from typing import Any
 
 from features.job import Profile
 from features.progress import Progress
@@ -20,6 +20,7 @@ from scheduler.core.phase import WAITS as WAITS
 from scheduler.core.phase import Phase as Phase
 from scheduler.core.transitions import Step, story
 from scheduler.explain.words import progress_words
+from scheduler.service.job_rows import JobColumns as JobColumns
 
 
 @dataclass(slots=True)
@@ -63,39 +64,6 @@ class Depends:
 
     since: float
     failed: str = ""
-
-
-class JobColumns(TypedDict, total=False):
-    """A row of the table `jobs`, or a part of one; see the columns there."""
-
-    job_id: str
-    submitted_seq: int
-    owner: str
-    vc: str
-    name: str
-    gpus: int
-    spec: str
-    submitted_at: float
-    phase: str
-    reason: str
-    priority: int
-    key: float | None
-    estimate_s: float | None
-    attempt: int
-    nodes: str
-    partner: str | None
-    queued_at: float | None
-    started_at: float | None
-    ended_at: float | None
-    state: str | None
-    exit_code: int | None
-    detail: str
-    slurm: str | None
-    cancel_asked: bool
-    hold: str
-    held_by: str
-    held_at: float | None
-    updated_seq: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
+from scheduler.service.job_rows import job_row
 from scheduler.service.log.nodes import change_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import lease_of
@@ -62,7 +63,6 @@ from scheduler.service.log.store.rows import (
     Refusal,
     Share,
     VcLoad,
-    job_row,
 )
 from scheduler.service.log.store.tables import (
     decisions,

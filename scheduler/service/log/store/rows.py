@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from features.codec import Json, decode
-from scheduler.backends.submission import NAMES, Submission
-from scheduler.core.decisions import ANOTHER
+from features.codec import Json
 from scheduler.explain.job import JobRow as JobRow
 from scheduler.explain.job import Line as Line
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import drained_words
 
 T = TypeVar("T")
@@ -182,21 +177,3 @@ class Setting:
     since: float | None = None
     actor: str = ""
     reason: str = ""
-
-
-def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
-    """A job as its row has it; of its partner the id where that is `visible`."""
-    asked = Submission.from_body(json.loads(row["spec"]))
-    partner = row["partner"]
-    standing = (_OF_ROW & row.keys()) - {"partner", "slurm"}
-    return JobRow(
-        **{name: getattr(asked, name) for name in _ASKED - standing},
-        **{name: row[name] for name in standing},
-        placement=dict(json.loads(row["nodes"])),
-        partner=partner if partner is None or partner in visible else ANOTHER,
-        slurm=decode(SlurmReason, json.loads(row["slurm"])) if row.get("slurm") else None,
-    )
-
-
-_OF_ROW = {one.name for one in fields(JobRow)}
-_ASKED = _OF_ROW & set(NAMES)

@@ -15,6 +15,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE
 from scheduler.explain.claims import Record
+from scheduler.service.job_rows import job_row
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.claims import records
@@ -22,7 +23,6 @@ from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.rows import (
     JobRow,
     Line,
-    job_row,
 )
 from scheduler.service.log.store.stated import stated_ends
 from scheduler.service.log.store.tables import decisions, events, forecasts, jobs
