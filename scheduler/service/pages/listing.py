@@ -18,8 +18,8 @@ from urllib.parse import urlencode
 from scheduler.core.decisions import Reason
 from scheduler.core.plural import count
 from scheduler.explain import slurm
+from scheduler.explain.stories import sentence_now
 from scheduler.explain.words import duration, percent, phrase
-from scheduler.service.api.stories import sentence_now
 from scheduler.service.pages.queries import DAY_S, HOLDING, WAITING, PageQueries, Short
 
 ROWS = 100  # on a page
