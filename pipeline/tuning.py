@@ -1,9 +1,10 @@
 """Settings of `pellucid` chosen on a site's own past, and kept only if they are better there.
 
-Every candidate is replayed on the first half of the jobs. Of those with a lower mean JCT and a p99
-wait no worse than under the settings in force, the one with the lowest upper end of its interval is
-then replayed on the second half, which chose nothing. It is adopted only if it is better there
-beyond chance.
+Every candidate, one part of the policy switched off or set otherwise, is replayed on the first half
+of the jobs. Those with a lower mean JCT and a p99 wait no worse than under the settings in force
+are crossed: the best is joined by the next, for as long as that helps. The one with the lowest
+upper end of its interval is then replayed on the second half, which chose nothing. It is adopted
+only if it is better there beyond chance.
 """
 
 from __future__ import annotations
@@ -37,23 +38,30 @@ from scheduler.simulation.work import Workload
 Values = Mapping[str, Any]  # of settings
 
 KEPT, DEFAULTS = "as it is", "the defaults"
-NEITHER = {"max_wait_s": NO_BOUND_S, "ageing": 0.0}
-LUCID = {**NEITHER, "gpu_exponent": 1.0, "predict_again_s": 0.0}
+OFF = 1e12  # of a threshold: never reached
+# One part of the policy each, switched off or set otherwise; what helps is crossed.
 CANDIDATES: dict[str, Values] = {
     "bound 4 days": {"max_wait_s": 4 * DAY_S},
     "bound 8 days": {"max_wait_s": 8 * DAY_S},
     "no bound": {"max_wait_s": NO_BOUND_S},
-    "ageing 0.01": {"ageing": 0.01},
+    "bound at any price": {"price": OFF},
+    "bound not stretched": {"overload": OFF},
+    "no backfill": {"backfill": 0.0},
+    "ageing 0.3": {"ageing": 0.3},
     "no ageing": {"ageing": 0.0},
-    "neither": NEITHER,
     "predicted once": {"predict_again_s": 0.0},
-    "Lucid's order": LUCID,
+    "ordered by GPU-time": {"gpu_exponent": 1.0},
+    "ordered by duration": {"gpu_exponent": 0.0},
 }
 # more of them where jobs have profiles, so that some are packed
 PACKING: dict[str, Values] = {
+    "no packing": {"partner_searches": 0},
     "packing late": {"pack_first_above": None},
-    "Lucid's order, packing late": {**LUCID, "pack_first_above": None},
+    "packing whatever it costs others": {"hold_price": 0.0},
+    "no profiling first": {"profile_above": OFF},
+    "pair speeds as predicted": {"learns_speeds": False},
 }
+CROSSED = 4  # crossings that are tried
 WINDOWS = 8  # of each half, for the intervals
 LEAST = 2 * WINDOWS * 20  # jobs to choose by: 20 of each window
 LAST_DAYS = 56.0  # that are replayed
@@ -267,11 +275,14 @@ def tune(
         progress: called with the replays done, of at most `replays(tried, seeds)`.
     """
     done = count(1)
+    known: dict[str, Values] = {KEPT: {}, **tried}
+    kept: dict[int, Times] = {}  # of the settings in force, by half
 
     def rows(half: int, names: Sequence[str]) -> Iterator[Row]:
+        wanted = list(names) if half in kept else [KEPT, *names]
         cells = [
-            Cell(half, seed, with_assignments(now, assignments(tried.get(name, {}))))
-            for name in (KEPT, *names)
+            Cell(half, seed, with_assignments(now, assignments(known[name])))
+            for name in wanted
             for seed in range(seeds)
         ]
         found = []
@@ -280,18 +291,28 @@ def tune(
                 found.append(times)
                 progress(next(done))
         by_name = [np.array(found[i : i + seeds]) for i in range(0, len(found), seeds)]
-        for name, times in zip((KEPT, *names), by_name, strict=True):
-            yield beside(name, tried.get(name, {}), times, by_name[0])
+        if half not in kept:
+            kept[half] = by_name[0]
+        for name, times in zip(wanted, by_name, strict=True):
+            yield beside(name, known[name], times, kept[half])
+
+    def good(row: Row) -> bool:
+        return row["jct_ratio"] < 1 and tail_holds(row, tail)
 
     chosen_on = list(rows(0, list(tried)))
-    good = [row for row in chosen_on if row["jct_ratio"] < 1 and tail_holds(row, tail)]
-    best = min(good, key=lambda row: row["jct_high"], default=None)
+    for _ in range(CROSSED):
+        crossing = crossed([row for row in chosen_on if good(row)], tried, known)
+        if crossing is None:
+            break
+        known |= crossing
+        chosen_on += rows(0, list(crossing))
+    best = min(filter(good, chosen_on), key=lambda row: row["jct_high"], default=None)
     picked = None if best is None else best["name"]
-    names = [name for name in tried if name in (picked, DEFAULTS)] if picked else []
+    names = [name for name in known if name in (picked, DEFAULTS)] if picked else []
     tested_on = list(rows(1, names)) if picked else []
     row = next((row for row in tested_on if row["name"] == picked), None)
-    adopt = row is not None and row["jct_high"] < 1 and tail_holds(row, tail)
-    settings = dict(tried[picked]) if adopt and picked else {}
+    adopt = row is not None and good(row) and row["jct_high"] < 1
+    settings = dict(known[picked]) if adopt and picked else {}
     mine = flat(settings_of(POLICY, now))
     return {
         "seeds": seeds,
@@ -304,6 +325,27 @@ def tune(
         "before": {name: mine.get(name) for name in settings},
         "verdict": _verdict(row, adopt=adopt),
     }
+
+
+def crossed(
+    good: Sequence[Row], tried: Mapping[str, Values], known: Mapping[str, Values]
+) -> dict[str, Values] | None:
+    """The next crossing to try, by its name; None: there is none.
+
+    Args:
+        good: rows that help, crossings included. The best of them is joined by the best single
+            candidate that sets something else.
+        tried: the single candidates. known: all that were tried.
+    """
+    in_order = sorted(good, key=lambda row: row["jct_ratio"])
+    for first in in_order[:1]:
+        for row in in_order[1:]:
+            name, settings = f"{first['name']} + {row['name']}", row["settings"]
+            single = row["name"] in tried and row["name"] != DEFAULTS
+            if not single or name in known or first["settings"].keys() & settings.keys():
+                continue
+            return {name: {**first["settings"], **settings}}
+    return None
 
 
 class Tuning:
@@ -385,7 +427,8 @@ class _TunedEngine(Engine):
 
 def replays(tried: Mapping[str, Any], seeds: int) -> int:
     """How many replays `tune` makes at most."""
-    return seeds * (len(tried) + 1 + 2 + (DEFAULTS in tried))
+    crossings = min(CROSSED, max(0, len(tried) - 1))
+    return seeds * (len(tried) + crossings + 1 + 2 + (DEFAULTS in tried))
 
 
 def _verdict(row: Row | None, *, adopt: bool) -> str:

@@ -28,7 +28,8 @@ from pipeline.tuning import (
 from pipeline.worlds.plain import of_workload
 from pipeline.worlds.playing import Playing
 from pipeline.worlds.venus import jitter
-from scheduler.core.settings import InvalidSettings
+from scheduler.assembly import settings_of
+from scheduler.core.settings import InvalidSettings, with_assignments
 from scheduler.simulation.work import Workload
 from tests.pipeline.test_replay import dump
 
@@ -132,9 +133,54 @@ def test_candidates_are_what_differs_from_the_settings_in_force(past: History) -
     assert mine["mine"] == {"ageing": 0.3}
     other = candidates({"max_wait_s": 1e12, "sharing": {"memory_margin_mib": 9}}, past.workload, {})
     assert "no bound" not in other
-    assert other["neither"] == {"ageing": 0.0}
+    assert other["no ageing"] == {"ageing": 0.0}
     assert other["the defaults"]["max_wait_s"] == 48 * HOURS
     assert "sharing.memory_margin_mib" in other["the defaults"]
+
+
+def test_what_helps_is_crossed_one_by_one(past: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its ratio, two parts help alone, and more together; a third spoils it."""
+    ratios = {
+        (): 1.0,
+        ("a",): 0.9,
+        ("b",): 0.95,
+        ("c",): 0.97,
+        ("d",): 1.2,
+        ("a", "b"): 0.8,
+        ("a", "b", "c"): 0.85,
+    }
+    wait = np.arange(800.0)
+
+    def replayed(worlds: object, cell: tuning.Cell) -> np.ndarray:
+        at = ratios[tuple(sorted(cell.settings))]
+        return np.array([at * (wait + 50), at * wait])
+
+    monkeypatch.setattr(tuning, "play", replayed)
+    monkeypatch.setattr(tuning, "with_assignments", lambda now, texts: {
+        text.partition("=")[0]: 0 for text in texts
+    })  # fmt: skip
+    monkeypatch.setattr(tuning, "flat", lambda settings: {})
+    tried = {name.upper(): {name: 1.0} for name in "abcd"}
+    done: list[int] = []
+    found = tune(past, {}, tried, 1, progress=done.append)
+    crossed = [row["name"] for row in found["chosen_on"] if "+" in row["name"]]
+    assert crossed == ["A + B", "A + B + C"]
+    assert found["picked"] == "A + B"
+    assert found["adopt"]
+    assert found["settings"] == {"a": 1.0, "b": 1.0}
+    assert len(done) <= tuning.replays(tried, 1)
+
+
+def test_every_part_of_the_policy_is_switched_off_by_one_candidate() -> None:
+    off = tuning.CANDIDATES | tuning.PACKING
+    assert {name for values in off.values() for name in values} == {
+        *("max_wait_s", "price", "overload", "backfill", "ageing", "predict_again_s"),
+        *("gpu_exponent", "partner_searches", "pack_first_above", "hold_price"),
+        *("profile_above", "learns_speeds"),
+    }
+    assert all(len(values) == 1 for values in off.values())
+    for values in off.values():
+        settings_of("pellucid", with_assignments({}, tuning.assignments(values)))
 
 
 def test_settings_that_cannot_be_are_refused(past: History) -> None:
