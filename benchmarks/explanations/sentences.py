@@ -270,7 +270,10 @@ def order(a: Asked) -> str:
     in words; what the model says is called so, and is one number."""
     terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
     key = a.moment.last(a.job_id, "priority")
-    true = key - a.moment.settings["ageing"] * a.analysis["at"]
+    waited_s = a.analysis["at"] - a.moment.asked[a.job_id]["submitted_at"]
+    credit_s = -terms.get("credit for waiting", 0.0)
+    counts = credit_s > 0.0 or not waited_s  # else its queue is deep, and no wait counts
+    true = key - (a.moment.settings["ageing"] if counts else 0.0) * a.analysis["at"]
     if "submitted, of those past the bound" in terms:
         true = a.moment.asked[a.job_id]["submitted_at"] - a.analysis["at"]
     if abs(sum(terms.values()) - true) > 1e-4:

@@ -20,6 +20,7 @@ from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.demand import Demand, DemandMemory
 from scheduler.policies.pellucid.gputypes import TypedPlacement
 from scheduler.policies.pellucid.memo import Memo
+from scheduler.policies.pellucid.patience import Patience
 from scheduler.policies.pellucid.repredict import SAME, Repredict, RepredictMemory
 from scheduler.policies.pellucid.reservation import (
     BoundMemory,
@@ -47,7 +48,7 @@ class PellucidMemory:
     """All that the policy learned and has promised.
 
     Attributes:
-        durations, shares, demand, repredict, bound, usual, pair_errors: of its parts.
+        durations, shares, demand, patience, repredict, bound, usual, pair_errors: of its parts.
         estimates: by job that has not ended, what was predicted of it; of what a job states itself
             also its error and what was predicted without it.
         kept: by virtual cluster, GPUs that are kept for a job.
@@ -58,6 +59,7 @@ class PellucidMemory:
     durations: DurationMemory
     shares: SharesMemory
     demand: DemandMemory
+    patience: list[str]
     repredict: RepredictMemory
     bound: BoundMemory
     usual: UsualMemory
@@ -73,7 +75,9 @@ class Parts(Protocol):
 
     distribution: DurationDistribution
     fairness: Fairness
+    ageing: float
     demand: Demand
+    patience: Patience
     repredict: Repredict
     starvation: StarvationBound
     usual: UsualProfiles
@@ -104,6 +108,7 @@ class PellucidLearned(Learned):
             durations=policy.distribution.remember(),
             shares=policy.fairness.remember(),
             demand=policy.demand.remember(),
+            patience=policy.patience.remember(),
             repredict=policy.repredict.remember(),
             bound=policy.starvation.remember(),
             usual=policy.usual.remember(),
@@ -123,6 +128,7 @@ class PellucidLearned(Learned):
         policy.distribution.restore(memory.durations)
         policy.fairness.restore(memory.shares)
         policy.demand.restore(memory.demand)
+        policy.patience = Patience(memory.patience)
         policy.repredict.restore(memory.repredict, jobs)
         policy.starvation.restore(memory.bound, jobs)
         policy.usual.restore(memory.usual)
@@ -137,6 +143,7 @@ class PellucidLearned(Learned):
     def begin(self, turn: Turn) -> None:
         policy = self._policy
         policy.demand.begin(turn)
+        self._rank_again(turn)
         self._predict_again(turn)
         policy.fairness.refresh(turn, is_starving)
         if policy.types is not None:
@@ -174,6 +181,18 @@ class PellucidLearned(Learned):
         if any(queued.job.job_id == held.holder for queued in turn.queue):
             pool.unreserve(held.placement)
             del policy.reservations[turn.vc]
+
+    def _rank_again(self, turn: Turn) -> None:
+        """Where waiting counts from now on, or no more, order the queue by that and record it."""
+        policy = self._policy
+        if not policy.patience.changed(turn.vc, policy.demand) or not policy.ageing:
+            return
+        for queued in turn.queue:
+            if not is_starving(queued):
+                policy.rank(queued, turn.now)
+                queued.reason = None
+        turn.queue.replace(list(turn.queue))
+        policy.memos.pop(turn.vc, None)
 
     def _predict_again(self, turn: Turn) -> None:
         """Order the queue by what is known now; a moved prediction is recorded."""

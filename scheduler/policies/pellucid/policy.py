@@ -33,6 +33,7 @@ from scheduler.policies.pellucid.learned import PellucidLearned
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
 from scheduler.policies.pellucid.pass_ import Pass
+from scheduler.policies.pellucid.patience import Patience
 from scheduler.policies.pellucid.repredict import Repredict
 from scheduler.policies.pellucid.reservation import (
     ROUNDING_S,
@@ -94,6 +95,7 @@ class Pellucid(Policy):
         self.starvation = StarvationBound(
             chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, chosen.price
         )
+        self.patience = Patience()
         self.fairness = Fairness(chosen.fairness)
         self.repredict = Repredict(chosen.predict_again_s)
         self.estimates: dict[str, float] = {}  # of jobs that have not ended
@@ -121,8 +123,17 @@ class Pellucid(Policy):
         """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
         if self.starvation.goes_first(queued):
             return starving_key(queued)
-        aged_s = _sized_s(queued, self.gpu_exponent) + self.ageing * queued.submit_time
-        return aged_s + self.fairness.on(queued, now)
+        aged_s = self.forgiven(queued) * queued.submit_time
+        return _sized_s(queued, self.gpu_exponent) + aged_s + self.fairness.on(queued, now)
+
+    def forgiven(self, queued: QueuedJob) -> float:
+        """Return the predicted duration that a job is forgiven per second it waits.
+
+        `ageing`; nothing where the queue is deep, and where nobody knows whose the job is: those of
+        a size are then believed alike, and only sizes would change places.
+        """
+        counts = queued.job.user and self.patience.counts(queued.job.vc)
+        return self.ageing if counts else 0.0
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
@@ -191,6 +202,7 @@ class Pellucid(Policy):
         self._use_errors(before.pair_errors)
         self.usual = before.usual
         self.demand.take_over(before.demand, here, now)
+        self.patience = before.patience
         self.fairness.take_over(before.fairness, now)
         self.repredict.take_over(before.repredict)
         self.starvation.take_over(before.starvation, here)
@@ -251,18 +263,19 @@ class Pellucid(Policy):
     # --- its explanations -------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """Prediction, GPUs, credit, fairness: they sum to the key less `ageing` times now."""
+        """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
         predicted_s, sized_s = queued.estimate_s or 0.0, _sized_s(queued, self.gpu_exponent)
-        credit_s = self.ageing * (now - queued.submit_time)
+        forgiven = self.forgiven(queued)
+        credit_s = forgiven * (now - queued.submit_time)
         stated = isinstance(queued.estimate_s, Stated)
         terms = [("its own progress" if stated else "the model's duration", predicted_s)]
         if sized_s != predicted_s:
             terms.append(("number of GPUs", sized_s - predicted_s))
         terms.append(("credit for waiting", -credit_s))
         if self.fairness.weight:
-            fairness_s = queued.key - sized_s - self.ageing * queued.submit_time
+            fairness_s = queued.key - sized_s - forgiven * queued.submit_time
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 
@@ -283,6 +296,7 @@ class Pellucid(Policy):
     def restricted_to(self, kept: Collection[str]) -> Pellucid:
         policy = copy(self)
         policy.demand = self.demand.restricted_to(kept)
+        policy.patience = Patience(self.patience.remember())
         policy.starvation = self.starvation.restricted_to(kept, policy.demand)
         policy.estimates = {j: s for j, s in self.estimates.items() if j in kept}
         policy.memos = {}  # of passes over the whole line

@@ -15,8 +15,18 @@ from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
+from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
-from scheduler.testing.builders import Desk, Likes, a_job, actions, cluster_of, pellucid, play
+from scheduler.testing.builders import (
+    VC,
+    Desk,
+    Likes,
+    a_job,
+    actions,
+    cluster_of,
+    pellucid,
+    play,
+)
 from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import Watched, World, watch, worlds
 
@@ -270,16 +280,63 @@ def test_an_hour_of_waiting_forgives_as_much_prediction_as_is_set() -> None:
 
     def order(gap_s: float) -> list[str]:
         jobs = [
-            a_job("holds", for_=8 * HOUR),
-            a_job("long", for_=2 * HOUR, at=1.0),
-            a_job("short", for_=HOUR, at=1.0 + gap_s),
+            a_job("holds", gpus=5, for_=8 * HOUR),
+            a_job("long", gpus=5, for_=2 * HOUR, at=1.0),
+            a_job("short", gpus=5, for_=HOUR, at=1.0 + gap_s),
         ]
-        policy = pellucid(max_wait_s=1e9, ageing=0.3)
-        played = play(policy, cluster_of(gpus=1), *jobs)
+        policy = pellucid(max_wait_s=1e9, ageing=0.3, gpu_exponent=0.0)
+        played = play(policy, cluster_of(gpus=8), *jobs)
         return [d.job_id for d in played.actions(Action.START)]
 
     assert order(3.3 * HOUR) == ["holds", "short", "long"]  # 59 minutes forgiven of 60
     assert order(3.4 * HOUR) == ["holds", "long", "short"]  # 61
+
+
+def deep_desk(user: str, **chosen: float) -> Desk:
+    """One GPU that is held, and jobs that wait for it: a long one first, then short ones."""
+    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, ageing=0.3, **chosen)
+    desk = Desk(policy, cluster_of(gpus=1), TableEstimator("given", {"long": 7200.0}, default=60.0))
+    desk.submit(a_job("holds", user=user))
+    desk.submit(a_job("long", user=user, at=1.0), now=1.0)
+    return desk
+
+
+def order_of(desk: Desk) -> list[str]:
+    return [queued.job.job_id for queued in desk.core.queues[VC]]
+
+
+def test_waiting_counts_until_the_queue_is_deep_and_again_once_there_is_none() -> None:
+    desk, later = deep_desk("user"), 10 * HOUR
+    desk.submit(a_job("short0", at=later), now=later)
+    assert order_of(desk) == ["short0", "long"], "three times its GPUs are asked for: deep"
+    policy = desk.core.policy
+    assert isinstance(policy, Pellucid)
+    terms = dict(policy.order_terms(desk.core.jobs["long"], later))
+    assert terms["credit for waiting"] == 0.0
+    desk.end("holds", now=later)  # `short0` runs
+    assert order_of(desk) == ["long"]
+    desk.submit(a_job("short1", at=later + 1), now=later + 1)
+    assert order_of(desk) == ["short1", "long"], "there still is a queue"
+    desk.end("short0", now=later + 2)
+    assert not policy.patience.counts(VC)
+    desk.end("short1", now=later + 3)  # `long` runs, and nobody waits
+    assert policy.patience.counts(VC)
+    assert policy.forgiven(desk.core.jobs["long"]) == 0.3
+
+
+def test_each_job_that_changes_places_is_recorded_with_its_key() -> None:
+    desk, later = deep_desk("user"), 10 * HOUR
+    found = desk.submit(a_job("short0", at=later), now=later)
+    waits = {d.job_id: d.priority for d in found if d.action is Action.WAIT}
+    assert waits == {"long": 7200.0, "short0": 60.0}
+
+
+def test_where_nobody_knows_whose_a_job_is_waiting_does_not_count() -> None:
+    desk = deep_desk("")
+    policy = desk.core.policy
+    assert isinstance(policy, Pellucid)
+    assert policy.patience.counts(VC)
+    assert policy.forgiven(desk.core.jobs["long"]) == 0.0
 
 
 def test_of_jobs_predicted_alike_the_one_with_fewer_gpus_goes_first() -> None:

@@ -1,0 +1,45 @@
+"""Whether waiting counts in the order of a queue: not where it is deep.
+
+What a job is forgiven for its wait is to be little beside what jobs are predicted to take. Where a
+queue holds weeks of work everybody has waited for days: counted by the clock, that is more than any
+prediction, and shortest first becomes first come, first served. So nobody's wait counts once the
+jobs of a virtual cluster ask for `DEEP` times its GPUs, until they ask for no more than it has:
+counted again while there still is a queue, the waits of days that it left behind would go first all
+at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from scheduler.policies.pellucid.demand import Demand
+
+DEEP = 3.0
+
+
+class Patience:
+    """The virtual clusters whose queues are deep."""
+
+    def __init__(self, deep: Iterable[str] = ()) -> None:
+        self._deep = set(deep)
+
+    def remember(self) -> list[str]:
+        """Return what it knows, as a plain record."""
+        return sorted(self._deep)
+
+    def counts(self, vc: str) -> bool:
+        """Return whether waiting counts in the order of a virtual cluster."""
+        return vc not in self._deep
+
+    def changed(self, vc: str, demand: Demand) -> bool:
+        """Return whether that is another now, by what is asked for."""
+        slowdown = demand.slowdown(vc)
+        if self.counts(vc):
+            if slowdown < DEEP:
+                return False
+            self._deep.add(vc)
+            return True
+        if slowdown > 1.0:
+            return False
+        self._deep.discard(vc)
+        return True
