@@ -83,8 +83,10 @@ class Pairing:
         self,
         distribution: DurationDistribution,
         types: TypedPlacement | None = None,
+        hold_price: float = 1.0,
     ):
         self.types = types
+        self.hold_price = hold_price
         self.distribution = distribution
         self._left: dict[str, float] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}  # by virtual cluster and job
@@ -293,12 +295,9 @@ class _Candidate:
 
     gain_s: float
     hold: Hold
+    net_s: float  # the one less the other, by its price
     run: Run
     prediction: PairPrediction
-
-    @property
-    def net_s(self) -> float:
-        return self.gain_s - self.hold.costs_s
 
 
 class _Search:
@@ -357,7 +356,9 @@ class _Search:
         if not enough:
             self.guard = Obstacle.SPEED if self.refused is None else self.guard
             return
-        found = _Candidate(gain, self._hold(own_s, left_s, speeds), run, prediction)
+        hold = self._hold(own_s, left_s, speeds)
+        net_s = gain - self._pairing.hold_price * hold.costs_s
+        found = _Candidate(gain, hold, net_s, run, prediction)
         if found.net_s > 0:
             if self.best is None or found.net_s > self.best.net_s:
                 self.best = found

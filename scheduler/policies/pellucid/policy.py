@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
+from math import inf
 from typing import Any
 
 from features.job import Job, Profile
@@ -91,9 +92,10 @@ class Pellucid(Policy):
         self.demand = Demand(self.borrows)
         self.distribution = DurationDistribution()
         self.types = typed_placement(cluster, chosen.gpu_types, predictors.type_speeds)
-        self.pairing = Pairing(self.distribution, self.types)
+        self.pairing = Pairing(self.distribution, self.types, chosen.hold_price)
+        at_most = chosen.price / chosen.hold_price if chosen.hold_price else inf
         self.starvation = StarvationBound(
-            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, chosen.price
+            chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, at_most
         )
         self.patience = Patience()
         self.fairness = Fairness(chosen.fairness)
@@ -332,6 +334,7 @@ def _orders(policy: Pellucid) -> tuple[Any, ...]:
         chosen.overload,
         chosen.backfill,
         chosen.price,
+        chosen.hold_price,
         policy.borrows,
     )
 

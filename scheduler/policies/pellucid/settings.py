@@ -91,6 +91,12 @@ class PellucidSettings(PolicySettings):
         "waited",
         ge=0,
     )
+    hold_price: float = setting(
+        1.0,
+        "what GPUs held by a pair, or by a job past its bound, cost those who wait counts so many"
+        " times; 0: nobody counts it",
+        ge=0,
+    )
     pack_first_above: float | None = setting(
         1.8,
         "a pair whose predicted speeds sum to this is made even when the newcomer could have GPUs "
