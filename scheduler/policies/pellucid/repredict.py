@@ -184,6 +184,12 @@ def _request(job: Job) -> Request:
     return job.vc, job.user, job.name, job.gpus, work, job.like, job.expect, *asked
 
 
+def _whose(job: Job) -> str:
+    """Return what tells a job's history from others': its user, else its name; "" where neither
+    is known."""
+    return job.user or job.name
+
+
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
     """What a job has shown of itself."""
     return queued.profile, queued.progress, queued.outlived_s
@@ -194,11 +200,13 @@ class RepredictMemory:
     """Attributes:
     last: by virtual cluster, when its jobs were predicted last.
     newest: by user, the latest submission that has ended.
+    heard: by virtual cluster, users (else names) of whom a job ended since then.
     alike: who waits beside whom.
     """
 
     last: dict[str, float]
     newest: dict[str, float]
+    heard: dict[str, list[str]]
     alike: AlikeMemory
 
 
@@ -213,33 +221,44 @@ class Repredict:
         self.period_s = period_s
         self._last: dict[str, float] = {}  # by virtual cluster: when its jobs were predicted last
         self._newest: dict[str, float] = {}  # by user: the latest submission that has ended
+        # by virtual cluster: of whom a job ended since its jobs were predicted last
+        self._heard: defaultdict[str, set[str]] = defaultdict(set)
         self.alike = Alike()
 
     def remember(self) -> RepredictMemory:
         """What it knows, as a plain record."""
         return RepredictMemory(
-            last=dict(self._last), newest=dict(self._newest), alike=self.alike.remember()
+            last=dict(self._last),
+            newest=dict(self._newest),
+            heard={vc: sorted(users) for vc, users in self._heard.items()},
+            alike=self.alike.remember(),
         )
 
     def restore(self, memory: RepredictMemory, jobs: Mapping[str, QueuedJob]) -> None:
         """Know what another knew; `jobs`: all that have not ended, by id."""
         self._last, self._newest = dict(memory.last), dict(memory.newest)
+        for vc, users in memory.heard.items():
+            self._heard[vc] = set(users)
         self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
         """Know what another knew."""
-        self._last, self._newest, self.alike = other._last, other._newest, other.alike
+        self._last, self._newest = other._last, other._newest
+        self._heard, self.alike = other._heard, other.alike
 
     def ended(self, job: Job) -> None:
         """A job ended: the estimator has learned from it."""
         self.alike.ended(job)
         if job.user:  # nobody knows what is whose: jobs without a user are not all of one
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
+        if whose := _whose(job):
+            self._heard[job.vc].add(whose)
 
     def due(self, turn: Turn) -> list[Group]:
         """The jobs of this virtual cluster that are to be predicted again now, those of one
         prediction together."""
-        periodic = list(turn.queue) if self._is_time(turn) else []
+        heard_of = self._heard.pop(turn.vc, ()) if self._is_time(turn) else ()
+        periodic = [one for one in turn.queue if _whose(one.job) in heard_of] if heard_of else []
         groups = [group for group in self.alike.groups(periodic) if self._apply(group)]
         chosen = {queued.job.job_id for queued in chain.from_iterable(groups)}
         heard = [one for one in self.alike.due(turn) if one.job.job_id not in chosen]

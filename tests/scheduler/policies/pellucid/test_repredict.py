@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from features.job import Job
@@ -47,8 +49,15 @@ def burst(desk: Desk) -> None:
     """Two users send ten jobs each, of which nothing is known yet; one of each has ended since."""
     desk.submit(*(of(user, f"{user}{i}") for i in range(10) for user in ("slow", "fast")))
     for user, took_s in (("slow", 90_000.0), ("fast", 10.0)):
-        desk.core.estimator.submitted(Job(f"gone-{user}", 0.0, 8, user, "vc"), 1.0)
-        desk.core.estimator.ended(f"gone-{user}", State.COMPLETED, took_s, 2.0)
+        has_ended(desk, a_job(f"gone-{user}", gpus=8, user=user).job, took_s, 2.0)
+
+
+def has_ended(desk: Desk, job: Job, took_s: float, now: float) -> None:
+    """A job of elsewhere has ended: both who predicts and who asks again are notified."""
+    desk.core.estimator.submitted(job, now)
+    desk.core.estimator.ended(job.job_id, State.COMPLETED, took_s, now)
+    assert isinstance(desk.core.policy, Pellucid)
+    desk.core.policy.repredict.ended(job)
 
 
 def test_a_burst_is_ordered_by_what_its_first_jobs_showed() -> None:
@@ -73,18 +82,45 @@ def test_once_in_a_period_and_nobody_is_told_the_same_twice() -> None:
     assert not waits(desk.wake(HOUR - 1))
     assert len(waits(desk.wake(HOUR))) == 20
     assert not waits(desk.wake(2 * HOUR))
-    desk.core.estimator.submitted(Job("gone", 0.0, 8, "fast", "vc"), 2 * HOUR)
-    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2 * HOUR)
+    has_ended(desk, a_job("gone", gpus=8, user="fast").job, 9e5, 2 * HOUR)
     assert not waits(desk.wake(3 * HOUR - 1))
     assert set(waits(desk.wake(3 * HOUR))) == {f"fast{i}" for i in range(10)}
+
+
+def test_nobody_is_asked_about_of_whom_nothing_was_heard() -> None:
+    """Neither jobs of users of whom none ended since, nor those of which nobody knows whose."""
+    desk = a_desk()
+    desk.submit(*(of(user, f"{user}{i}") for i in range(10) for user in ("ann", "")))
+    asked: list[str] = []
+    estimator = desk.core.estimator
+    answer = estimator.estimate
+
+    def estimate(job: Job, now: float) -> Estimate:
+        asked.append(job.user)
+        return answer(job, now)
+
+    estimator.estimate = estimate  # type: ignore[method-assign]
+    desk.wake(2 * HOUR)
+    assert not asked
+    for user in ("ann", ""):
+        has_ended(desk, a_job(f"gone-{user}", user=user).job, 9e5, 2 * HOUR)
+    desk.wake(3 * HOUR)
+    assert set(asked) == {"ann"}
+
+
+def test_where_users_are_unknown_names_tell_whose_news_it_is() -> None:
+    desk = a_desk()
+    jobs = [a_job(f"{name}{i}", gpus=8, user="") for i in range(10) for name in ("x", "y")]
+    desk.submit(*(replace(one, job=replace(one.job, name=one.id[0])) for one in jobs))
+    has_ended(desk, replace(a_job("gone", user="").job, name="x"), 9e5, 1.0)
+    assert {job_id[0] for job_id in waits(desk.wake(2 * HOUR))} == {"x"}
 
 
 def test_a_short_queue_is_left_alone() -> None:
     """Less than a period of work waits: 600 s of all GPUs."""
     desk = a_desk()
     desk.submit(of("slow", "one"))
-    desk.core.estimator.submitted(Job("gone", 0.0, 8, "slow", "vc"), 1.0)
-    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2.0)
+    has_ended(desk, a_job("gone", gpus=8, user="slow").job, 9e5, 2.0)
     assert not waits(desk.wake(2 * HOUR))
 
 
@@ -117,8 +153,7 @@ def test_a_job_past_its_bound_keeps_its_place() -> None:
     queue = desk.core.queues["vc"]
     assert [queued.submit_time for queued in queue] == [0.0] * 20
     before = {queued.job.job_id: (queued.key, queued.estimate_s) for queued in queue}
-    desk.core.estimator.submitted(Job("gone", 0.0, 8, "fast", "vc"), 2 * HOUR)
-    desk.core.estimator.ended("gone", State.COMPLETED, 9e5, 2 * HOUR)
+    has_ended(desk, a_job("gone", gpus=8, user="fast").job, 9e5, 2 * HOUR)
     assert not waits(desk.wake(4 * HOUR))
     assert before == {queued.job.job_id: (queued.key, queued.estimate_s) for queued in queue}
 
@@ -151,12 +186,16 @@ def test_histories_answer_as_of_now_with_terms_that_add_up() -> None:
     estimator = Recorded()
     desk = a_desk(estimator=estimator)
     desk.submit(*(of("slow", f"slow{i}", gpus=8) for i in range(10)))
+    policy, gone = desk.core.policy, list[Job]()
+    assert isinstance(policy, Pellucid)
     for i in range(20):
-        job = Job(f"gone{i}", 0.0, 8, "slow", "vc")
+        job = a_job(f"gone{i}", gpus=8, user="slow").job
         estimator.submitted(job, 1.0)
         estimator.started(job.job_id, 1.0)
-    for i in range(20):
-        estimator.ended(f"gone{i}", State.COMPLETED, 50_000.0, 50_001.0)
+        gone.append(job)
+    for job in gone:
+        estimator.ended(job.job_id, State.COMPLETED, 50_000.0, 50_001.0)
+        policy.repredict.ended(job)
     told = waits(desk.wake(50_001.0))["slow3"]
     before_s, after_s = estimator.said["slow0"]  # the others are believed as it is
     assert before_s < 3600 < 20_000 < after_s
