@@ -20,6 +20,7 @@ from sqlalchemy import (
     and_,
     delete,
     exists,
+    false,
     func,
     insert,
     not_,
@@ -122,8 +123,18 @@ class Verdict:
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
     """What can be stated now of the claims that are open."""
-    query = select(claims).where(claims.c.judged_at.is_(None)).order_by(claims.c.id).limit(OPEN)
-    rows = connection.execute(query).all()
+    lies_open = and_(  # of a job that waits on, as was claimed, there may be many for long
+        claims.c.kind == Kind.NEVER.value,
+        jobs.c.started_at.is_(None),
+        jobs.c.ended_at.is_(None),
+        claims.c.due > now,
+    )
+    query = (
+        select(claims)
+        .select_from(claims.outerjoin(jobs, jobs.c.job_id == claims.c.job_id))
+        .where(claims.c.judged_at.is_(None), not_(func.coalesce(lies_open, false())))
+    )
+    rows = connection.execute(query.order_by(claims.c.id).limit(OPEN)).all()
     if not rows:
         return []
     ids = {row.taken_by or row.job_id for row in rows}

@@ -195,6 +195,18 @@ def test_a_job_that_starts_although_in_no_future_it_did_counts_at_once(service: 
     assert made.came == pytest.approx(600.0, abs=10.0)
 
 
+def test_what_lies_open_for_long_keeps_nothing_from_being_judged(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "OPEN", 1)
+    claim = Claim(Claimed.NEVER, "waits", service.wall, due=service.wall + 7 * 86_400.0)
+    offer = Claim(Claimed.OFFER_AT_ONCE, "waits", service.wall, {"gpus": 1}, service.wall)
+    with service.store.writing() as connection:
+        kept.keep(connection, [claim, offer], service.analyst.state.seen)
+        late = service.wall + VALID_S + 1.0
+        assert [one.claim for one in kept.judged(connection, late)] == [2]
+
+
 @pytest.mark.parametrize("about_the_cluster", [True, False])
 def test_what_was_never_to_start_as_it_is_may_once_something_is_changed(
     service: Service, about_the_cluster: bool

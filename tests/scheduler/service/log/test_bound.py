@@ -13,7 +13,7 @@ from pipeline.printed.why import lines_of
 from scheduler.backends.events import Kind
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.explain.bound import Bound
-from scheduler.service.api.explanation import explain
+from scheduler.explain.why import explain
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
