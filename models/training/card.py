@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -12,13 +14,24 @@ from numpy.typing import NDArray
 
 from features.files import write_whole
 from features.spec import Value
+from features.survival import HISTORIES, History
 from models.bundle import AdditiveModel, Bundle
+from models.training.bounds import SEEN
+from models.training.plots import plot_histories
 
 Floats = NDArray[np.float64]
 
-STYLE = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:.5rem 0 1.5rem}th,td{border:1px solid #bbb;
-padding:.2rem .6rem;text-align:left}td.n{text-align:right;font-variant-numeric:tabular-nums}"""
+# as the service's pages and the report look
+STYLE = """:root{color-scheme:light dark;--bg:#fbfaf7;--card:#fff;--fg:#1d2127;--muted:#5d646e;
+--line:#e0ded7;--accent:#0a6c74}@media(prefers-color-scheme:dark){:root{--bg:#14171b;--card:#1b1f25;
+--fg:#e7e9ec;--muted:#a2aab5;--line:#31363e;--accent:#4fc3c7}}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
+background:var(--bg);color:var(--fg)}h1,h2,h3{line-height:1.2;letter-spacing:-.01em}
+h2{border-top:1px solid var(--line);padding-top:.9rem}code{overflow-wrap:anywhere}
+img{max-width:100%;background:#fff}figcaption,.note{color:var(--muted);font-size:.86rem}
+table{border-collapse:collapse;margin:.5rem 0 1.5rem;background:var(--card)}
+th,td{border-bottom:1px solid var(--line);padding:.25rem .7rem;text-align:left;font-weight:400}
+tr:first-child th{color:var(--muted)}td.n{text-align:right;font-variant-numeric:tabular-nums}"""
 
 LIMITS = (
     "Trained on one site's history; on another it is a guess until it has been refitted there.",
@@ -28,7 +41,7 @@ LIMITS = (
 )
 
 # metadata that has a section of its own
-CORRECTED = "edits", "edits_digest", "before_after", "edited_terms", "dropped_terms"
+CORRECTED = "edits", "edits_digest", "before_after", "edited_terms", "dropped_terms", SEEN
 
 
 def effects(model: AdditiveModel) -> list[dict[str, Any]]:
@@ -108,10 +121,12 @@ def model_card(
         body.append("<h2>Errors on days it did not see</h2>" + _grid("model", metrics))
     for name, figures in (slices or {}).items():
         body.append(f"<h2>By {escape(name)}</h2>" + _grid(name, figures))
-    for example in examples:
-        body.append(_example(example))
+    if examples:
+        body.append("<h2>Jobs like this one</h2>" + "".join(map(_example, examples)))
     if "duration" in bundle.parts:
-        body.append("<h2>What the duration rests on</h2>" + _terms(bundle.duration))
+        seen = (bundle.metadata.get("duration") or {}).get(SEEN) or {}
+        body.append("<h2>What the duration rests on</h2>" + _terms(bundle.duration, seen))
+    body += _histories(bundle)
     edits = bundle.metadata.get("duration", {})
     if "edits" in edits:
         body.append("<h2>Corrections by a person</h2>" + _edits(edits))
@@ -140,7 +155,24 @@ def _example(example: Mapping[str, Any]) -> str:
         f"{example['kind']}: job {example['job_id']}, {example['gpus']} GPUs, predicted "
         f"{example['predicted_s']:,.0f} s, ran {example['duration_s']:,.0f} s"
     )
-    return f"<h2>Jobs like this one</h2><p>{escape(sentence)}</p>" + _grid("known job", columns)
+    return f"<h3>{escape(sentence)}</h3>" + _grid("known job", columns)
+
+
+def _histories(bundle: Bundle) -> list[str]:
+    """The histories that it was trained beside, as a picture; nothing of a bundle without."""
+    known = [History.read(one) for one in bundle.metadata.get(HISTORIES, ())]
+    if not known:
+        return []
+    with TemporaryDirectory() as scratch:
+        drawn = plot_histories(known, Path(scratch, "histories.png")).read_bytes()
+    named = escape("; ".join(one.of for one in known))
+    return [
+        "<h2>Histories: how long whose jobs lasted</h2><figure>"
+        f'<img alt="{named}" src="data:image/png;base64,{b64encode(drawn).decode()}">'
+        "<figcaption>Bars: jobs by how long they lasted, the older ones counting less. Line: the "
+        "share of the next ones that outlives each moment; dotted: by the wider group."
+        "</figcaption></figure>"
+    ]
 
 
 def write_card(path: str | Path, page: str) -> Path:
@@ -151,8 +183,17 @@ def write_card(path: str | Path, page: str) -> Path:
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, float | int) and not isinstance(value, bool):
-        return f"{value:.4g}" if isinstance(value, float) else f"{value:,}"
+    if isinstance(value, Mapping):
+        said = ", ".join(f"{str(k).replace('_', ' ')} {_number(v)}" for k, v in value.items())
+        return said or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_number, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    if isinstance(value, int):
+        return f"{value:,}"
     return "not defined" if value is None else escape(str(value))
 
 
@@ -177,17 +218,24 @@ def _grid(corner: str, figures: Mapping[str, Mapping[str, float]]) -> str:
     return f"<table><tr>{head}</tr>{rows}</table>"
 
 
-def _terms(model: AdditiveModel) -> str:
+def _terms(model: AdditiveModel, seen: Mapping[str, Sequence[float]]) -> str:
     rows = {
         entry["name"]: {
             "mean effect": entry["importance"],
             "lowest factor": float(np.exp(np.min(entry["scores"]))),
             "highest factor": float(np.exp(np.max(entry["scores"]))),
+            "data from": _edge(seen, entry["name"], 0),
+            "to": _edge(seen, entry["name"], 1),
             "origin": entry["origin"],
         }
         for entry in effects(model)
     }
     return _grid("term", rows)
+
+
+def _edge(seen: Mapping[str, Sequence[float]], name: str, end: int) -> Any:
+    """The least or the greatest value of a feature in training; "" of a pair."""
+    return seen[name][end] if name in seen else ""
 
 
 def _edits(edits: Mapping[str, Any]) -> str:

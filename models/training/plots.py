@@ -1,8 +1,9 @@
-"""Shape functions as pictures."""
+"""Shape functions and histories as pictures."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from features.survival import EDGES_S, History
 from models.bundle import AdditiveModel, Axis, Term
 
 MAX_LABELS = 12
@@ -35,6 +37,36 @@ def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Pat
     path = Path(path)
     figure.savefig(path, dpi=80)
     return path
+
+
+def plot_histories(histories: Sequence[History], path: str | Path) -> Path:
+    """Draws histories into one picture: bars are jobs by how long they lasted, the line is the
+    share of the next ones that outlives each moment (dotted: by the wider group)."""
+    columns = max(1, min(3, len(histories)))
+    rows = max(1, math.ceil(len(histories) / columns))
+    figure = Figure(figsize=(4.6 * columns, 2.8 * rows), layout="constrained")
+    edges = (5.0, *EDGES_S, 1_209_600.0)
+    for cell, history in enumerate(histories):
+        ax = figure.add_subplot(rows, columns, cell + 1)
+        ax.bar(
+            edges[:-1], history.ended, np.diff(edges), align="edge", color="#e0ded7", edgecolor="w"
+        )
+        ax.set_ylabel("jobs", fontsize=8)
+        ax.set_xscale("log")
+        ax.set_xticks([10, 60, 600, 3600, 36_000, 345_600], _LASTED, fontsize=7)
+        ax.set_title(history.of, fontsize=9)
+        alive = ax.twinx()
+        for hazards, style in ((history.wider, ":"), (history.hazards, "-")):
+            left = np.cumprod(1.0 - np.array(hazards[:-1]))
+            alive.plot(EDGES_S, left, style, color="#0a6c74")
+        alive.set_ylim(0.0, 1.0)
+        alive.set_ylabel("outlive it", fontsize=8)
+    path = Path(path)
+    figure.savefig(path, dpi=80)
+    return path
+
+
+_LASTED = ("10 s", "1 min", "10 min", "1 h", "10 h", "4 d")
 
 
 def _draw_main(ax: Axes, term: Term, axes: list[Axis]) -> None:

@@ -25,17 +25,19 @@ os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 import mlflow
 import pandas as pd
 from mlflow import MlflowClient
-from mlflow.data.code_dataset_source import CodeDatasetSource
+from mlflow.data.dataset_source import DatasetSource
+from mlflow.data.dataset_source_registry import resolve_dataset_source
 from mlflow.data.meta_dataset import MetaDataset
 from mlflow.exceptions import MlflowException
 from mlflow.models import ModelSignature
 from mlflow.types import ColSpec, DataType, Schema
 
+from features.survival import HISTORIES, History
 from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training import pyfunc_bundle
 from models.training.card import effects, model_card, write_card
 from models.training.export import as_ebm
-from models.training.plots import plot_shapes
+from models.training.plots import plot_histories, plot_shapes
 
 TRACKING_URI = "sqlite:///mlflow.db"
 ARTIFACT_ROOT = "mlartifacts"
@@ -96,10 +98,13 @@ def log_training(
     card: str | None = None,
     registry: Registry = HERE,
     columns: Sequence[str] = (),
+    source: str | Path | None = None,
+    by_week: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Version:
     """Log a run with its bundle, and register the bundle as a candidate.
 
-    With the run go the purified effects (`effects.json`), their picture and the model card.
+    With the run go the purified effects (`effects.json`), their picture, that of the histories and
+    the model card.
 
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
@@ -109,6 +114,8 @@ def log_training(
         card: the model card as HTML; by default one made from the bundle alone.
         registry: where it is kept.
         columns: metrics that the UI shows as columns, the most telling one first.
+        source: the trace that it was trained on; None: nobody says.
+        by_week: figures of each week, by its number since the epoch: a step each.
     """
     bundle = Bundle.load(bundle_path)
     with _store(registry.tracking_uri) as client:
@@ -122,10 +129,16 @@ def log_training(
         tags = {"input_digest": input_digest[:12], DIGEST: short, ROWS: rows, NOTE: about}
         title = f"bundle {short}"
         with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
-            mlflow.log_input(_dataset(bundle, input_digest), context="training")
+            mlflow.log_input(_dataset(bundle, input_digest, source), context="training")
             mlflow.log_params(dict(params))
             mlflow.log_metrics(finite)
+            for week, figures_then in (by_week or {}).items():
+                mlflow.log_metrics({f"by week/{k}": v for k, v in figures_then.items()}, step=week)
             with TemporaryDirectory() as scratch:
+                known = [History.read(one) for one in bundle.metadata.get(HISTORIES, ())]
+                if known:
+                    picture = plot_histories(known, Path(scratch, "histories.png"))
+                    mlflow.log_artifact(str(picture))
                 mlflow.log_artifact(str(plot_shapes(bundle.duration, Path(scratch, "shapes.png"))))
                 page = model_card(bundle) if card is None else card
                 mlflow.log_artifact(str(write_card(Path(scratch, "card.html"), page)))
@@ -156,26 +169,48 @@ def log_training(
 def _about(bundle: Bundle, measured: Sequence[str]) -> str:
     """What a run is, for the page that MLflow gives it: Markdown."""
     made = bundle.metadata.get("duration", {})
-    rows = f" on {made['rows']:,} ended jobs" if "rows" in made else ""
+    rows = ""
+    if "rows" in made:
+        running = int(made.get("running") or 0)
+        rows = f" on {made['rows'] - running:,} ended jobs"
+        rows += f" and {running:,} that ran" if running else ""
     figures = f" On days it never saw: {'; '.join(measured)}." if measured else ""
     return (
         f"{CANDIDATE}\n\nDuration GA2M of {len(bundle.duration.terms)} terms, trained{rows}; the "
         f"bundle holds {', '.join(bundle.parts)}.{figures}\n\n"
         "Artifacts: `card.html` (the model card), `shapes.png` and `effects.json` (what each "
-        "feature adds). The logged model `ebm` opens in interpret: "
-        "`interpret.show(mlflow.sklearn.load_model(...).explain_global())`; it predicts "
-        "ln(1 + seconds)."
+        "feature adds), `histories.png` (how long whose jobs lasted). The logged model `ebm` opens "
+        "in interpret: `interpret.show(mlflow.sklearn.load_model(...).explain_global())`; it "
+        "predicts ln(1 + seconds)."
     )
 
 
-def _dataset(bundle: Bundle, digest: str) -> MetaDataset:
-    """The training rows as MLflow names a dataset: where from, which, and their columns."""
+class _Jobs(MetaDataset):
+    """Training rows: beside their columns, how many there are."""
+
+    def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:
+        super().__init__(source, **named)
+        self._counts = dict(counts)
+
+    def to_dict(self) -> dict[str, str]:
+        return {**super().to_dict(), "profile": json.dumps(self._counts)}
+
+
+def _dataset(bundle: Bundle, digest: str, source: str | Path | None) -> MetaDataset:
+    """The training rows as MLflow names a dataset: where from, which, how many, their columns."""
     made = bundle.metadata.get("duration", {})
     since, until = (str(made.get(name, ""))[:10] for name in ("window_from", "window_to"))
     name = f"jobs {since} to {until}" if since and until else "jobs"
-    source = CodeDatasetSource({"mlflow.source.name": "pipeline.stages.features"})
-    schema = _signature(bundle.duration).inputs
-    return MetaDataset(source, name=name, digest=digest[:36], schema=schema)
+    place = str(Path(source).absolute()) if source is not None else "unknown"
+    running = int(made.get("running") or 0)
+    counts = {"ended_jobs": int(made.get("rows") or 0) - running, "running_jobs": running}
+    return _Jobs(
+        resolve_dataset_source(place),
+        counts,
+        name=name,
+        digest=digest[:36],
+        schema=_signature(bundle.duration).inputs,
+    )
 
 
 def champion(registry: Registry = HERE) -> Version | None:

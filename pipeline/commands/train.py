@@ -152,6 +152,7 @@ def train(
                     evaluated(out, table, rows, rolling),
                     {"trace": trace.name, "preset": preset},
                     registry=Registry(tracking_uri=mlflow),
+                    source=trace,
                 )
             figures["version"] = tracked.number
     if as_json:

@@ -34,7 +34,7 @@ from models.training.evaluation import (
     slices,
     tail_auc,
 )
-from models.training.metrics import TITLES
+from models.training.metrics import TITLES, duration_metrics
 from models.training.tracking import Registry, Version, log_training
 from pipeline.stages.common import (
     CANDIDATE,
@@ -54,6 +54,7 @@ from pipeline.traces import read_dataset
 WARM = 10  # jobs of a user after which their histories say something
 IN_VIEW = "spearman", "mae_log10", "auc_6h"  # columns of MLflow's table of runs
 FIGURE = "tail AUC"
+LEAST_OF_A_WEEK = 50  # jobs, before its errors say something
 FACTORS = np.linspace(1.0, 10.0, 37)
 EXACTLY = 1 + 1e-9  # three times as long is within a factor of three, whatever the last bit says
 
@@ -76,7 +77,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
     tested = found["duration"]
     write_json(METRICS / "models.json", headline(found))
     write_whole(PLOTS / "errors.csv", _errors(rolling))
-    version = track(CANDIDATE, found, chosen(params), registry=registry_of(params))
+    registry = registry_of(params)
+    version = track(CANDIDATE, found, chosen(params), registry=registry, source=TRACE)
     return (
         f"{len(rolling.rows):,} unseen jobs, Spearman {tested['ga2m']['spearman']:.3f} "
         f"(LightGBM mean {tested['lightgbm_l2']['spearman']:.3f}); candidate {version.digest[:12]} "
@@ -95,12 +97,30 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
             "refits": rolling.refits,
             "duration": {name: dict(figures) for name, figures in tested.items()},
             "within": by_day(rolling),
+            "weeks": weeks(rolling),
             "candidate_tail_auc": tail_auc(rolling.rows)(loaded.duration),
             "slices": slices(rolling, cuts(trace, rolling.rows)),
             "foils": foils(bundle, rows, rolling),
             "drift": None if moved is None else asdict(moved),
         }
     )
+    return found
+
+
+def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
+    """Return the errors of each week, by its number since the epoch, in words of MLflow."""
+    rows, score = rolling.rows, rolling.scores["ga2m"]
+    number = (rows.time // (7 * DAY_S)).astype(np.int64)
+    found = {}
+    for week in np.unique(number).tolist():
+        mine = number == week
+        if mine.sum() >= LEAST_OF_A_WEEK:
+            figures = duration_metrics(score[mine], rows.y[mine], rows.gpus[mine])
+            found[str(week)] = {
+                TITLES[name]: float(value)
+                for name, value in figures.items()
+                if name in IN_VIEW and np.isfinite(value)
+            }
     return found
 
 
@@ -249,12 +269,18 @@ def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
 
 
 def track(
-    bundle: Path, found: Mapping[str, Any], params: Mapping[str, object], *, registry: Registry
+    bundle: Path,
+    found: Mapping[str, Any],
+    params: Mapping[str, object],
+    *,
+    registry: Registry,
+    source: Path | None = None,
 ) -> Version:
     """Log a bundle with its evaluation and card, and register it as a candidate.
 
     Args:
         found: `evaluate.json`.
+        source: the trace.
     """
     loaded, measured, moved = Bundle.load(bundle), found["duration"], found["drift"]
     card = model_card(
@@ -279,6 +305,8 @@ def track(
         rows=found["rows"],
         card=card,
         registry=registry,
+        source=source,
+        by_week={int(week): figures for week, figures in found.get("weeks", {}).items()},
         columns=[
             FIGURE,
             *(

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
 
+from features.job import Job
+from features.survival import HISTORIES
 from models.bundle import Bundle
 from models.training.card import effects, model_card, similar_rows, write_card
 from models.training.drift import DRIFTED, measure_drift
 from models.training.edits import Edits, apply_edits
 from models.training.errors import TrainingError
+from scheduler.core.estimates import HistoriesEstimator
 
 
 class Tags(HTMLParser):
@@ -73,6 +77,27 @@ def test_a_card_names_its_data_errors_slices_edits_and_limits(bundle, tmp_path):
     ):
         assert text in seen.text, text
     assert "edits digest" not in seen.text
+
+
+def test_a_card_reads_as_a_page(bundle):
+    """Numbers without exponents, no raw dictionaries, no title twice, histories as a picture."""
+    known = HistoriesEstimator().state.histories(Job("1", 1e9, 1, user="ada", vc="a"), 1e9)
+    made = Bundle(
+        duration=bundle.duration,
+        metadata={**bundle.metadata, HISTORIES: [one.plain() for one in known]},
+    )
+    foil = {"kind": "typical", "job_id": "7", "gpus": 1, "predicted_s": 9.0, "duration_s": 44_420.0}
+    alike = [{"job_id": "6", "gpus": 1, "duration_s": 44_421.0}]
+    examples = [{**foil, "alike": alike}, {**foil, "job_id": "8", "alike": alike}]
+    page = model_card(made, metrics={"ga2m": {"seconds": 44_420.4}}, examples=examples)
+    assert "44,420" in page
+    assert "e+04" not in page
+    assert "{&#x27;" not in page
+    titles = re.findall("<h[23]>(.+?)</h[23]>", page)
+    assert len(titles) == len(set(titles))
+    assert page.count("data:image/png;base64,") == 1
+    assert "ada&#x27;s jobs" in page
+    assert "data:image" not in model_card(bundle)
 
 
 def test_effects_are_what_the_model_adds(bundle, make_frame):

@@ -48,7 +48,7 @@ def candidate(bundle: Bundle, folder: Path, registry: Registry, intercept: float
     """A registered bundle that differs from others by its intercept."""
     model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
     told = {"params": {}, "metrics": {}, "input_digest": "abc", "registry": registry, **given}
-    return log_training(Bundle(duration=model).save(folder), **told)
+    return log_training(Bundle(duration=model, metadata=bundle.metadata).save(folder), **told)
 
 
 def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
@@ -65,6 +65,8 @@ def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
             params={"preset": "fast"},
             metrics={"tail AUC": 0.80, "spearman": 0.5, "auc_6h": float("nan"), "x": float("inf")},
             columns=["tail AUC", "spearman"],
+            source=tmp_path / "trace",
+            by_week={2900: {"spearman": 0.4}, 2901: {"spearman": 0.6}},
         )
         for intercept in (1.0, 2.0, 3.0)
     )  # fmt: skip
@@ -87,13 +89,19 @@ def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
     client = mlflow.MlflowClient(uri, uri)
     run = client.get_run(two.run_id)
     assert run.data.params == {"preset": "fast"}
-    assert run.data.metrics == {"spearman": 0.5, "tail AUC": 0.80}
+    assert run.data.metrics == {"spearman": 0.5, "tail AUC": 0.80, "by week/spearman": 0.6}
     assert run.data.tags["input_digest"] == "abc"
     assert run.info.run_name.startswith("bundle ")
     assert run.data.tags["mlflow.note.content"].startswith("A candidate: it decides nothing")
     assert "On days it never saw: tail AUC: 0.8000." in run.data.tags["mlflow.note.content"]
     (given,) = run.inputs.dataset_inputs
     assert (given.dataset.digest, given.dataset.name[:4]) == ("abc", "jobs")
+    assert json.loads(given.dataset.source)["uri"] == str(tmp_path / "trace")
+    counts = json.loads(given.dataset.profile)
+    made = bundle.metadata["duration"]
+    assert counts["ended_jobs"] + counts["running_jobs"] == made["rows"] > 0
+    history = client.get_metric_history(two.run_id, "by week/spearman")
+    assert [(one.step, one.value) for one in history] == [(2900, 0.4), (2901, 0.6)]
     assert all(client.get_model_version(MODEL_NAME, n).description for n in "123")
     assert [a.path for a in client.list_artifacts(two.run_id)] == [
         "card.html",
