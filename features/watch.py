@@ -32,9 +32,9 @@ KNOWN_AFTER_S = 7 * DAY_S  # of the past, before who is new is counted
 WHOLE_S = 0.5 * DAY_S  # that jobs of a day lie apart, before the hours they come at are judged
 ALIKE = 0.5  # of what each says of that: who is busy for an hour is so for the next
 CAP = 2.5  # of what one observation says
-# A sum above which something is said. Chosen on Venus alone.
+# A sum above which there is an alarm. Chosen on Venus alone.
 LIMIT = 14.0
-RESTLESS = 1.2  # times what the past would have said of one of its own days
+RESTLESS = 1.2  # times the sum that the past would have had for one of its own days
 LONGEST_SILENCE_S = 3 * DAY_S  # nothing that changed: nobody worked, or nothing was recorded
 ALMOST = 0.98
 MOST_OF_MIX = (
@@ -111,7 +111,7 @@ class Watch:
 
     Args:
         past: jobs of the past weeks, in any order.
-        limit: a sum above which something is said.
+        limit: a sum above which there is an alarm.
         learns: also from how restless the second half of the past was, seen from the first.
     """
 
@@ -147,8 +147,8 @@ class Watch:
         self._limits = self._restless(ordered) if learns else {}
 
     def _restless(self, ordered: Sequence[Seen]) -> dict[str, float]:
-        """The limit of each change: what the first half of the past would have said of the days of
-        the second, and more."""
+        """The limit of each change: what the sums of the second half of the past come to, seen from
+        the first, and more."""
         half = (ordered[0].submitted + ordered[-1].submitted) / 2 if ordered else 0.0
         days: defaultdict[float, list[Seen]] = defaultdict(list)
         for job in ordered:
@@ -173,10 +173,10 @@ class Watch:
             return []
         since, until = self._last, jobs[0].submitted
         hours = [int((since + s) % DAY_S // HOUR_S) for s in range(0, int(until - since), 600)]
-        said = self._rate * sum(self._hours[hour] for hour in hours) / 6.0
-        if said <= self._limit or until - since > LONGEST_SILENCE_S:
+        odds = self._rate * sum(self._hours[hour] for hour in hours) / 6.0
+        if odds <= self._limit or until - since > LONGEST_SILENCE_S:
             return []
-        return [Alarm(ALL, f"did not come for {(until - since) / HOUR_S:.0f} h", since, said, 0)]
+        return [Alarm(ALL, f"did not come for {(until - since) / HOUR_S:.0f} h", since, odds, 0)]
 
     def _found(self, jobs: Sequence[Seen], limits: Mapping[str, float]) -> list[Alarm]:
         observed = self._observations(jobs)
@@ -234,15 +234,15 @@ class Watch:
     ) -> Alarm | None:
         limit = self._limit * (OF_ONE if group.startswith(USER) else 1.0)
         total, since, seen, ratios, best = 0.0, 0.0, 0, list[float](), None
-        said: defaultdict[str, float] = defaultdict(float)
+        by_user: defaultdict[str, float] = defaultdict(float)
         for one in observed:
             if total <= 0:
                 total, since, seen, ratios = 0.0, one.at, 0, []
-                said.clear()
+                by_user.clear()
             more, who = max(-CAP, min(CAP, says(one))), one.jobs[0].user
             if who and not group.startswith(USER):  # what one user does is that user's
-                more = min(more, MOST_OF_ONE * self._limit - said[who])
-                said[who] += more
+                more = min(more, MOST_OF_ONE * self._limit - by_user[who])
+                by_user[who] += more
             total += more
             seen += 1
             ratios.append(one.log_ratio)
@@ -322,11 +322,11 @@ class _Mix:
             return 0.0
         site = sum(self._site.values()) + known
         total = sum(mine.values()) + PRIOR
-        said = []
+        ratios = []
         for value in {getattr(job, name) for job in one.jobs}:
             usual = (mine[value] + PRIOR * (self._site[value] + 1) / site) / total
-            said.append(log(1.0 / known / usual))
-        return min(MOST_OF_MIX, fmean(said))
+            ratios.append(log(1.0 / known / usual))
+        return min(MOST_OF_MIX, fmean(ratios))
 
 
 def _shifted(z: float) -> float:

@@ -25,7 +25,7 @@ def bounded(model: AdditiveModel) -> AdditiveModel:
 
     Beyond the first and the last bin with rows a term says what it says there. A bin that stands
     for missing or unknown values and had no row says what the others do on average. Features with
-    all rows in one bin have no term: what it said of every job goes into the intercept. What was
+    all rows in one bin have no term: what it added to every job goes into the intercept. What was
     monotone stays so: each score becomes one that the model gave elsewhere, or a mean of such.
     """
     rows = {t.features[0]: t.weights for t in model.terms if len(t.features) == 1}

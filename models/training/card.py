@@ -184,8 +184,8 @@ def write_card(path: str | Path, page: str) -> Path:
 
 def _number(value: Any) -> str:
     if isinstance(value, Mapping):
-        said = ", ".join(f"{str(k).replace('_', ' ')} {_number(v)}" for k, v in value.items())
-        return said or "none"
+        parts = ", ".join(f"{str(k).replace('_', ' ')} {_number(v)}" for k, v in value.items())
+        return parts or "none"
     if isinstance(value, list | tuple):
         return ", ".join(map(_number, value)) or "none"
     if isinstance(value, bool):

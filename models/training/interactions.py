@@ -61,8 +61,8 @@ def surviving(
             _, rows, columns, constant = pure[i, j]
             left = left - rows[1 + bag][at[i]] - columns[1 + bag][at[j]] - constant[1 + bag]
         for k, (i, j) in enumerate(pairs):
-            said = pure[i, j][0][1 + bag][at[i], at[j]]
-            gain = left**2 - (left - said) ** 2
+            added = pure[i, j][0][1 + bag][at[i], at[j]]
+            gain = left**2 - (left - added) ** 2
             gained[k] += np.bincount(block[out], weights=gain, minlength=gained.shape[1])
     rng = np.random.default_rng(seed)
     drawn = rng.integers(gained.shape[1], size=(DRAWS, gained.shape[1]))
