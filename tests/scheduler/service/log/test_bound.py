@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from scheduler.service.api.explanation import explain
 from sqlalchemy import insert
 
 from features.progress import Progress
