@@ -20,12 +20,13 @@ MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
     "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
     "nb_epochs? (num|max|total|number_of)_epochs? (num|max|total)_train(ing)?_epochs? "
-    "scheduled_epochs",
+    "scheduled_epochs after_epochs",
     "steps": "steps iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
-    " max_updates? total_num_update num_boost_round n_estimators",
+    " max_updates? total_num_update num_boost_round n_estimators max_num_(steps|iterations)"
+    " after_batches stop_iters kimg",
     "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
-    "num_timesteps",
+    "num_timesteps train_for_env_steps",
     "patience": "patience (es|early_stop(ping)?)_(patience|rounds?) early_stopping_rounds?",
     "runs": "n_?trials? (num|max)_trials? n_?folds? (num|k)_?folds? kfolds? n_splits? num_splits? "
     "cv_folds? n_?seeds? num_seeds? n_?repeats? num_repeats? repeats n_runs? num_runs? runs",
@@ -33,7 +34,7 @@ _COUNTED = {
 _NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
 _LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
-_LASTS = re.compile(r"(\d{1,12})(ep|ba)$")  # Composer: max_duration=3ep
+_LASTS = re.compile(r"(\d{1,12})(ep|ba|)$")  # Composer: max_duration=3ep
 _SPANNED = re.compile(r"range\((\d{1,6}),(\d{1,6})\)$")
 # passes over what was just collected, within one of the steps that are the amount (PPO)
 _SWEPT = re.compile(r"[^,\s]+(?:,[^,\s]+)+$")
@@ -49,7 +50,7 @@ _VALUE = re.compile(r"(\d[\d_,]*+(?:\.\d+)?(?:e\d+)?|\.\d+)([kKM]?)$")
 _SCALE = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6}
 # as settings are printed before a run: Namespace(max_update=50000, ...), "Num Epochs = 3"
 _PRINTED = re.compile(
-    r"\b((?:num|max|total|train|training|scheduled|n|nb)[ _][a-z_ ]{0,24}|epochs)"
+    r"\b((?:num|max|total|train|training|scheduled|n|nb)[ _][a-z_ ]{0,24}|epoche?s)"
     r"['\"]?\s?[=:]\s?['\"]?(\d[\d_,]*+)(?!\d|[.:/]\d)",
     re.IGNORECASE,
 )
@@ -302,11 +303,16 @@ def patience(line: str) -> float | None:
     return None
 
 
+_COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
+
+
 def printed(line: str) -> list[tuple[str, float]]:
     """(unit, number) of each setting in a printed line that says how much is to be done."""
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))
+        if _COUNTS.fullmatch(match[1]):
+            continue  # "train step: 120" is how far it is
         if unit in ("epochs", "steps") and number is not None:
             found.append((unit, number))
     return found

@@ -176,6 +176,7 @@ class Run:
             "loss": self._loss,
             "eta": long(left * step_s),
             "left_s": left * step_s,
+            "left_h": left * step_s / 3600,
             "s": step_s,
             "ms": 1000 * step_s,
             "per_s": 1 / max(step_s, 1e-9),

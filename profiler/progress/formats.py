@@ -65,7 +65,8 @@ _PREFIX = re.compile(
     r"|\[\d{1,5}(?:,\d{1,5})?\](?:<std(?:out|err)>)?: ?|\d{1,4}: (?=\S))"
 )
 _PROMISING = re.compile(
-    r"\d ?[/%]|\d of \d|poch|[Ss]tep|[Ii]ter|updates|eta:|ETA|eta \d|remaining|[Ff]old|FOLD|[Ss]eed"
+    r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|"
+    r"[Ss]tep|[Ii]ter|updates|eta:|ETA|eta \d|remaining|[Ff]old|FOLD|[Ss]eed"
     r"|[Tt]rial|new study|\"progress\"|^\[?\d"
 )
 LINE = 1000  # characters of a line that are looked at
@@ -147,6 +148,8 @@ def _marks(row: Format, line: str, match: re.Match[str]) -> Iterator[Mark]:
         yield Mark(row.name, "step", step, steps, row.scope)
     if groups.get("percent"):
         yield Mark(row.name, "percent", float(groups["percent"]), 100.0, row.scope)
+    if hours := groups.get("hours"):
+        yield Mark(row.name, "eta", 3600.0 * float(hours), scope="run")
     if left := groups.get("eta") or groups.get("span"):
         # a trainer's own is of the run: what is left of an epoch is not in its row
         yield Mark(row.name, "eta", _seconds(left), scope="" if row.general else "run")

@@ -455,7 +455,8 @@ class Reader:
         if settled is not None and settled < total - 0.05 * left:  # what was slow at first is in it
             error += (total - settled) / left
             total, left = settled, max(1.0, settled - at)
-        high = max(total + left * (error + (4 * UNSEEN if unseen else 0.0)), (1 + LEAST) * total)
+        high = total + left * error + (4 * UNSEEN * total if unseen else 0.0)
+        high = max(high, (1 + LEAST) * total)
         return Progress(
             max(total, now), max(at + left * max(0.05, 1 - error), now),
             max(high, total, now), at, total, "eta", 1.0, at, "eta",
