@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from pipeline.help_text import reflowed
 from pipeline.settings_help import WithSettings
 
 
@@ -100,7 +101,7 @@ class Lazy(TyperGroup):
             found = alone
         command = get_command(found)
         command.name = cmd_name
-        return command
+        return reflowed(command)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         self.commands: Any = dict.fromkeys(COMMANDS)  # what to suggest for a wrong one

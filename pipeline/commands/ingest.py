@@ -30,8 +30,7 @@ HELP = "\n\n".join(
         "Examples:",
         "  pellucid ingest cluster_log.csv --out data/venus",
         "  pellucid ingest pai/ --out data/pai --json | jq .quarantined",
-        "  sacct -X -a -D -P -S 2026-01-01 -o JobID,JobName,User,Partition,QOS,Submit,Eligible,"
-        "Start,End,Elapsed,Timelimit,State,ExitCode,ReqTRES,AllocTRES > jobs.txt",
+        "  sacct -X -a -D -P -S 2026-01-01 -o ALL > jobs.txt",
         "  pellucid ingest jobs.txt --out data/site --timezone Europe/Berlin",
     )
 )

@@ -1,0 +1,55 @@
+"""Help as wide as the terminal: docstrings are wrapped once, for the file; here they are again.
+
+Prose is one line a paragraph, which whoever prints it wraps. An example is a command to be copied:
+where it is too long it goes on after a backslash.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from typing import Any
+
+MARGIN = 2  # columns that the printer keeps free
+INDENT = "  "
+
+
+def reflow(text: str, width: int) -> str:
+    """The text of a docstring for a terminal of `width` columns."""
+    return "\n\n".join(_paragraph(one, width) for one in re.split(r"\n[ \t]*\n", text.strip("\n")))
+
+
+def _paragraph(text: str, width: int) -> str:
+    lines = text.splitlines()
+    if not lines[0].startswith(INDENT):
+        if any(line.startswith((" ", "-", "*")) for line in lines):
+            return text  # a list or a table: its lines are its own
+        return " ".join(lines)
+    return _example(" ".join(line.strip().removesuffix("\\").strip() for line in lines), width)
+
+
+KEPT = "\N{NO-BREAK SPACE}"
+# what a line does not end within: what is quoted, and an option and its value
+_QUOTED = r"""'[^']*'|"[^"]*\""""
+_TOGETHER = re.compile(rf"(?<!\S)--?[a-zA-Z][\w-]* (?!-)(?:{_QUOTED}|\S+)|{_QUOTED}")
+
+
+def _example(command: str, width: int) -> str:
+    """A command whole, or in parts that a shell puts together again."""
+    room = width - MARGIN - len(INDENT) - 2
+    held = _TOGETHER.sub(lambda found: found[0].replace(" ", KEPT), command)
+    parts = textwrap.wrap(
+        held, room, subsequent_indent=INDENT, break_long_words=False, break_on_hyphens=False
+    )
+    return " \\\n".join(f"{INDENT}{part}" for part in parts).replace(KEPT, " ")
+
+
+def reflowed(command: Any) -> Any:
+    """A command, or a group with all of its commands, whose help is as wide as the terminal."""
+    width = shutil.get_terminal_size().columns
+    if command.help:
+        command.help = reflow(command.help, width)
+    for one in getattr(command, "commands", {}).values():
+        reflowed(one)
+    return command
