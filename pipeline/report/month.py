@@ -27,10 +27,12 @@ class Row:
 
 
 ROWS = (
-    Row("fifo", "first come, first served", 67_498, 55_729, 168),
-    Row("fifo-skip", "small jobs may pass", 15_684, 3_914, 90),
-    Row("tiresias", "stops running jobs", 14_691, 2_908, 202),
-    Row("lucid", "ASPLOS'23", 13_535, 1_173, 139),
-    Row("pellucid", "", 12_717, 659, 90),
-    Row("srtf", "knows the future", 12_622, 837, 234),
+    Row(
+        policy="fifo", what="first come, first served", jct_s=67_498, queue_s=55_729, longest_h=168
+    ),
+    Row(policy="fifo-skip", what="small jobs may pass", jct_s=15_684, queue_s=3_914, longest_h=90),
+    Row(policy="tiresias", what="stops running jobs", jct_s=14_691, queue_s=2_908, longest_h=202),
+    Row(policy="lucid", what="ASPLOS'23", jct_s=13_535, queue_s=1_173, longest_h=139),
+    Row(policy="pellucid", what="", jct_s=12_717, queue_s=659, longest_h=90),
+    Row(policy="srtf", what="knows the future", jct_s=12_622, queue_s=837, longest_h=234),
 )

@@ -95,11 +95,20 @@ def paired(ours: Floats, theirs: Floats, better: int = -1, *, coming: int = 0) -
     logs = np.log(ours / theirs)
     mean = float(logs.mean())
     if len(logs) < 2:
-        return Paired(np.exp(logs), better, exp(mean), None, None, OPEN)
+        return Paired(
+            ratios=np.exp(logs), better=better, ratio=exp(mean), low=None, high=None, verdict=OPEN
+        )
     half = bound(CHANCE, len(logs) - 1) * float(logs.std(ddof=1)) / sqrt(len(logs))
     verdict = LEVEL
     if coming or len(logs) < SURE:
         verdict = OPEN
     elif abs(mean) > half and exp(abs(mean)) - 1 > SAME:
         verdict = AHEAD if (mean > 0) == (better > 0) else BEHIND
-    return Paired(np.exp(logs), better, exp(mean), exp(mean - half), exp(mean + half), verdict)
+    return Paired(
+        ratios=np.exp(logs),
+        better=better,
+        ratio=exp(mean),
+        low=exp(mean - half),
+        high=exp(mean + half),
+        verdict=verdict,
+    )

@@ -101,9 +101,15 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
         (
             Figure("makespan_s", "makespan", "from first to last", duration),
             Figure(BUSY, "GPU-time held", "sharing does the same work in less", _hours),
-            Figure("packed_jobs", "shared", "jobs started beside another", number, 0),
+            Figure(
+                key="packed_jobs", heading="shared", meaning="jobs started beside another",
+                show=number, better=0,
+            ),
             Figure("mean_slowdown_packed", "sharing jobs ran", "times as long as alone", _ratio),
-            Figure("preemptions", "preemptions", "jobs stopped and requeued", number, 0),
+            Figure(
+                key="preemptions", heading="preemptions", meaning="jobs stopped and requeued",
+                show=number, better=0,
+            ),
         ),
     ),
 )  # fmt: skip
@@ -361,12 +367,12 @@ def _gains(c: Comparison, rival: PolicyRun) -> Gains:
     vcs = sizes(pa.concat_tables(c.own.draws)["vc"])
     shown = dict(islice(vcs.items(), SHOWN_VCS))
     return Gains(
-        rival.name,
-        moved[0],
-        1 - sum(moved),
-        moved[1],
-        list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
-        list(_groups(c, rival, lambda draw: draw["vc"], list(shown))),
+        rival=rival.name,
+        sooner=moved[0],
+        same=1 - sum(moved),
+        later=moved[1],
+        by_size=list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
+        by_vc=list(_groups(c, rival, lambda draw: draw["vc"], list(shown))),
     )
 
 
@@ -394,11 +400,11 @@ def _groups(
             continue
         ours, theirs = (np.array([of[i][name] for i in on]) for of in each)
         yield Group(
-            name,
-            jobs[name],
-            float(ours.mean()),
-            float(theirs.mean()),
-            paired(ours, theirs, coming=c.coming),
+            name=name,
+            jobs=jobs[name],
+            ours_s=float(ours.mean()),
+            theirs_s=float(theirs.mean()),
+            found=paired(ours, theirs, coming=c.coming),
         )
 
 
@@ -417,7 +423,13 @@ def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         own = of_jobs(r.ended, jobs["job_id"])
         found.append(
-            PolicyResult(r.name, colour, floats(own["queue_s"]), floats(own["jct_s"]), r.oracle)
+            PolicyResult(
+                name=r.name,
+                colour=colour,
+                wait_s=floats(own["queue_s"]),
+                jct_s=floats(own["jct_s"]),
+                oracle=r.oracle,
+            )
         )
     return jobs, found
 
@@ -453,16 +465,16 @@ def dots(c: Comparison) -> Chart | None:
     values, texts = zip(*marks, strict=True)
     title = f"{c.own.name} against each other policy"
     return Chart(
-        "draws",
-        title,
-        f"{title}: " + "; ".join(f"{name} {', '.join(more)}" for name, *more in rows),
-        data,
-        {
+        name="draws",
+        title=title,
+        label=f"{title}: " + "; ".join(f"{name} {', '.join(more)}" for name, *more in rows),
+        data=data,
+        layout={
             "xaxis": {"type": "log", "tickvals": values, "ticktext": texts},
             "yaxis": {"type": "category", "autorange": "reversed"},
         },
-        ("against", "draws", "mean JCT", "95 % interval", "verdict"),
-        rows,
-        f"A dot is a draw: {c.own.name}'s mean JCT over the other's, same jobs. Left of “same” is "
-        "better. Bar: 95 % interval.",
+        head=("against", "draws", "mean JCT", "95 % interval", "verdict"),
+        rows=rows,
+        note=f"A dot is a draw: {c.own.name}'s mean JCT over the other's, same jobs. Left of "
+        "“same” is better. Bar: 95 % interval.",
     )

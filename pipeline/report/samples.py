@@ -104,13 +104,13 @@ def samples(
         asked = tried and not found
         found.append(
             Sample(
-                view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS),
-                choice[1],
-                lives,
-                _closeup(story, schedule),
-                _terms(story),
-                _tree(run, story, bundle),
-                _tried(run, story) if asked else (),
+                view=view(story, why=choice[1], anchor=f"job-{anchor}", events=EVENTS),
+                title=choice[1],
+                lives=lives,
+                closeup=_closeup(story, schedule),
+                terms=_terms(story),
+                tree=_tree(run, story, bundle),
+                tried=_tried(run, story) if asked else (),
             )
         )
     return found
@@ -177,7 +177,12 @@ def _lives(job_id: str, runs: Sequence[PolicyRun], look: dict[str, int]) -> Iter
     for r, (wait_s, jct_s) in zip(runs, spent, strict=True):
         if np.isfinite(jct_s):
             yield Lived(
-                r.name, look[r.name], wait_s, jct_s, 100 * wait_s / longest, 100 * jct_s / longest
+                policy=r.name,
+                colour=look[r.name],
+                wait_s=wait_s,
+                jct_s=jct_s,
+                wait=100 * wait_s / longest,
+                whole=100 * jct_s / longest,
             )
 
 

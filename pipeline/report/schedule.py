@@ -117,12 +117,12 @@ class Schedule:
         order = [css for css in (ALONE, SHARED, PROFILED, HOLDS, OWN) if css in layers]
         rows = max(len(nodes) * self.gpus_per_node, 1)
         return Gantt(
-            rows,
-            [(css, "".join(layers[css])) for css in order],
-            list(self._bands(nodes)),
-            list(ticks(since, until, 7 if vc is None else 3)),
-            [(100 * (at - since) / (until - since), text) for at, text in marks],
-            [(css, text) for css, text in LEGEND.items() if css in layers],
+            rows=rows,
+            layers=[(css, "".join(layers[css])) for css in order],
+            bands=list(self._bands(nodes)),
+            ticks=list(ticks(since, until, 7 if vc is None else 3)),
+            marks=[(100 * (at - since) / (until - since), text) for at, text in marks],
+            legend=[(css, text) for css, text in LEGEND.items() if css in layers],
         )
 
     def _boxes(self, i: int, row: Mapping[int, int]) -> Iterator[tuple[int, int]]:
@@ -195,13 +195,13 @@ def read_schedule(run: PolicyRun) -> Schedule | None:
     until = dict(zip(np.flatnonzero(shared).tolist(), shared_until(found, shared), strict=True))
     jobs = run.jobs
     return Schedule(
-        found,
-        until,
-        {node: i for i, node in enumerate(nodes)},
-        vc_of,
-        each,
-        float(pc.min(jobs["submit_time"]).as_py()),
-        float(pc.max(jobs["submit_time"]).as_py()),
+        spells=found,
+        until=until,
+        row={node: i for i, node in enumerate(nodes)},
+        vc_of=vc_of,
+        gpus_per_node=each,
+        first=float(pc.min(jobs["submit_time"]).as_py()),
+        last=float(pc.max(jobs["submit_time"]).as_py()),
     )
 
 

@@ -64,7 +64,17 @@ def spells(run: PolicyRun) -> Spells:
     job, action, partner = (rows[name].to_numpy() for name in ("job_id", "action", "partner"))
     nodes, masks = ([one or () for one in rows[name].to_pylist()] for name in ("nodes", "gpus"))
     vc, gpus = jobs["vc"].to_numpy(), floats(jobs["gpus"])
-    return Spells(job, vc, action, partner, gpus, start[at], end[at], nodes, masks)
+    return Spells(
+        job=job,
+        vc=vc,
+        action=action,
+        partner=partner,
+        gpus=gpus,
+        start=start[at],
+        end=end[at],
+        nodes=nodes,
+        masks=masks,
+    )
 
 
 def shared_until(found: Spells, shared: NDArray[np.bool_]) -> Floats:

@@ -159,13 +159,14 @@ def per_day(t: TraceFacts) -> Chart:
     first = np.datetime64(int(at.min()) * days - 3, "D")
     starts = (first + days * np.arange(len(values))).astype(str).tolist()
     return Chart(
-        "per-day",
-        f"Jobs per {what}",
-        f"Jobs per {what}: from {min(values):,} to {max(values):,}, mean {np.mean(values):,.0f}",
-        [bars(starts, values, "jobs")],
-        {"xaxis": {"type": "category", "nticks": 6}},
-        (what, "jobs"),
-        [[start, f"{value:,}"] for start, value in zip(starts, values, strict=True)],
+        name="per-day",
+        title=f"Jobs per {what}",
+        label=f"Jobs per {what}: from {min(values):,} to {max(values):,}, "
+        f"mean {np.mean(values):,.0f}",
+        data=[bars(starts, values, "jobs")],
+        layout={"xaxis": {"type": "category", "nticks": 6}},
+        head=(what, "jobs"),
+        rows=[[start, f"{value:,}"] for start, value in zip(starts, values, strict=True)],
     )
 
 
@@ -183,22 +184,22 @@ def by_hour(t: TraceFacts) -> Chart:
     hours = [f"{hour:02d}" for hour in range(24)]
     shade = np.sqrt(cells)
     return Chart(
-        "by-hour",
-        "Hour of the week",
-        "Jobs by weekday and hour of submission; busiest "
+        name="by-hour",
+        title="Hour of the week",
+        label="Jobs by weekday and hour of submission; busiest "
         f"{WEEKDAYS[busiest[0]]} {busiest[1]:02d}:00 UTC",
-        [{
+        data=[{
             "type": "heatmap", "x": hours, "y": WEEKDAYS, "z": shade.tolist(),
             "zmax": float(shade.max()), "text": [[count(n, "job") for n in row] for row in
             cells.tolist()], "hovertemplate": "%{y} %{x}:00: %{text}",
         }],
-        {
+        layout={
             "xaxis": {"type": "category", "nticks": 8, "title": {"text": "hour (UTC)"}},
             "yaxis": {"type": "category", "autorange": "reversed"},
         },
-        ("day", *hours),
-        [[day, *map(str, row)] for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)],
-        "The shade grows with the square root of the submissions.",
+        head=("day", *hours),
+        rows=[[day, *map(str, row)] for day, row in zip(WEEKDAYS, cells.tolist(), strict=True)],
+        note="The shade grows with the square root of the submissions.",
     )  # fmt: skip
 
 
@@ -217,18 +218,18 @@ def durations(t: TraceFacts) -> Chart:
     }  # fmt: skip
     at = [(math.log10(seconds), text) for seconds, text in DURATION_TICKS]
     return Chart(
-        "durations",
-        "How long jobs run",
-        label,
-        [bar],
-        {
+        name="durations",
+        title="How long jobs run",
+        label=label,
+        data=[bar],
+        layout={
             "xaxis": {
                 "tickvals": [v for v, _ in at], "ticktext": [text for _, text in at],
                 "title": {"text": "duration on exclusive GPUs (1 s or less in the first bar)"},
             }
         },
-        ("duration", "jobs"),
-        [[text, f"{n:,}"] for text, n in zip(texts, counts.tolist(), strict=True)],
+        head=("duration", "jobs"),
+        rows=[[text, f"{n:,}"] for text, n in zip(texts, counts.tolist(), strict=True)],
     )  # fmt: skip
 
 
@@ -268,11 +269,11 @@ def users(t: TraceFacts) -> Chart:
         shares_held.append(f"the top tenth of users hold {tenth} of {name}")
     share: ChartAxis = {"tickformat": ".0%", "range": [0, 1]}
     return Chart(
-        "users",
-        "How unequal users are",
-        f"Users by weight, {len(of_user)} in all: {'; '.join(shares_held)}",
-        data,
-        {
+        name="users",
+        title="How unequal users are",
+        label=f"Users by weight, {len(of_user)} in all: {'; '.join(shares_held)}",
+        data=data,
+        layout={
             "xaxis": {**share, "title": {"text": "share of users, the heaviest first"}},
             "yaxis": {**share, "title": {"text": "share held"}},
         },

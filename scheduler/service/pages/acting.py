@@ -68,11 +68,13 @@ def preview_of_group(
         return {**of, "ids": those, "left": left, "more": len(found) - len(ids), "problem": ""}
 
     try:
-        return show(request, viewer, "group_change.html", "", build)
+        return show(request, viewer, template="group_change.html", here="", build=build)
     except Problem as problem:
         none = {**of, "ids": [], "left": 0, "more": 0, "problem": problem.sentence}
         status = problem.status
-    return show(request, viewer, "group_change.html", "", lambda _: none, status=status)
+    return show(
+        request, viewer, template="group_change.html", here="", build=lambda _: none, status=status
+    )
 
 
 @router.post("/group/act")

@@ -261,7 +261,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A job that others are said to wait for: how many, and the GPUs they ask for.
+    """A job that others wait for: how many, and the GPUs they ask for.
 
     `job`: the viewer's to see; None: another's.
     """
@@ -290,13 +290,13 @@ def causes(view: PageQueries) -> Causes:
     for job in waits:
         by.setdefault(_code(job), []).append(job)
     return Causes(
-        len(waits),
-        sum(job.gpus for job in waits),
-        view.now(),
-        sorted((_cause(code, jobs) for code, jobs in by.items()), key=lambda c: (-c.gpus, c.text))[
-            :CAUSES
-        ],
-        _holders(view, waits, {job.job_id: job for job in every}),
+        waiting=len(waits),
+        gpus=sum(job.gpus for job in waits),
+        now=view.now(),
+        causes=sorted(
+            (_cause(code, jobs) for code, jobs in by.items()), key=lambda c: (-c.gpus, c.text)
+        )[:CAUSES],
+        holders=_holders(view, waits, {job.job_id: job for job in every}),
     )
 
 
@@ -310,18 +310,18 @@ def _cause(code: str, jobs: Sequence[Short]) -> Cause:
     oldest = min(jobs, key=lambda job: job.since or 0.0)
     text = phrase(code) if known else code
     return Cause(
-        code,
-        text or "not evaluated yet",
-        Reason(code).next_step() if known else "",
-        len(jobs),
-        sum(job.gpus for job in jobs),
-        oldest.since or 0.0,
-        oldest.job_id,
+        code=code,
+        text=text or "not evaluated yet",
+        step=Reason(code).next_step() if known else "",
+        jobs=len(jobs),
+        gpus=sum(job.gpus for job in jobs),
+        oldest=oldest.since or 0.0,
+        example=oldest.job_id,
     )
 
 
 def _holders(view: PageQueries, waits: Sequence[Short], known: Mapping[str, Short]) -> list[Holder]:
-    """Whom most waiting jobs are said to wait for, by their latest decisions."""
+    """Whom most waiting jobs wait for, by their latest decisions."""
     gpus = {job.job_id: job.gpus for job in waits}
     lines = view.latest_decisions(list(gpus))
     found: dict[str, list[int]] = {}

@@ -50,7 +50,7 @@ def nodes(
         ]
         return {"nodes": shown, "changes": changes, "find": find, "state": state}
 
-    return show(request, viewer, "nodes.html", "/nodes", build)
+    return show(request, viewer, template="nodes.html", here="/nodes", build=build)
 
 
 @router.get("/nodes/change")
@@ -77,7 +77,14 @@ def settings(request: Request, viewer: Asking) -> Response:
     """The settings of the policy that are in force, for operators: they may name users."""
     if viewer.role is not Role.OPERATOR:
         what = "Only operators see the settings: they may name users."
-        return show(request, viewer, "missing.html", "", lambda _: {"what": what}, status=403)
+        return show(
+            request,
+            viewer,
+            template="missing.html",
+            here="",
+            build=lambda _: {"what": what},
+            status=403,
+        )
     store: Store = request.app.state.store
     with store.reading() as connection:
         in_force = present_in(store, connection).settings_in_force()
@@ -85,7 +92,7 @@ def settings(request: Request, viewer: Asking) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"settings": in_force, "policy": queries.policy()}
 
-    return show(request, viewer, "settings.html", "/settings", build)
+    return show(request, viewer, template="settings.html", here="/settings", build=build)
 
 
 async def _answer(

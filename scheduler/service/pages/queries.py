@@ -235,12 +235,12 @@ class PageQueries(VisibleQueries):
             looks = row["phase"] == Phase.PROFILING
             found.append(
                 Holding(
-                    row["job_id"] if mine else "",
-                    row["name"] if mine else "",
-                    gpus,
-                    None if looks else row["end_p50"],
-                    None if looks else row["end_p90"],
-                    past,
+                    job_id=row["job_id"] if mine else "",
+                    name=row["name"] if mine else "",
+                    gpus=gpus,
+                    end_p50=None if looks else row["end_p50"],
+                    end_p90=None if looks else row["end_p90"],
+                    past_s=past,
                 )
             )
         return found
@@ -303,21 +303,21 @@ class PageQueries(VisibleQueries):
         moments = (row["ended_at"] if over else None, row["held_at"] if row["hold"] else None,
                    row["started_at"], row["submitted_at"])  # fmt: skip
         return Short(
-            row["job_id"],
-            row["name"],
-            row["owner"],
-            asked.get("partition") or row["vc"],
-            asked.get("account") or "",
-            row["gpus"],
-            row["phase"],
-            row["reason"],
-            row["state"],
-            row["hold"],
-            shown_actor(self.viewer, row["held_by"]),
-            next((at for at in moments if at is not None), None),
-            row["start_p50"] if waits else None,
-            row["start_p90"] if waits else None,
-            row["slurm"] or "",
+            job_id=row["job_id"],
+            name=row["name"],
+            owner=row["owner"],
+            partition=asked.get("partition") or row["vc"],
+            account=asked.get("account") or "",
+            gpus=row["gpus"],
+            phase=row["phase"],
+            reason=row["reason"],
+            state=row["state"],
+            hold=row["hold"],
+            held_by=shown_actor(self.viewer, row["held_by"]),
+            since=next((at for at in moments if at is not None), None),
+            start_p50=row["start_p50"] if waits else None,
+            start_p90=row["start_p90"] if waits else None,
+            slurm=row["slurm"] or "",
         )
 
     def unqueued(self) -> list[JobRow]:

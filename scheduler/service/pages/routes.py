@@ -73,9 +73,9 @@ def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Resp
     return show(
         request,
         viewer,
-        "board.html",
-        "/",
-        lambda queries: {
+        template="board.html",
+        here="/",
+        build=lambda queries: {
             "b": board(queries, vc, after),
             "others": others,
             "groups": GROUPS,
@@ -100,9 +100,9 @@ def group(
     return show(
         request,
         viewer,
-        "group.html",
-        "",
-        lambda queries: {
+        template="group.html",
+        here="",
+        build=lambda queries: {
             "g": group_page(queries, *wanted, first=first),
             "now": queries.now(),
             "acts": _acts(request, viewer),
@@ -119,7 +119,15 @@ def _wanted(
     without: bool = False,
     sort: Word = "job_id",
 ) -> Wanted:
-    return Wanted(find.strip(), owner, account, partition, state, without, sort)
+    return Wanted(
+        find=find.strip(),
+        owner=owner,
+        account=account,
+        partition=partition,
+        state=state,
+        without=without,
+        sort=sort,
+    )
 
 
 Chosen = Annotated[Wanted, Depends(_wanted)]
@@ -131,9 +139,9 @@ def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) 
     return show(
         request,
         viewer,
-        "list.html",
-        "/list",
-        lambda queries: {
+        template="list.html",
+        here="/list",
+        build=lambda queries: {
             "l": listing(queries, wanted, first),
             "w": wanted,
             "columns": COLUMNS,
@@ -155,7 +163,13 @@ def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
 @router.get("/causes")
 def why_they_wait(request: Request, viewer: Asking) -> Response:
     """All that wait, by cause, and what would free most of them."""
-    return show(request, viewer, "causes.html", "/causes", lambda queries: {"c": causes(queries)})
+    return show(
+        request,
+        viewer,
+        template="causes.html",
+        here="/causes",
+        build=lambda queries: {"c": causes(queries)},
+    )
 
 
 def _acts(request: Request, viewer: Viewer) -> bool:
@@ -178,7 +192,7 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
             "inputs": inputs(queries.vcs() if viewer.sees_all else viewer.vcs, found.job),
         }
 
-    return show(request, viewer, "job.html", "", build, job_id=job_id)
+    return show(request, viewer, template="job.html", here="", build=build, job_id=job_id)
 
 
 def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
@@ -197,7 +211,7 @@ def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
         found = queries.job(job_id)
         return {"job": found, "output": _output(request, viewer, found)}
 
-    return show(request, viewer, "tail.html", "", build, job_id=job_id)
+    return show(request, viewer, template="tail.html", here="", build=build, job_id=job_id)
 
 
 @router.get("/jobs/{job_id}/ask")
@@ -321,7 +335,7 @@ def history(
         lists = {"vcs": queries.vcs(), "periods": figures.PERIODS, "states": figures.ENDS}
         return {"h": page, "kept": kept, **lists, **chosen}
 
-    return show(request, viewer, "history.html", "/history", build)
+    return show(request, viewer, template="history.html", here="/history", build=build)
 
 
 @router.get("/fairness")
@@ -332,7 +346,7 @@ def fairness(request: Request, viewer: Asking, period: str = "week") -> Response
         page = figures.fairness(queries, figures.since(period, queries.now()))
         return {"f": page, "periods": figures.PERIODS, "period": period}
 
-    return show(request, viewer, "fairness.html", "/fairness", build)
+    return show(request, viewer, template="fairness.html", here="/fairness", build=build)
 
 
 @router.get("/models")
@@ -353,7 +367,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
         )
         return {"m": page, "policy": queries.policy()}
 
-    return show(request, viewer, "models.html", "/models", build)
+    return show(request, viewer, template="models.html", here="/models", build=build)
 
 
 @router.get("/forecasts")
@@ -362,9 +376,9 @@ def forecasts(request: Request, viewer: Asking) -> Response:
     return show(
         request,
         viewer,
-        "forecasts.html",
-        "/forecasts",
-        lambda queries: {"p": figures.promises(queries)},
+        template="forecasts.html",
+        here="/forecasts",
+        build=lambda queries: {"p": figures.promises(queries)},
     )
 
 

@@ -81,7 +81,9 @@ def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int =
     with request.app.state.store.engine.connect() as connection:
         found = shares.of(connection, viewer, time())
     shown = {"links": found, "problem": problem, "may": viewer.role is not Role.VIEWER}
-    return show(request, viewer, "links.html", "", lambda _: shown, status=status)
+    return show(
+        request, viewer, template="links.html", here="", build=lambda _: shown, status=status
+    )
 
 
 @router.get("/shared/{job_id}/{mark}")
@@ -96,7 +98,7 @@ def shared(request: Request, job_id: str, mark: str) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return {"s": page_of(queries, job_id), "until": until}
 
-    answer = show(request, guest, "shared.html", "", build)
+    answer = show(request, guest, template="shared.html", here="", build=build)
     answer.headers["Referrer-Policy"] = "no-referrer"
     answer.headers["X-Robots-Tag"] = "noindex"
     return answer
@@ -118,4 +120,4 @@ def _page(
         may = viewer.role is not Role.VIEWER
         return {"job": queries.job(job_id), "may": may, "problem": problem, **shown}
 
-    return show(request, viewer, "share.html", "", build, status=status)
+    return show(request, viewer, template="share.html", here="", build=build, status=status)

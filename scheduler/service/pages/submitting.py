@@ -143,4 +143,4 @@ def _form(
             "more": parts[False], "again": again,
         }  # fmt: skip
 
-    return show(request, viewer, "submit.html", "/submit", build, status=status)
+    return show(request, viewer, template="submit.html", here="/submit", build=build, status=status)

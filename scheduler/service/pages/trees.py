@@ -137,7 +137,7 @@ def _branch(tree: Tree, answer: Answer, at: int = 0, lit: Iterable[int] = ()) ->
     yes, no = (_branch(tree, answer, child, lit) for child in (node.left, node.right))
     if yes.yes is None and no.yes is None and yes.short == no.short:
         return Branch(text, node.rows, short, lit=at in lit)
-    return Branch(question, node.rows, "", yes, no, at in lit)
+    return Branch(text=question, rows=node.rows, short="", yes=yes, no=no, lit=at in lit)
 
 
 def _score(value: Sequence[float]) -> tuple[str, str]:
@@ -159,19 +159,32 @@ def drawing(root: Branch) -> Drawing:
         y = MARGIN + depth * LEVEL_HEIGHT
         if branch.yes is None or branch.no is None:
             leaves += 1
-            placed = Placed((leaves - 0.5) * LEAF_WIDTH, y, branch.text, branch.short, branch.lit)
+            placed = Placed(
+                x=(leaves - 0.5) * LEAF_WIDTH,
+                y=y,
+                text=branch.text,
+                short=branch.short,
+                lit=branch.lit,
+            )
         else:
             below = [place(branch.yes, depth + 1), place(branch.no, depth + 1)]
             x = sum(child.x for child in below) / 2
-            placed = Placed(x, y, f"{branch.text}?", "", branch.lit)
-            edges.extend(Edge(x, y, child.x, child.y, child.lit) for child in below)
+            placed = Placed(x=x, y=y, text=f"{branch.text}?", short="", lit=branch.lit)
+            edges.extend(Edge(x1=x, y1=y, x2=child.x, y2=child.y, lit=child.lit) for child in below)
         nodes.append(placed)
         return placed
 
     place(root, 0)
     height = max(node.y for node in nodes) + 2 * MARGIN
     edges.sort(key=lambda edge: edge.lit)  # the lit ones on top
-    return Drawing(root, leaves * LEAF_WIDTH, height, nodes, edges, tuple(_path(root)))
+    return Drawing(
+        root=root,
+        width=leaves * LEAF_WIDTH,
+        height=height,
+        nodes=nodes,
+        edges=edges,
+        path=tuple(_path(root)),
+    )
 
 
 def _path(root: Branch) -> Iterator[str]:
