@@ -45,6 +45,15 @@ def evaluate(
             "judged beside what they are without a queue."
         ),
     ] = None,
+    statements: Annotated[
+        float,
+        typer.Option(
+            help="duration: share of the users who say how long each job will run (0 to 1), every "
+            "second of them at random; how well long jobs are found then.",
+            min=0.0,
+            max=1.0,
+        ),
+    ] = 0.0,
     profiles: Annotated[
         Path | None,
         typer.Option(
@@ -78,12 +87,14 @@ def evaluate(
         for option, given in (("trace", trace if bundle is None else None), ("run", run)):
             if given is not None and what != "duration":
                 raise UserError(f"--{option}: only duration has it, not {what}")
+        if statements and what != "duration":
+            raise UserError(f"--statements: only duration has it, not {what}")
         if profiles is not None and what != "packing":
             raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
             asked = {"trace": trace, "run": run, "profiles": profiles, "ablation": ablation}
-            asked["bundle"] = bundle
+            asked |= {"bundle": bundle, "statements": statements}
             extra = {name: value for name, value in asked.items() if value}
             result = module.run(data, seed=seed, **extra)
         plain = as_json or not hasattr(module, "text")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import heapq
 import math
+import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -27,6 +28,7 @@ from features.codec import Json
 from features.job import Job
 from features.lifetimes import lifetimes
 from features.repeats import Claim
+from features.replay import Lifetime
 from features.rows import DAY_S, Rows, rows_of
 from features.spec import Value
 from features.state import FeatureState
@@ -64,6 +66,7 @@ OUTLIVED_S = (0.0, 200.0, 3600.0)  # as at submission, after a profile, and of o
 AHEAD_DAYS = 3
 PEER_FLOOR_S = 1000.0
 SHORT_S = 1800.0  # believed to be shorter: where long jobs are not seen
+STATED_ERROR = 0.3  # deviation of ln(stated / true), of who is right
 RECALLS = (0.1, 0.25, 0.5)
 CHANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
@@ -93,6 +96,7 @@ def run(
     ablation: bool = False,
     trace: Path | None = None,
     run: Path | None = None,
+    statements: float = 0.0,
 ) -> Json:
     """Every figure, by model: see the names in the result.
 
@@ -100,11 +104,14 @@ def run(
         data: holds `venus/`.
         trace: an ingested dataset, in its place.
         run: folder of a simulation of the same jobs, whose predictions are judged, too.
+        statements: share of the users who say how long each job will run; see `stating`.
     """
     table = read_dataset(trace) if trace is not None else _venus(data)
     ids, users = table["job_id"].to_pylist(), table["user"].to_pylist()
     state = _Watched((*FAMILIES, *ABLATED, "odds"))
     lives, _ = lifetimes(table)
+    if statements:
+        lives = stating(lives, statements, seed)
     everything = rows_of(lives, state)
     if not len(everything):
         raise EvaluationError("there is no job in the trace")
@@ -147,6 +154,30 @@ def run(
     if ablation:
         result["ablation"] = _ablation(everything, test, test_from, seed)
     return dict(_plain(result))
+
+
+def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime]:
+    """The jobs, of a share of the users with what those expect of them.
+
+    Every second of these users is right, within `STATED_ERROR`; the others name the duration of a
+    job drawn by lot, and so say nothing.
+    """
+    draw = random.Random(f"statements {seed}")
+    lasted = [life.duration_s for life in lives if life.duration_s is not None]
+    found = list[Lifetime]()
+    users = sorted({life.job.user for life in lives})
+    draw.shuffle(users)
+    telling = users[: round(share * len(users))]
+    right = {user: place % 2 == 0 for place, user in enumerate(telling)}
+    for life in lives:
+        seconds, wrong = life.duration_s, draw.choice(lasted)
+        off = math.exp(draw.gauss(0.0, STATED_ERROR))
+        if life.job.user in right and seconds is not None:
+            told_s = seconds * off if right[life.job.user] else wrong
+            job = replace(life.job, expect=f"{max(1.0, told_s):.0f}")
+            life = life._replace(job=job)
+        found.append(life)
+    return found
 
 
 def of_families(rows: Rows, families: tuple[str, ...]) -> Rows:

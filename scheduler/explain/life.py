@@ -125,6 +125,8 @@ class Sharing:
         gain_s: seconds that both ends, summed up, are expected to be sooner by it; None: the policy
             does not count it. left_s, partner_left_s: what it rests on, seconds that this job and
             the partner were expected to run on alone.
+        costs_s: its price: seconds of waiting, in sum, of those whom it keeps from these GPUs
+            longer; None: of nobody.
         start, end: from the packing until either ended; end None when neither had.
     """
 
@@ -137,6 +139,7 @@ class Sharing:
     gain_s: float | None = None
     left_s: float | None = None
     partner_left_s: float | None = None
+    costs_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +328,7 @@ def sharing_of(
             speeds = (d.speeds[1], d.speeds[0]) if d.speeds else None
             steps = map(TreeStep.of, d.tree_path)  # this job is the partner in it
             path = tuple(comparison(step, "newcomer: ", "this job: ") for step in steps)
-            gain_s, theirs_s, mine_s = _rests_on(d)
+            gain_s, theirs_s, mine_s, costs_s = _rests_on(d)
             found.append(
                 Sharing(
                     partner=d.job_id,
@@ -337,17 +340,21 @@ def sharing_of(
                     gain_s=gain_s,
                     left_s=mine_s,
                     partner_left_s=theirs_s,
+                    costs_s=costs_s,
                 )
             )
     return sorted(found, key=lambda s: s.start)
 
 
-def _rests_on(d: Decision) -> tuple[float | None, float | None, float | None]:
-    """Of a packing: its gain, what is left of the newcomer and of the partner, seconds."""
+def _rests_on(
+    d: Decision,
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Of a packing: its gain, what is left of the newcomer and of the partner, its price; all in
+    seconds."""
     known = dict(d.evidence)
-    names = ("gain_s", "left_s", "partner_left_s")
-    gain_s, left_s, other_s = (float(known[n]) if n in known else None for n in names)
-    return gain_s, left_s, other_s
+    names = ("gain_s", "left_s", "partner_left_s", "hold_costs_s")
+    gain_s, left_s, other_s, costs_s = (float(known[n]) if n in known else None for n in names)
+    return gain_s, left_s, other_s, costs_s
 
 
 def _first_end(a: float | None, b: float | None) -> float | None:

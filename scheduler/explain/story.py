@@ -150,9 +150,11 @@ def gain_words(sharing: Sharing) -> str:
     if sharing.gain_s is None:
         return ""
     own, other = duration(sharing.left_s), duration(sharing.partner_left_s)
+    price = f", and that costs others {duration(sharing.costs_s)} of waiting in sum"
     return (
         f"Alone this job had {own} left to run and the other {other}; sharing, both ends are in "
-        f"sum {duration(sharing.gain_s)} sooner than one after the other."
+        f"sum {duration(sharing.gain_s)} sooner than one after the other"
+        f"{price if sharing.costs_s else ''}."
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from features.state import FAMILIES, features_of
-from scheduler.core.estimates import COMMAND, LIMIT, OUTLIVED, OWN
+from scheduler.core.estimates import COMMAND, EXPECTED, LIMIT, OUTLIVED, OWN, REPEATS
 
 SHOWN = 4  # reasons shown for a prediction
 
@@ -39,6 +39,8 @@ _THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES
     COMMAND.name: COMMAND.text,
     OUTLIVED.name: OUTLIVED.text,
     LIMIT.name: _SIZE,
+    REPEATS.name: REPEATS.text,
+    EXPECTED.name: EXPECTED.text,
     "like_user": _USER,
     "like_limit": _SIZE,
 }

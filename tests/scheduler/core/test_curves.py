@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from features.repeats import Claim
 from features.survival import BINS, EDGES_S
-from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted
+from scheduler.core.curves import LONGEST_S, OWN, Curve, Predicted, moved
 from scheduler.core.durations import DurationDistribution, Stated, at_level, of_plain, plain
 
 HAZARDS = st.lists(st.floats(0.0, 0.95), min_size=BINS, max_size=BINS)
@@ -129,3 +130,66 @@ def test_no_part_of_a_curve_goes_beyond_the_time_limit() -> None:
     assert own.share_ended(600.0) == 1.0
     assert of_plain(plain(own)).ends_at([0.99])[0] <= 600.0  # type: ignore[attr-defined]
     assert own.moved(300.0).most_s == 600.0
+
+
+def points_of(claims: list[tuple[float, float, float]], outlived: float = 0.0) -> list[float]:
+    """What is believed of a job whose like end within five minutes or after six hours."""
+    durations = DurationDistribution()
+    own = Predicted.of(600.0, BIMODAL, claims=tuple(Claim(*one) for one in claims))
+    return list(durations.quantiles(own, outlived))
+
+
+def share_within(points: list[float], low: float, high: float) -> float:
+    return sum(low <= point <= high for point in points) / len(points)
+
+
+def test_a_claim_is_believed_as_often_as_such_hold() -> None:
+    without, low, high = points_of([]), 1800.0, 5400.0
+    assert share_within(without, low, high) < 0.2
+    for share in (0.4, 0.8):
+        found = points_of([(low, high, share)])
+        assert share_within(found, low, high) == pytest.approx(share, abs=0.03)
+        rest = [point for point in found if not low <= point <= high]
+        long = share_within(without, high + 1, 1e9) / (1 - share_within(without, low, high))
+        assert share_within(rest, high + 1, 1e9) == pytest.approx(long, abs=0.06)
+
+
+def test_a_claim_that_says_less_than_is_believed_already_says_nothing() -> None:
+    assert points_of([(0.0, 400.0, 0.1)]) == points_of([])
+
+
+def test_of_two_claims_the_last_has_the_share_it_is_worth() -> None:
+    found = points_of([(14.0, 17.0, 0.9), (10_800.0, 43_200.0, 0.8)])
+    assert share_within(found, 10_800.0, 43_200.0) == pytest.approx(0.8, abs=0.03)
+    assert share_within(found, 14.0, 17.0) == pytest.approx(0.18, abs=0.04)
+
+
+@pytest.mark.parametrize("outlived", [600.0, 3000.0, 6000.0])
+def test_a_claim_is_conditioned_on_what_was_outlived(outlived: float) -> None:
+    """As long again as the claim, it is over; until then it is the likelier, the more is ruled out
+    beside it."""
+    low, high = 1800.0, 5400.0
+    found = points_of([(low, high, 0.5)], outlived)
+    assert min(found) >= outlived
+    if outlived < high:
+        assert share_within(found, low, high) > 0.4
+    else:
+        without = [point for point in points_of([], outlived) if point > 12_000.0]
+        assert share_within(found, 12_000.0, 1e9) == pytest.approx(len(without) / 64, abs=0.1)
+
+
+def test_claims_are_kept_as_numbers_with_the_curve() -> None:
+    own = Predicted.of(600.0, BIMODAL, 0.1, 7200.0, (Claim(1.0, 2.0, 0.5), Claim(3.0, 4.0, 0.6)))
+    for one in (own, Stated(500.0, 0.2, own)):
+        again = of_plain(plain(one))
+        assert plain(again) == plain(one)
+        assert type(again) is type(one)
+
+
+@given(HAZARDS, st.floats(60.0, 1e5), st.floats(0.3, 0.95))
+def test_the_score_moves_towards_a_claim(hazards: list[float], at: float, share: float) -> None:
+    own, value = Predicted.of(600.0, hazards), log1p(600.0)
+    claim = Claim(at / 1.2, at * 1.2, share)
+    (moves,) = moved(own, (claim,), value)
+    assert abs(moves) <= abs(log1p(at) - value) + 0.2
+    assert moves == 0.0 or (moves > 0) == (log1p(at) > value - 0.2) or abs(moves) < 0.2
