@@ -23,10 +23,10 @@ def expected(text: str) -> tuple[float, float] | None:
 
 def checked(text: str) -> str:
     """Return what an owner expects, as it is kept. ValueError where it says no length."""
-    told = text.strip()
-    if told and expected(told) is None:
-        raise ValueError(f"{told} is no length; give 6h, 1:30:00, test or full")
-    return told
+    given = text.strip()
+    if given and expected(given) is None:
+        raise ValueError(f"{given} is no length; give 6h, 1:30:00, test or full")
+    return given
 
 
 def seconds_of(text: str) -> float:

@@ -3,7 +3,7 @@ last runs agree.
 
 The last runs of a user's command, or job name, or of the like of it, make a claim: the next ends
 between the shortest and the longest of them, or a fifth beyond. A claim is believed as often as
-claims of its kind have held. Kinds are told apart by how many runs there were, how well they
+claims of its kind have held. Kinds differ by how many runs there were, how well they
 agreed, and whether another one runs now that has already outlasted the claim. Four facts that agree
 are so believed before a thousand jobs of others are.
 
@@ -34,7 +34,7 @@ OF = {"command": 1.0, "name": 1.0, "kind": 0.8}
 _OUTLASTED = 0.5  # of those, where another that runs now has outlasted the claim
 
 STATED_KEPT = 20  # statements of an owner that count
-STATED_PRIOR = 3.0  # of an owner's, that those of all owners are worth
+STATED_PRIOR = 3.0  # of an owner's, that those of all owners are worth; of one kind, all kinds
 STATED_SHARE = 0.5  # of all statements, before any has been seen
 LONG_S = 3600.0  # what is to last longer is believed by another record than what is not
 
@@ -59,7 +59,7 @@ class Claim(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What claims of repeats are told apart by.
+    """What claims of repeats differ by.
 
     Attributes:
         of: what is the same of them: one of `OF`.
@@ -169,11 +169,11 @@ class Statements:
         long = _is_long(*between)
         held, of = self._all.get(long, (0.0, 0.0))
         general = (held + PRIOR * STATED_SHARE) / (of + PRIOR)
-        mine = self._of.get((owner, long), ())
-        share = (sum(mine) + STATED_PRIOR * general) / (len(mine) + STATED_PRIOR)
+        word, mine = self.word(owner), self._of.get((owner, long), ())
+        share = (word.held + STATED_PRIOR * general) / (word.of + STATED_PRIOR)
+        share = (sum(mine) + STATED_PRIOR * share) / (len(mine) + STATED_PRIOR)
         low_s, high_s = between
         says = f"a {expect} run" if expect in NAMED_S else in_words(seconds_of(expect))
-        word = self.word(owner)
         record = f"right in {word.held} of {word.of}" if word.of else "no statement has ended yet"
         return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
 

@@ -173,8 +173,8 @@ def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime
         seconds, wrong = life.duration_s, draw.choice(lasted)
         off = math.exp(draw.gauss(0.0, STATED_ERROR))
         if life.job.user in right and seconds is not None:
-            told_s = seconds * off if right[life.job.user] else wrong
-            job = replace(life.job, expect=f"{max(1.0, told_s):.0f}")
+            stated_s = seconds * off if right[life.job.user] else wrong
+            job = replace(life.job, expect=f"{max(1.0, stated_s):.0f}")
             life = life._replace(job=job)
         found.append(life)
     return found
@@ -353,7 +353,7 @@ def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, Json]:
         if mine.any():
             found[f"{low:.0%} to {high:.0%}"] = {
                 "n": float(mine.sum()),
-                "said": float(chance[mine].mean()),
+                "given": float(chance[mine].mean()),
                 "was": float(long[mine].mean()),
             }
     return found
@@ -511,7 +511,7 @@ def text(result: Mapping[str, Any]) -> str:
     at = [f"precision_at_{recall:.0%}" for recall in RECALLS]
     few = f"over 6 h, believed < {SHORT_S / 60:.0f} min"
     parts.append(_table(few, result["long"], ("n", "long", "average_precision", *at)))
-    parts.append(_table("chance of > 6 h", result["chances"], ("n", "said", "was")))
+    parts.append(_table("chance of > 6 h", result["chances"], ("n", "given", "was")))
     widths = [f"{kind}_{label}" for kind in ("coverage", "width") for label in INTERVALS]
     if "in_schedule" in result:
         parts.append(_table("its jobs in the run", result["in_schedule"], columns))

@@ -95,7 +95,7 @@ class JobRequest:
             label="expected to run",
             longest=32,
             changeable=True,
-            words=lambda told: f"expected to run {told}" if told else "with nothing expected of it",
+            words=lambda time: f"expected to run {time}" if time else "with nothing expected of it",
             check=checked,
         ),
     ] = ""

@@ -76,7 +76,7 @@ def belief(
             progress's, seconds.
         runs: of a job that runs now.
         expected: what its owner expects, as a sentence.
-        asks: how its owner says what to expect, if nothing was said yet.
+        asks: how its owner says what to expect, if they have not yet.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if last is None or last.estimate_s is None:

@@ -12,7 +12,9 @@ from features.amounts import digest_of
 from scheduler.backends.base import Launch
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.decisions import Decision
+from scheduler.core.estimates import COLD_START, EXPECTED, OF_HISTORIES
 from scheduler.explain.belief import belief
+from scheduler.explain.terms import breakdowns, expected_words
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
 
@@ -88,3 +90,39 @@ def _text(decisions: list[Decision]) -> str:
     found = belief(decisions, None)
     assert found is not None
     return found.text
+
+
+@pytest.mark.parametrize("way", ["snapshot", "upgraded"])
+def test_a_record_of_statements_survives_and_is_shown_back(
+    store: Store, tmp_path: Path, way: str
+) -> None:
+    """Ann is right, Bob is not; what each expects moves a prediction accordingly, and its terms
+    add up to it."""
+    lasts = {
+        f"{who}{i}": lasting(s) for who, s in (("ann", 3600.0), ("bob", 30.0)) for i in range(6)
+    }
+    desk = Desk(store, tmp_path, lasts, policy="pellucid", snapshot_every=1)
+    for i in range(6):
+        for who in ("ann", "bob"):
+            desk.submit(f"{who}{i}", owner=who, expect="1h")
+        desk.until_idle()
+    desk.restart(upgraded=way == "upgraded")
+    shown = dict[str, Decision]()
+    for who in ("ann", "bob", "eve"):
+        desk.submit(who, owner=who, expect="8h")
+        shown[who] = next(d for d in desk.turn(0.0) if d.job_id == who and d.score)
+    texts = {who: _expected(d) for who, d in shown.items()}
+    assert "expects 8.0 h: right in 6 of 6" in texts["ann"]
+    assert "expects 8.0 h: right in 0 of 6" in texts["bob"]
+    assert "no statement has ended yet" in texts["eve"]
+    chances = {who: float(dict(d.evidence)["over_1h"]) for who, d in shown.items()}
+    assert chances["ann"] > 0.75 > chances["eve"] > chances["bob"]
+
+
+def _expected(decision: Decision) -> str:
+    """What is printed of what its owner expects; the terms are checked on the way."""
+    (made,) = breakdowns([decision], {COLD_START: OF_HISTORIES})
+    assert made.adds_up
+    assert decision.estimate_s == pytest.approx(made.seconds)
+    assert EXPECTED.name in [term.name for term in made.terms]
+    return expected_words(made)
