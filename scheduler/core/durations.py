@@ -18,9 +18,9 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, wraps
 from itertools import accumulate, pairwise
-from math import ceil, exp, log, log1p
+from math import ceil, exp, log, log1p, nan
 from statistics import NormalDist
 from typing import Any
 
@@ -145,6 +145,24 @@ class DurationMemory:
     going: list[dict[str, tuple[float, float, float]]]
 
 
+_Lasts = Callable[["DurationDistribution", float, float], list[float]]
+
+
+def _kept(lasts: _Lasts) -> _Lasts:
+    """Keep the last answer: a job's quantiles and its mean are asked for one after the other."""
+
+    @wraps(lasts)
+    def kept(self: DurationDistribution, predicted: float, elapsed_s: float) -> list[float]:
+        even = self._range(predicted).even
+        made_of, of, since_s, found = self._latest
+        if made_of is not even or of is not predicted or since_s != elapsed_s:
+            found = lasts(self, predicted, elapsed_s)
+            self._latest = even, predicted, elapsed_s, found
+        return found
+
+    return kept
+
+
 class DurationDistribution:
     """What to expect of a job's duration, and of what is left of it.
 
@@ -174,6 +192,7 @@ class DurationDistribution:
         # by range and job: ln(1 + predicted), began, speed
         self._going: list[dict[str, tuple[float, float, float]]] = [{} for _ in self._ranges]
         self.refreshed = 0  # how often a distribution has changed
+        self._latest: tuple[object, float, float, list[float]] = (), nan, 0.0, []  # see `_kept`
         for ratios in self._ranges:
             self._refresh(ratios)
 
@@ -325,6 +344,7 @@ class DurationDistribution:
             _CURVES[key] = even, curve
         return curve
 
+    @_kept
     def _lasts(self, predicted: float, elapsed_s: float) -> list[float]:
         """Equally likely durations of a job that has outlived `elapsed_s`, ascending."""
         ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE

@@ -202,14 +202,13 @@ class PellucidLearned(Learned):
             before = [queued.estimate_s for queued in group]
             if not turn.predict_again(group[0], SAME, group[1:]):
                 continue
+            estimate_s, outlived_s = group[0].estimate_s, group[0].outlived_s
+            assert estimate_s is not None
+            described = policy.distribution.described(estimate_s, outlived_s)  # all are believed so
             for queued, before_s in zip(group, before, strict=True):
-                assert queued.estimate_s is not None
                 assert before_s is not None
-                policy.estimates[queued.job.job_id] = queued.estimate_s
-                queued.evidence = (
-                    *policy.distribution.described(queued.estimate_s, queued.outlived_s),
-                    ("predicted_before_s", before_s),
-                )
+                policy.estimates[queued.job.job_id] = estimate_s
+                queued.evidence = (*described, ("predicted_before_s", before_s))
                 policy.rank(queued, turn.now)  # after it: what fairness adds is evidence, too
             moved = True
         if moved:

@@ -39,7 +39,7 @@ NOT_LEARNED = {
         "learned pair_predictor _predicts_pairs _experience _unpaired memos "
         "spent"  # when searches did not do: shown beside what they found, which goes as well
     ),
-    "DurationDistribution": "_prior _points _tail refreshed",
+    "DurationDistribution": "_prior _points _tail refreshed _latest",
     "Demand": "pooled",
     "StarvationBound": "max_wait_s overload backfill price _demand",
     "Fairness": "settings weight",
