@@ -1,14 +1,14 @@
 """One pass over the queue of a virtual cluster: the moves of `pellucid`, in their order.
 
-First one about the whole queue: `reserve` keeps GPUs for the first of the jobs past their bound.
-Then each waiting job is offered `moves`, one after the other, and waits where none of them serves
-it.
+It has six steps (`run`). The second keeps GPUs for the first of the jobs past their bound; in the
+fifth each waiting job is offered `moves`, one after the other, and waits where none serves it.
 
 What is true of one pass only is kept here and goes with it.
 """
 
 from __future__ import annotations
 
+import logging
 from itertools import takewhile
 from typing import Protocol
 
@@ -32,6 +32,8 @@ from scheduler.policies.pellucid.reservation import (
     exchange,
     is_starving,
 )
+
+LOG = logging.getLogger(__name__)
 
 
 class Parts(Protocol):
@@ -93,33 +95,70 @@ class Pass:
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
-        policy, turn = self.policy, self.turn
-        policy.pairing.time_passed()
-        self.memo.line.follow(turn.queue, self._kind)
+        """Make the pass, in six steps; each leaves a line in the log of level `debug`."""
+        self._line_up()
+        reservation = self._reserve()
+        self._weigh_demand()
+        self._recall(reservation)
+        self._offer_moves()
+        self._close()
+
+    def _line_up(self) -> None:
+        """1. Sort those who wait by kind: jobs of one kind fare alike."""
+        self.policy.pairing.time_passed()
+        self.memo.line.follow(self.turn.queue, self._kind)
+        LOG.debug("1 line up: vc=%s waiting=%d", self.turn.vc, len(self.turn.queue))
+
+    def _reserve(self) -> Reservation | None:
+        """2. Keep GPUs for the first of the jobs past their bound. Return what is kept."""
         self.reserve()
-        reservation = policy.reservations.get(turn.vc)
+        reservation = self.policy.reservations.get(self.turn.vc)
         self.holder = reservation.holder if reservation is not None else ""
-        policy.pairing.begin(turn, reservation, remembers=policy.remembers)
+        self.policy.pairing.begin(self.turn, reservation, remembers=self.policy.remembers)
+        LOG.debug("2 reserve: vc=%s for=%s", self.turn.vc, self.holder or "nobody")
+        return reservation
+
+    def _weigh_demand(self) -> None:
+        """3. Find out whether GPUs given now are likely to be missed."""
+        policy, turn = self.policy, self.turn
         asked = policy.demand.share(turn)
         self.scarce = asked >= policy.busy_above and self._missed()
         self._profiles = self.scarce and bool(turn.cluster.profiling.free)
         self._pressure = (("asked_share", asked),)
-        self.memo.begin(turn.pool, reservation)
+        LOG.debug("3 weigh demand: vc=%s asked_share=%.2f scarce=%s", turn.vc, asked, self.scarce)
+
+    def _recall(self, reservation: Reservation | None) -> None:
+        """4. Recall which jobs cannot start, as nothing has changed for them since."""
+        self.memo.begin(self.turn.pool, reservation)
         self.open = self._backfill(reservation)
         self._too_many.update(self.memo.why)
+        LOG.debug("4 recall: vc=%s do_not_fit=%s", self.turn.vc, self.memo.why)
+
+    def _offer_moves(self) -> None:
+        """5. Offer each of the others the moves, one after the other, until one serves it."""
+        looked_at = 0
         for queued in self.memo.line.offered(self._whom, self._stamp):
             if queued.job.job_id == self.holder:
                 continue
+            looked_at += 1
             self._refusal = None
             if any(move(queued) for move in self.moves):
                 self._served += 1
             else:
                 self.wait(queued)
+        LOG.debug("5 offer: vc=%s looked_at=%d served=%d", self.turn.vc, looked_at, self._served)
+
+    def _close(self) -> None:
+        """6. Remember what was found, for the next pass."""
+        policy, turn = self.policy, self.turn
         if policy.borrows:  # others may free or take GPUs that could be borrowed
             self.memo.forget()
         self.memo.end(turn.pool)
         if self.searches <= 0:
             policy.spent[turn.vc] = turn.now
+        LOG.debug(
+            "6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), self.searches
+        )
 
     def _kind(self, queued: QueuedJob) -> Kind:
         return Kind(

@@ -139,3 +139,17 @@ def test_a_job_that_may_be_backfilled_since_the_last_pass_is_looked_at() -> None
 
     assert (Action.START, "quick") in played(remembers=True)
     assert played(remembers=True) == played(remembers=False)
+
+
+def test_each_step_of_a_pass_says_what_it_did(caplog: pytest.LogCaptureFixture) -> None:
+    desk = Desk(pellucid(max_wait_s=HOUR, overload=16.0, backfill=0.0), cluster_of(gpus=8))
+    desk.submit(a_job("long", gpus=4))
+    desk.submit(a_job("wide", gpus=8, at=1.0), now=1.0)
+    with caplog.at_level("DEBUG", logger="scheduler.policies.pellucid.pass_"):
+        desk.submit(a_job("small", gpus=4, at=2 * HOUR), now=2 * HOUR)
+    assert [line.partition(": ")[0] for line in caplog.messages] == [
+        "1 line up", "2 reserve", "3 weigh demand", "4 recall", "5 offer", "6 close"
+    ]  # fmt: skip
+    assert "waiting=2" in caplog.messages[0]
+    assert caplog.messages[1].endswith("for=wide")
+    assert caplog.messages[4].endswith("looked_at=1 served=0")
