@@ -45,7 +45,7 @@ class Like(NamedTuple):
     user: str
     name: str = ""
     gpus: int | None = None
-    cpus: int | None = None
+    cpus: float | None = None
 
 
 class UtilisationBelief:
@@ -75,7 +75,12 @@ class UtilisationBelief:
     def remember(self) -> list[Seen]:
         """All of it, as plain records."""
         return [
-            Seen(like=tuple(like), seen=n, util_pct=util, mem_mib=mem)
+            Seen(
+                like=(like.user, like.name, like.gpus, like.cpus),
+                seen=n,
+                util_pct=util,
+                mem_mib=mem,
+            )
             for like, (n, util, mem) in self._sums.items()
         ]
 
@@ -103,7 +108,7 @@ class Seen:
         mem_mib: the most memory that one took.
     """
 
-    like: tuple[str, str, int | None, int | None]
+    like: tuple[str, str, int | None, float | None]
     seen: int
     util_pct: float
     mem_mib: float
