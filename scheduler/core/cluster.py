@@ -561,12 +561,12 @@ class Cluster:
         for part in placement:
             self.pool_of(part[0]).take([part])
         run = Run(
-            job,
-            vc,
-            now,
-            self._starts,
-            tuple(node for node, _ in placement),
-            tuple(gpus for _, gpus in placement),
+            job=job,
+            vc=vc,
+            start_time=now,
+            order=self._starts,
+            nodes=tuple(node for node, _ in placement),
+            gpus=tuple(gpus for _, gpus in placement),
             profiling=profiling,
         )
         self._starts += 1
@@ -584,13 +584,13 @@ class Cluster:
                 f"job {job.job_id} wants {job.gpus} GPUs, its partner has {partner.job.gpus}"
             )
         run = Run(
-            job,
-            partner.vc,
-            now,
-            self._starts,
-            partner.nodes,
-            partner.gpus,
-            partner,
+            job=job,
+            vc=partner.vc,
+            start_time=now,
+            order=self._starts,
+            nodes=partner.nodes,
+            gpus=partner.gpus,
+            partner=partner,
         )
         self._starts += 1
         partner.partner = run
@@ -725,12 +725,12 @@ class Cluster:
 
     def _run_again(self, known: RunMemory, job: Job) -> None:
         run = Run(
-            job,
-            known.vc,
-            known.start_time,
-            known.order,
-            known.nodes,
-            known.gpus,
+            job=job,
+            vc=known.vc,
+            start_time=known.start_time,
+            order=known.order,
+            nodes=known.nodes,
+            gpus=known.gpus,
             profiling=known.profiling,
         )
         other = self.runs.get(known.partner or "")

@@ -110,11 +110,11 @@ class Core:
                 refusal = nodes.refusal_once_changed(job)
         if refusal is not None:
             self.record(
-                now,
-                Action.REFUSE,
-                refusal,
-                job.job_id,
-                job.vc,
+                now=now,
+                action=Action.REFUSE,
+                reason=refusal,
+                job_id=job.job_id,
+                vc=job.vc,
                 need=job.gpus,
                 limit=nodes.capacity.get(job.vc, 0),
             )
@@ -233,7 +233,9 @@ class Core:
             self.waiting.forget(queued)
         self.estimator.withdrawn(job_id, now)
         self.policy.withdrawn(job_id, now)
-        self.record(now, Action.CANCEL, reason, job_id, job.vc, need=job.gpus)
+        self.record(
+            now=now, action=Action.CANCEL, reason=reason, job_id=job_id, vc=job.vc, need=job.gpus
+        )
         self.waiting.gone(job, False, now)
 
     def use_policy(self, policy: Policy, now: float) -> None:
@@ -369,11 +371,11 @@ class Core:
         run = self.cluster.start(job, job.vc, placement, now, profiling=True)
         self.estimator.profiling(job.job_id, now)
         self.record(
-            now,
-            Action.PROFILE,
-            Reason.PROFILING_SLOT,
-            job.job_id,
-            job.vc,
+            now=now,
+            action=Action.PROFILE,
+            reason=Reason.PROFILING_SLOT,
+            job_id=job.job_id,
+            vc=job.vc,
             nodes=run.nodes,
             gpus=run.gpus,
             need=job.gpus,
@@ -422,7 +424,17 @@ class Core:
         the log has them."""
         if self.following.script is not None:
             return
-        self._decisions.append(Decision(self.next_seq, now, action, reason, job_id, vc, **more))
+        self._decisions.append(
+            Decision(
+                seq=self.next_seq,
+                time=now,
+                action=action,
+                reason=reason,
+                job_id=job_id,
+                vc=vc,
+                **more,
+            )
+        )
         self.next_seq += 1
 
     def enqueue(
@@ -445,11 +457,11 @@ class Core:
         nodes = self.nodes
         self.waiting.recheck |= job.gpus > nodes.capacity[job.vc] or bool(nodes.changing)
         self.record(
-            now,
-            Action.ENQUEUE,
-            reason,
-            job.job_id,
-            job.vc,
+            now=now,
+            action=Action.ENQUEUE,
+            reason=reason,
+            job_id=job.job_id,
+            vc=job.vc,
             priority=queued.key,
             estimate_s=queued.estimate_s,
             score=queued.score,

@@ -192,7 +192,9 @@ def claimed(
         shaped = within if len(within) >= SHAPED else _even(low, high, n)
         outside = (1.0 - claim.share) / (1.0 - lies)
         if elapsed_s <= 0:
-            all_of = left = _joined(shaped, claim.share, others, 1.0 - claim.share, n)
+            all_of = left = _joined(
+                some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
+            )
             continue
         near, far = _split(left, low, high)
         going = [point for point in shaped if point > elapsed_s]
@@ -200,8 +202,10 @@ def claimed(
         if len(near) < SHAPED or shaped is not within:
             near = _even(max(low, elapsed_s), high, n)
         beyond = outside * share_left * len(far) / len(left)
-        all_of = _joined(shaped, claim.share, others, 1.0 - claim.share, n)
-        left = _joined(near, inside, far, beyond, n)
+        all_of = _joined(
+            some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
+        )
+        left = _joined(some=near, weight=inside, others=far, rest=beyond, n=n)
         share_left = inside + beyond
     return left
 

@@ -359,14 +359,29 @@ class DurationDistribution:
         found = sorted(max(point, elapsed_s) for point in found)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found
-        both = averaged(predicted, found, 1.0 - outlived, elapsed_s, n)
+        both = averaged(
+            own=predicted, others=found, others_left=1.0 - outlived, elapsed_s=elapsed_s, points=n
+        )
         if not predicted.claims:
             return both
-        fresh = averaged(predicted, [scale * r - 1.0 for r in ratios.fresh], 1.0, 0.0, n)
+        fresh = averaged(
+            own=predicted,
+            others=[scale * r - 1.0 for r in ratios.fresh],
+            others_left=1.0,
+            elapsed_s=0.0,
+            points=n,
+        )
         passed = predicted.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
         share_left = OWN * (1.0 - passed) + (1.0 - OWN) * (1.0 - outlived)
         most_s = predicted.most_s
-        found = claimed(fresh, both, share_left, predicted.claims, elapsed_s, most_s)
+        found = claimed(
+            all_of=fresh,
+            left=both,
+            share_left=share_left,
+            claims=predicted.claims,
+            elapsed_s=elapsed_s,
+            most_s=most_s,
+        )
         return [max(point, elapsed_s) for point in found]
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:

@@ -28,12 +28,22 @@ from scheduler.core.durations import Stated
 
 # The last term of a score of a job that says itself how far it is, or whose command says how much
 # it is to do.
-OWN = FeatureSpec("own_progress", "nominal", "progress", "", "its own progress")
-COMMAND = FeatureSpec("own_command", "nominal", "progress", "", "its command")
-LIMIT = FeatureSpec("own_limit", "nominal", "progress", "", SUM[-1].text)
-OUTLIVED = FeatureSpec("own_outlived", "nominal", "progress", "", "what it has outlived")
-REPEATS = FeatureSpec("own_repeats", "nominal", "progress", "", "how its last runs agree")
-EXPECTED = FeatureSpec("own_expected", "nominal", "progress", "", "what its owner expects")
+OWN = FeatureSpec(
+    name="own_progress", kind="nominal", family="progress", unit="", text="its own progress"
+)
+COMMAND = FeatureSpec(
+    name="own_command", kind="nominal", family="progress", unit="", text="its command"
+)
+LIMIT = FeatureSpec(name="own_limit", kind="nominal", family="progress", unit="", text=SUM[-1].text)
+OUTLIVED = FeatureSpec(
+    name="own_outlived", kind="nominal", family="progress", unit="", text="what it has outlived"
+)
+REPEATS = FeatureSpec(
+    name="own_repeats", kind="nominal", family="progress", unit="", text="how its last runs agree"
+)
+EXPECTED = FeatureSpec(
+    name="own_expected", kind="nominal", family="progress", unit="", text="what its owner expects"
+)
 # as begins what a command says, what was outlived, what a time limit cuts off, what its last runs
 # claim, and what its owner does
 ASKS, RAN, STOPS, LAST, EXPECTS = "asks for", "ran for", "stopped after", "last run", "expects"
@@ -292,7 +302,9 @@ class FeatureEstimator(Estimator):
         for term in terms:
             value += term
         inputs = (_text(error),)
-        score = Score(value, intercept, tuple(terms), COLD_START, inputs)
+        score = Score(
+            value=value, intercept=intercept, terms=tuple(terms), bundle=COLD_START, inputs=inputs
+        )
         return self.refined(Estimate(max(0.0, expm1(value)), score), job, now)
 
     def refined(
@@ -421,11 +433,11 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
     if score is not None:
         text = f"{STOPS} {job.time_limit_s:.0f} s"
         score = Score(
-            before + moves,
-            score.intercept,
-            (*score.terms, moves),
-            score.bundle,
-            (*score.inputs, text),
+            value=before + moves,
+            intercept=score.intercept,
+            terms=(*score.terms, moves),
+            bundle=score.bundle,
+            inputs=(*score.inputs, text),
         )
     return Estimate(max(0.0, expm1(before + moves)), score, estimate.outlived_s)
 
@@ -441,11 +453,11 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
     if score is not None:
         text = f"{RAN} {outlived_s:.0f} s and did not end"
         score = Score(
-            before + moves,
-            score.intercept,
-            (*score.terms, moves),
-            score.bundle,
-            (*score.inputs, text),
+            value=before + moves,
+            intercept=score.intercept,
+            terms=(*score.terms, moves),
+            bundle=score.bundle,
+            inputs=(*score.inputs, text),
         )
     return Estimate(seconds, score, outlived_s)
 
@@ -465,11 +477,11 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
         value += moves
         if score is not None:
             score = Score(
-                value,
-                score.intercept,
-                (*score.terms, moves),
-                score.bundle,
-                (*score.inputs, claim.text),
+                value=value,
+                intercept=score.intercept,
+                terms=(*score.terms, moves),
+                bundle=score.bundle,
+                inputs=(*score.inputs, claim.text),
             )
     plain = tuple(claim._replace(text="") for claim in claims)
     seconds = max(0.0, expm1(value))
@@ -506,7 +518,11 @@ def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
             return estimate
         terms = score.terms[:-1]
         score = Score(
-            sum(terms, score.intercept), score.intercept, terms, score.bundle, score.inputs[:-1]
+            value=sum(terms, score.intercept),
+            intercept=score.intercept,
+            terms=terms,
+            bundle=score.bundle,
+            inputs=score.inputs[:-1],
         )
         estimate = Estimate(seconds.without_s, score, estimate.outlived_s)
     return _with(estimate, progress)
@@ -521,11 +537,11 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
     score = estimate.score
     if score is not None:
         score = Score(
-            score.value + moves,
-            score.intercept,
-            (*score.terms, moves),
-            score.bundle,
-            (*score.inputs, own.text()),
+            value=score.value + moves,
+            intercept=score.intercept,
+            terms=(*score.terms, moves),
+            bundle=score.bundle,
+            inputs=(*score.inputs, own.text()),
         )
     return Estimate(mean, score, estimate.outlived_s)
 
@@ -574,13 +590,25 @@ def _moved(before: Score, was: Score, new: Score) -> Score:
         known if one == other else other
         for known, one, other in zip(before.inputs, was.inputs, new.inputs, strict=True)
     )
-    return Score(sum(terms, intercept), intercept, terms, new.bundle, inputs)
+    return Score(
+        value=sum(terms, intercept),
+        intercept=intercept,
+        terms=terms,
+        bundle=new.bundle,
+        inputs=inputs,
+    )
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
     """What the duration model of a bundle makes of a feature row."""
     value, intercept, terms = bundle.duration.explain(row)
-    score = Score(value, intercept, terms, bundle.digest, tuple(map(_text, row)))
+    score = Score(
+        value=value,
+        intercept=intercept,
+        terms=terms,
+        bundle=bundle.digest,
+        inputs=tuple(map(_text, row)),
+    )
     return Estimate(max(bundle.duration.seconds(value), 0.0), score)
 
 

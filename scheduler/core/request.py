@@ -267,7 +267,9 @@ def _declared() -> dict[str, Field]:
         if get_origin(hints[one.name]) is Annotated:
             of, ask = get_args(hints[one.name])
             kinds = [kind for kind in get_args(of) or (of,) if kind is not NoneType]
-            found[one.name] = Field(one.name, kinds[0], of != kinds[0], one.default, ask)
+            found[one.name] = Field(
+                name=one.name, kind=kinds[0], nullable=of != kinds[0], default=one.default, ask=ask
+            )
     return found
 
 

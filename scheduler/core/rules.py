@@ -93,7 +93,9 @@ def start_fault(
     gpu_type = ""
     for node, gpus in placement:
         if node not in own or gpus <= 0 or gpus & ~own.open_on(node):
-            fault = _node_fault(cluster, own, node, gpus, borrows, cpus)
+            fault = _node_fault(
+                cluster=cluster, own=own, node=node, gpus=gpus, borrows=borrows, cpus=cpus
+            )
             if fault:
                 return fault
         if seen >> node & 1:

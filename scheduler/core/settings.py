@@ -265,12 +265,12 @@ def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
         extra = field.json_schema_extra
         found.append(
             Described(
-                prefix + name,
-                {} if isinstance(field.default, Settings) else field.default,
-                str(extra.get("unit", "")) if isinstance(extra, dict) else "",
-                _limits(field),
-                field.description or "",
-                inner is not None,
+                name=prefix + name,
+                default={} if isinstance(field.default, Settings) else field.default,
+                unit=str(extra.get("unit", "")) if isinstance(extra, dict) else "",
+                accepts=_limits(field),
+                description=field.description or "",
+                section=inner is not None,
             )
         )
         if inner is not None:

@@ -72,10 +72,14 @@ def bound(
     if len(ahead) > MOST:
         return Bound(missing=f"{count(len(ahead), 'job')} are before it")
     held = list(runs)
-    latest = _placed(nodes, [(run, run.until) for run in held], ahead, gpus, now)
+    latest = _placed(
+        nodes=nodes, ends=[(run, run.until) for run in held], ahead=ahead, gpus=gpus, now=now
+    )
     stated = None
     if any(run.likely != run.until for run in held):
-        sooner = _placed(nodes, [(run, run.likely) for run in held], ahead, gpus, now)
+        sooner = _placed(
+            nodes=nodes, ends=[(run, run.likely) for run in held], ahead=ahead, gpus=gpus, now=now
+        )
         stated = sooner if sooner <= latest - NEWS_S else None
     if isfinite(latest):
         return Bound(latest, stated=stated)

@@ -86,7 +86,9 @@ def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
         return
 
     def claim(kind: Kind, due: float | None = None, figure: float | None = None) -> Claim:
-        return Claim(kind, answer.job_id, now, change, due, figure)
+        return Claim(
+            kind=kind, job_id=answer.job_id, made_at=now, change=change, due=due, figure=figure
+        )
 
     if answer.starts_now:
         yield claim(Kind.OFFER_AT_ONCE, now)
@@ -126,7 +128,15 @@ class Record:
     @classmethod
     def of(cls, kind: Kind, held: int, judged: int, left: int = 0) -> Record:
         low, high = interval(held, judged)
-        return cls(kind.value, kind.words, held, judged, low, high, left)
+        return cls(
+            kind=kind.value,
+            what=kind.words,
+            held=held,
+            judged=judged,
+            low=low,
+            high=high,
+            open=left,
+        )
 
 
 def interval(held: int, judged: int) -> tuple[float, float]:

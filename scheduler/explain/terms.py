@@ -190,14 +190,14 @@ def _breakdown(same: list[Decision], bundles: Mapping[str, Description]) -> Brea
         for name, contribution in zip(names, score.terms, strict=True)
     )
     return Breakdown(
-        same[0].time,
-        tuple(d.seq for d in same),
-        score.bundle,
-        score.value,
-        score.intercept,
-        gap,
-        tuple(sorted(terms, key=lambda t: -abs(t.contribution))) if gap <= TOLERANCE else (),
-        known,
+        time=same[0].time,
+        seqs=tuple(d.seq for d in same),
+        bundle=score.bundle,
+        score=score.value,
+        intercept=score.intercept,
+        gap=gap,
+        terms=tuple(sorted(terms, key=lambda t: -abs(t.contribution))) if gap <= TOLERANCE else (),
+        terms_known=known,
     )
 
 
@@ -359,11 +359,29 @@ def _steps(breakdown: Breakdown, moves: Sequence[tuple[str, str, float]]) -> Wat
         left, right = sorted((at(before), at(after)))
         css = "longer" if contribution > 0 else "shorter"
         steps.append(
-            Step(text, value, contribution, factor_of(contribution), after, css, left, right - left)
+            Step(
+                text=text,
+                value=value,
+                contribution=contribution,
+                factor=factor_of(contribution),
+                total=after,
+                css=css,
+                left=left,
+                width=right - left,
+            )
         )
     steps.append(_mark("the estimate", breakdown.score, at(breakdown.score)))
     return Waterfall(breakdown, tuple(steps))
 
 
 def _mark(text: str, total: float, at: float) -> Step:
-    return Step(text, "", total, None, total, "total", max(at - 0.4, 0), 0.8)
+    return Step(
+        text=text,
+        value="",
+        contribution=total,
+        factor=None,
+        total=total,
+        css="total",
+        left=max(at - 0.4, 0),
+        width=0.8,
+    )

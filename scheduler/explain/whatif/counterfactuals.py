@@ -176,7 +176,7 @@ class WhatIf:
         watched = [job_id, *beside]
 
         def changed(core: Core) -> None:
-            apply(core, job_id, change, futures.now, predicted)
+            apply(core=core, job_id=job_id, change=change, now=futures.now, predicted_s=predicted)
 
         base, made = self._worlds(watched, changed, budget_s, otherwise)
         gains = [b[job_id][0] - m[job_id][0] for b, m in zip(base, made, strict=True)]
@@ -271,13 +271,13 @@ class WhatIf:
         if self.as_shown is not None:
             shown = self.as_shown(job_id, StartForecast(now, why_not=WhyNot.NO_TIME))
         return Outcome(
-            change,
-            StartForecast(now),
-            then,
-            True,
-            None,
-            0,
-            0,
+            change=change,
+            now=StartForecast(now),
+            then=then,
+            starts_now=True,
+            gain_s=None,
+            earlier=0,
+            futures=0,
             assumed=assumed,
             beside=start.action is Action.PACK,
             speed=speed,
@@ -306,7 +306,7 @@ class WhatIf:
         predicted, _, _ = self._predicted(core.jobs[job_id].job, change)
         if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
             alone = self._alone(job_id)
-            apply(alone, job_id, change, futures.now, predicted)
+            apply(core=alone, job_id=job_id, change=change, now=futures.now, predicted_s=predicted)
             if _start_of(alone, job_id, futures.now) is None:
                 return None
         return _start_of(self._changed(job_id, change, predicted), job_id, futures.now)
@@ -321,7 +321,7 @@ class WhatIf:
 
     def _changed(self, job_id: str, change: Change, predicted: float | None) -> Core:
         core = self.futures.copy()
-        apply(core, job_id, change, self.futures.now, predicted)
+        apply(core=core, job_id=job_id, change=change, now=self.futures.now, predicted_s=predicted)
         return core
 
     def _predicted(
@@ -373,7 +373,9 @@ class WhatIf:
         base, made = self._worlds(watched, change)
         moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
         stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
-        return Effect(moved, len(watched), len(waiting), len(made), stuck)
+        return Effect(
+            moved=moved, examined=len(watched), waiting=len(waiting), futures=len(made), stuck=stuck
+        )
 
     def _worlds(
         self,
@@ -390,7 +392,14 @@ class WhatIf:
             core = self.futures.copy()
             change(core)
             core.decide(self.futures.now)
-            after = _seen(self.futures, core, sample, watched, until, otherwise)
+            after = _seen(
+                futures=self.futures,
+                core=core,
+                sample=sample,
+                watched=watched,
+                until=until,
+                otherwise=otherwise,
+            )
             if before is None or after is None:
                 break
             base.append(before)
@@ -401,7 +410,13 @@ class WhatIf:
         """The world as it is; run once for all questions about the same jobs."""
         cache = self._bases.setdefault("\x1f".join(watched), {})
         if sample not in cache:
-            found = _seen(self.futures, self.futures.copy(), sample, watched, until)
+            found = _seen(
+                futures=self.futures,
+                core=self.futures.copy(),
+                sample=sample,
+                watched=watched,
+                until=until,
+            )
             if found is None:
                 return None
             cache[sample] = found

@@ -162,9 +162,23 @@ class Beliefs:
             if past.ran_s is None and job.job_id not in jobs:
                 continue
             pieces[back].setdefault(job.vc, []).append(
-                Arrival(since, job, past.predicted_s, past.profile, past.ran_s)
+                Arrival(
+                    since_s=since,
+                    job=job,
+                    predicted_s=past.predicted_s,
+                    profile=past.profile,
+                    seconds=past.ran_s,
+                )
             )
-        return cls(now, jobs, quantiles, pieces, piece_s, list(memory.profiles()), user_correlation)
+        return cls(
+            now=now,
+            jobs=jobs,
+            quantiles=quantiles,
+            pieces=pieces,
+            piece_s=piece_s,
+            profiles=list(memory.profiles()),
+            user_correlation=user_correlation,
+        )
 
 
 class Draw(dict[str, Work]):

@@ -240,7 +240,9 @@ class Answers:
             return None
         records = self._of.state.ledger.nodes.records.items()
         closed = {n: r.since for n, r in records if not r.open and r.since is not None}
-        return moved(futures, job_id, promised, latest, closed)
+        return moved(
+            futures=futures, job_id=job_id, promised=promised, latest=latest, closed=closed
+        )
 
     def _closed(self, names: bool) -> dict[int, str]:
         """The drained nodes in words, by number; `names`: of who drained them."""
@@ -295,7 +297,15 @@ class Answers:
                 continue
             job, terms = queued.job, core.policy.order_terms(queued, now)
             of_place = [OrderTerm(what, seconds) for what, seconds in terms]
-            rows.append(OrderRow(position, job.job_id, job.gpus, queued.priority, of_place))
+            rows.append(
+                OrderRow(
+                    position=position,
+                    job_id=job.job_id,
+                    gpus=job.gpus,
+                    priority=queued.priority,
+                    terms=of_place,
+                )
+            )
             if len(rows) == limit:
                 break
         held = [

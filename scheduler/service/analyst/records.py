@@ -34,7 +34,15 @@ def ended(connection: Connection) -> list[SubmittedJob]:
     for row in connection.execute(query):
         job = Submission.from_body(json.loads(row.spec)).job()
         ran_s = max(0.0, row.ended_at - row.started_at)
-        found.append(SubmittedJob(job, row.estimate_s, None, row.started_at, ran_s))
+        found.append(
+            SubmittedJob(
+                job=job,
+                predicted_s=row.estimate_s,
+                profile=None,
+                started=row.started_at,
+                ran_s=ran_s,
+            )
+        )
     return found
 
 

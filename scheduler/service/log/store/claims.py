@@ -230,7 +230,7 @@ def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -
         if job.started_at is None or at < job.started_at:
             return None  # it is another job now
     if kind in (Kind.OFFER_BESIDE, Kind.OFFER_SPEED):
-        return _company(connection, kind, row, job, now)
+        return _company(connection=connection, kind=kind, row=row, job=job, now=now)
     if kind is Kind.OFFER_END:
         if job.ended_at is not None and job.state != State.COMPLETED.value:
             return None

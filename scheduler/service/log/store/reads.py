@@ -258,18 +258,18 @@ class VisibleQueries(VisibleRows):
                     on.setdefault((node, gpu), []).append(label)
         return [
             Node(
-                row["node"],
-                row["name"],
-                row["vc"],
-                row["gpu_type"],
-                row["open"],
-                [Gpu(i, on.get((row["node"], i), [])) for i in range(row["gpus"])],
-                row["gpu_memory_mib"],
-                row["profiling"],
-                change_words(row["change"]),
-                row["reason"],
-                shown_actor(self.viewer, row["actor"]) if row["actor"] else "",
-                row["since"],
+                node=row["node"],
+                name=row["name"],
+                vc=row["vc"],
+                gpu_type=row["gpu_type"],
+                open=row["open"],
+                gpus=[Gpu(i, on.get((row["node"], i), [])) for i in range(row["gpus"])],
+                gpu_memory_mib=row["gpu_memory_mib"],
+                profiling=row["profiling"],
+                change=change_words(row["change"]),
+                reason=row["reason"],
+                actor=shown_actor(self.viewer, row["actor"]) if row["actor"] else "",
+                since=row["since"],
             )
             for row in self._all(select(nodes).order_by(nodes.c.node))
         ]
@@ -289,13 +289,13 @@ class VisibleQueries(VisibleRows):
             gpus = sum(len(node.gpus) for node in own)
             loads.append(
                 VcLoad(
-                    vc,
-                    len(own),
-                    gpus,
-                    sum(not gpu.jobs for node in own for gpu in node.gpus),
-                    counts.get((vc, QUEUED), 0),
-                    counts.get((vc, Phase.RUNNING.value), 0),
-                    sum(len(node.gpus) for node in members) - gpus,
+                    vc=vc,
+                    nodes=len(own),
+                    gpus=gpus,
+                    free=sum(not gpu.jobs for node in own for gpu in node.gpus),
+                    waiting=counts.get((vc, QUEUED), 0),
+                    running=counts.get((vc, Phase.RUNNING.value), 0),
+                    profiling=sum(len(node.gpus) for node in members) - gpus,
                 )
             )
         return loads
@@ -410,7 +410,9 @@ class VisibleQueries(VisibleRows):
         """Jobs that had GPUs of the virtual cluster of a job of the viewer's in the spells of its
         wait, those of most GPU-time first; of those that are not shown no names."""
         with self._engine.connect() as connection:
-            return held_meanwhile(connection, job, spells, now, self._sees)
+            return held_meanwhile(
+                connection=connection, job=job, spells=spells, now=now, sees=self._sees
+            )
 
     def joined_by(self, job_id: str) -> Line | None:
         """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.
@@ -470,7 +472,7 @@ class VisibleQueries(VisibleRows):
         waiting = [
             Ahead(r["gpus"], json.loads(r["spec"]).get("time_limit_s")) for r in self._all(query)
         ]
-        return bound(has, runs, waiting, row["gpus"], now)
+        return bound(nodes=has, runs=runs, ahead=waiting, gpus=row["gpus"], now=now)
 
     # --- figures ----------------------------------------------------------------------------
 

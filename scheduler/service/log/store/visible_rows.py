@@ -114,11 +114,11 @@ class VisibleRows:
         visible, mends = self._visible(others), self._mends()
         return [
             Line(
-                row["at"] - mends.late_s(row["event"]),
-                row["seq"],
-                "decision",
-                Decision.from_body(body).sentence(visible),
-                Reason(body["reason"]).next_step(),
+                at=row["at"] - mends.late_s(row["event"]),
+                seq=row["seq"],
+                kind="decision",
+                text=Decision.from_body(body).sentence(visible),
+                next_step=Reason(body["reason"]).next_step(),
                 body={**redacted_decision(body, visible), "event": row["event"]},
             )
             for row, body in zip(rows, bodies, strict=True)
