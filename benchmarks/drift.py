@@ -109,7 +109,8 @@ def read(data: Path, trace: str) -> list[Seen]:
 
 def _plain(table: pa.Table, name: str) -> list[Any]:
     column = table.column(name)
-    return (column.cast("int64") if name == "submit_time" else column.cast(column.type)).to_pylist()
+    plain: list[Any] = (column.cast("int64") if name == "submit_time" else column).to_pylist()
+    return plain
 
 
 def days_of(jobs: Sequence[Seen]) -> dict[int, list[Seen]]:

@@ -16,7 +16,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from hashlib import blake2b
 from math import log1p, sqrt
 from statistics import mean, stdev
@@ -260,7 +260,7 @@ def _glass(how: str) -> Estimator:
 
 _ESTIMATORS: dict[str, Callable[[str], Estimator]] = {
     "durations": _durations,
-    **{level: lambda how, level=level: OfLevel(level, how) for level in LEVELS},
+    **{level: partial(OfLevel, level) for level in LEVELS},
     "hazards": WithoutHazards,
     "glass": _glass,
 }

@@ -347,10 +347,10 @@ def _newcomers(ordered: Sequence[Seen]) -> float:
     if not ordered:
         return NEWCOMERS
     from_s = ordered[0].submitted + KNOWN_AFTER_S
-    known, bursts = set[str](), {}
+    known, bursts = set[str](), dict[tuple[str, float], bool]()
     for job in ordered:
         bursts.setdefault((job.user, job.submitted // HOUR_S), job.user not in known)
         if job.submitted < from_s or job.submitted % DAY_S < HOUR_S:
             known.add(job.user)
     later = [new for (_, hour), new in bursts.items() if hour * HOUR_S >= from_s]
-    return min(NEWCOMERS / 2, (sum(later) + 1.0) / (len(later) + 20.0))
+    return float(min(NEWCOMERS / 2, (sum(later) + 1.0) / (len(later) + 20.0)))

@@ -185,7 +185,7 @@ def _about(bundle: Bundle, measured: Sequence[str]) -> str:
     )
 
 
-class _Jobs(MetaDataset):
+class _Jobs(MetaDataset):  # type: ignore[misc]  # mlflow has no types
     """Training rows: beside their columns, how many there are."""
 
     def __init__(self, source: DatasetSource, counts: Mapping[str, Any], **named: Any) -> None:

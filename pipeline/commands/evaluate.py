@@ -93,7 +93,12 @@ def evaluate(
             raise UserError(f"--profiles: only packing has it, not {what}")
         module: Any = importlib.import_module(f"pipeline.evaluate.{what}")
         with step(f"evaluating {what}", as_json):
-            asked = {"trace": trace, "run": run, "profiles": profiles, "ablation": ablation}
+            asked: dict[str, object] = {
+                "trace": trace,
+                "run": run,
+                "profiles": profiles,
+                "ablation": ablation,
+            }
             asked |= {"bundle": bundle, "statements": statements}
             extra = {name: value for name, value in asked.items() if value}
             result = module.run(data, seed=seed, **extra)

@@ -127,9 +127,9 @@ def profile(
     else:
         from rich.console import Console
 
-        from profiler.view import table
+        from profiler.view import table as table_of
 
-        Console().print(table(result))
+        Console().print(table_of(result))
         print(f"run directory: {folder}")
     raise typer.Exit(result.exit_status)
 

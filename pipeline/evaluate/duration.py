@@ -175,7 +175,7 @@ def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime
         if life.job.user in right and seconds is not None:
             stated_s = seconds * off if right[life.job.user] else wrong
             job = replace(life.job, expect=f"{max(1.0, stated_s):.0f}")
-            life = life._replace(job=job)
+            life = replace(life, job=job)
         found.append(life)
     return found
 

@@ -183,11 +183,11 @@ def read_schedule(run: PolicyRun) -> Schedule | None:
     per_node = run.folder.summary.get("gpus_per_node")
     widest = max((mask.bit_length() for masks in found.masks for mask in masks), default=1)
     each = max(int(per_node) if isinstance(per_node, int) else 1, widest)
-    held: dict[int, Counter[str]] = defaultdict(Counter)
+    held: dict[int, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for i, nodes in enumerate(found.nodes):
         for node in nodes:
             held[node][str(found.vc[i])] += float(found.end[i] - found.start[i])
-    vc_of = {node: by.most_common(1)[0][0] for node, by in held.items()}
+    vc_of = {node: max(by, key=lambda vc: by[vc]) for node, by in held.items()}
     order = list(run.gpus_by_vc) or sorted(set(vc_of.values()))
     places = {vc: i for i, vc in enumerate(order)}
     nodes = sorted(vc_of, key=lambda node: (places.get(vc_of[node], len(places)), node))

@@ -21,7 +21,8 @@ from typing import Literal, NamedTuple
 from features.amounts import MOST, Amount, patience, printed
 from features.progress import CONTRADICTED, EARLY, REPEATS, Progress, Z
 from profiler.progress.counter import Counter, Point
-from profiler.progress.formats import LINE, Mark, Scope, explicit, read
+from profiler.progress.formats import LINE, Mark, explicit, read
+from profiler.progress.table import Scope
 
 MOST_BYTES, END_BYTES = 8192, 4096  # of what comes at once is read; of more, the end
 COUNTERS = 24

@@ -140,7 +140,7 @@ def _own(row: Any, where: str) -> Format:
     texts = [row.get(name) for name in ("name", "line", "sample")] if isinstance(row, dict) else []
     if not texts or not all(isinstance(one, str) and 0 < len(one) <= LONGEST for one in texts):
         raise FormatsError(f"{where}: name, line and sample are texts of up to {LONGEST} letters")
-    name, line, sample = texts
+    name, line, sample = (str(text) for text in texts)
     scope, first = row.get("scope", ""), row.get("first")
     unknown = row.keys() - {"name", "line", "sample", "scope", "first"}
     if unknown:

@@ -75,7 +75,11 @@ def plain(seconds: float) -> tuple[float, ...]:
     if isinstance(seconds, Stated):
         return float(seconds), seconds.error, *plain(seconds.without_s)
     if isinstance(seconds, Predicted):
-        claims = [number for claim in seconds.claims for number in claim[:CLAIMED]]
+        claims = [
+            number
+            for claim in seconds.claims
+            for number in (claim.low_s, claim.high_s, claim.share)
+        ]
         return float(seconds), seconds.shift, seconds.most_s, *seconds.ended, *claims
     return (seconds,)
 
@@ -87,7 +91,7 @@ def of_plain(row: Sequence[float]) -> float:
     first = 3 + SHARES  # of the numbers of its claims
     if len(row) >= first and (len(row) - first) % CLAIMED == 0:  # else there are two more
         ends = range(first, len(row), CLAIMED)
-        claims = tuple(Claim(*row[place : place + CLAIMED]) for place in ends)
+        claims = tuple(Claim(row[at], row[at + 1], row[at + 2]) for at in ends)
         return Predicted(row[0], tuple(row[3:first]), row[1], row[2], claims)
     return Stated(row[0], row[1], of_plain(row[2:]))
 
@@ -374,7 +378,7 @@ class DurationDistribution:
         passed = predicted.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
         share_left = OWN * (1.0 - passed) + (1.0 - OWN) * (1.0 - outlived)
         most_s = predicted.most_s
-        found = claimed(
+        left = claimed(
             all_of=fresh,
             left=both,
             share_left=share_left,
@@ -382,7 +386,7 @@ class DurationDistribution:
             elapsed_s=elapsed_s,
             most_s=most_s,
         )
-        return [max(point, elapsed_s) for point in found]
+        return [max(point, elapsed_s) for point in left]
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""

@@ -56,7 +56,7 @@ def _typed(one: JobField, *, different: bool) -> tuple[Any, Any]:
     if one.kind is str:
         none = different and one.nullable  # given as ""
         bounds = {"min_length": None if none else ask.shortest or None, "max_length": ask.longest}
-    kind = Line if one.kind is str else one.kind
+    kind: Any = Line if one.kind is str else one.kind
     limits = {name: bound for name, bound in bounds.items() if bound is not None}
     if ask.check is not None:
         kind = Annotated[kind, AfterValidator(ask.check)]

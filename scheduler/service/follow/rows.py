@@ -34,8 +34,8 @@ Rows = dict[str, JobColumns]
 
 
 def _json(job: SlurmJob, reason: SlurmReason) -> str:
-    whose = {"partition": job.partition, "account": job.account, "qos": job.qos}
-    return canonical(encode(replace(reason, **whose)))
+    of = replace(reason, partition=job.partition, account=job.account, qos=job.qos)
+    return canonical(encode(of))
 
 
 _STARTED = SlurmReason(started=True)

@@ -111,19 +111,24 @@ def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
     shown = found[first : first + ROWS]
     after = first + ROWS if first + ROWS < len(found) else None
     others = sum(bool(job.gpus) is wanted.without for job in every)
+    owners, accounts, partitions = (
+        sorted({getattr(job, name) for job in every} - {""}) for name in _CHOICES
+    )
     return Listing(
-        wanted,
-        with_reasons(view, shown),
-        len(found),
-        first,
-        after,
-        others,
-        *(sorted({getattr(job, name) for job in every} - {""}) for name in _CHOICES),
-        _tiles(view, every, wanted) if wanted.owner or wanted.account else (),
+        wanted=wanted,
+        rows=with_reasons(view, shown),
+        all=len(found),
+        first=first,
+        next=after,
+        others=others,
+        owners=owners,
+        accounts=accounts,
+        partitions=partitions,
+        tiles=_tiles(view, every, wanted) if wanted.owner or wanted.account else (),
     )
 
 
-_CHOICES = ("owner", "account", "partition")
+_CHOICES = "owner", "account", "partition"
 
 
 def chosen(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[Short]:
