@@ -378,7 +378,7 @@ class DurationDistribution:
         passed = predicted.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
         share_left = OWN * (1.0 - passed) + (1.0 - OWN) * (1.0 - outlived)
         most_s = predicted.most_s
-        left = claimed(
+        ends = claimed(
             all_of=fresh,
             left=both,
             share_left=share_left,
@@ -386,7 +386,7 @@ class DurationDistribution:
             elapsed_s=elapsed_s,
             most_s=most_s,
         )
-        return [max(point, elapsed_s) for point in left]
+        return [max(point, elapsed_s) for point in ends]
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
         """The distribution around a predicted duration, seconds, for the record."""
