@@ -92,7 +92,8 @@ class Calibration:
 
 
 def _scale(name: str) -> float:
-    return next(scale for end, scale in SCALES.items() if name.endswith(end))
+    plain = name.removesuffix("_by_1000")  # of so many jobs
+    return next(scale for end, scale in SCALES.items() if plain.endswith(end))
 
 
 def program(
