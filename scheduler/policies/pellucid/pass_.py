@@ -96,18 +96,27 @@ class Pass:
 
     def run(self) -> None:
         """Make the pass, in six steps; each leaves a line in the log of level `debug`."""
-        self._line_up()
-        reservation = self._reserve()
-        self._weigh_demand()
-        self._recall(reservation)
-        self._offer_moves()
-        self._close()
-
-    def _line_up(self) -> None:
-        """1. Sort those who wait by kind: jobs of one kind fare alike."""
-        self.policy.pairing.time_passed()
-        self.memo.line.follow(self.turn.queue, self._kind)
-        LOG.debug("1 line up: vc=%s waiting=%d", self.turn.vc, len(self.turn.queue))
+        policy, turn, memo = self.policy, self.turn, self.memo
+        # 1. sort those who wait by kind: jobs of one kind fare alike
+        policy.pairing.time_passed()
+        memo.line.follow(turn.queue, self._kind)
+        LOG.debug("1 line up: vc=%s waiting=%d", turn.vc, len(turn.queue))
+        reservation = self._reserve()  # 2.
+        self._weigh_demand()  # 3.
+        # 4. recall which jobs cannot start, as nothing has changed for them since
+        memo.begin(turn.pool, reservation)
+        self.open = self._backfill(reservation)
+        self._too_many.update(memo.why)
+        LOG.debug("4 recall: vc=%s do_not_fit=%s", turn.vc, memo.why)
+        self._offer_moves()  # 5.
+        # 6. remember what was found, for the next pass
+        if policy.borrows:  # others may free or take GPUs that could be borrowed
+            memo.forget()
+        memo.end(turn.pool)
+        if self.searches <= 0:
+            policy.spent[turn.vc] = turn.now
+        left = self.searches
+        LOG.debug("6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), left)
 
     def _reserve(self) -> Reservation | None:
         """2. Keep GPUs for the first of the jobs past their bound. Return what is kept."""
@@ -127,13 +136,6 @@ class Pass:
         self._pressure = (("asked_share", asked),)
         LOG.debug("3 weigh demand: vc=%s asked_share=%.2f scarce=%s", turn.vc, asked, self.scarce)
 
-    def _recall(self, reservation: Reservation | None) -> None:
-        """4. Recall which jobs cannot start, as nothing has changed for them since."""
-        self.memo.begin(self.turn.pool, reservation)
-        self.open = self._backfill(reservation)
-        self._too_many.update(self.memo.why)
-        LOG.debug("4 recall: vc=%s do_not_fit=%s", self.turn.vc, self.memo.why)
-
     def _offer_moves(self) -> None:
         """5. Offer each of the others the moves, one after the other, until one serves it."""
         looked_at = 0
@@ -147,18 +149,6 @@ class Pass:
             else:
                 self.wait(queued)
         LOG.debug("5 offer: vc=%s looked_at=%d served=%d", self.turn.vc, looked_at, self._served)
-
-    def _close(self) -> None:
-        """6. Remember what was found, for the next pass."""
-        policy, turn = self.policy, self.turn
-        if policy.borrows:  # others may free or take GPUs that could be borrowed
-            self.memo.forget()
-        self.memo.end(turn.pool)
-        if self.searches <= 0:
-            policy.spent[turn.vc] = turn.now
-        LOG.debug(
-            "6 close: vc=%s waiting=%d searches_left=%d", turn.vc, len(turn.queue), self.searches
-        )
 
     def _kind(self, queued: QueuedJob) -> Kind:
         return Kind(
