@@ -13,6 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+from features.expected import expected
+from features.job import Job
+from features.replay import Lifetime
+from features.schema import State
 from features.survival import EDGES_S
 from models.training.rolling import LEVELS
 from pipeline.commands.evaluate import evaluate
@@ -175,3 +179,28 @@ def test_bad_requests_are_one_line(tmp_path: Path) -> None:
         result = CliRunner().invoke(app, args)
         assert isinstance(result.exception, UserError)
         assert says in str(result.exception)
+
+
+def test_half_of_those_who_state_a_length_are_right() -> None:
+    """The others' statements have nothing to do with the job."""
+    lives = [
+        Lifetime(
+            Job(f"{user}-{i}", 60.0 * i, 1, f"user {user}", "vc"),
+            60.0 * i,
+            60.0 * i + 2.0**i,
+            State.COMPLETED,
+            2.0**i,
+        )
+        for user in range(8)
+        for i in range(16)
+    ]
+    found = duration.stating(lives, 0.5, seed=1)
+    assert [life.job.job_id for life in found] == [life.job.job_id for life in lives]
+    held: dict[str, list[bool]] = {}
+    for life in found:
+        between = expected(life.job.expect)
+        if between is not None and life.duration_s is not None:
+            held.setdefault(life.job.user, []).append(between[0] <= life.duration_s <= between[1])
+    shares = sorted(sum(mine) / len(mine) for mine in held.values())
+    assert len(shares) == 4
+    assert max(shares[:2]) < 0.5 < 0.8 < min(shares[2:])
