@@ -175,22 +175,24 @@ class Answers:
         return replace(answer, held=held, judged=judged)
 
     def _histories(self, body: Mapping[str, Any]) -> Json:
-        """The histories that the prediction of a job rests on, or of one that nobody sent."""
+        """The histories that the prediction of a job rests on, or of one that nobody sent.
+
+        Of a job that is long over they are those of now, by what it asked for.
+        """
         job_id, core = str(body.get("job_id", "")), self._of.state.core
         record = self._of.state.ledger.records.get(job_id)
-        if not job_id:
-            job = Job(
-                "?",
+        job = (
+            record.submission.job()
+            if record is not None
+            else Job(
+                job_id or "?",
                 self._of.now(),
                 int(body["gpus"]),
                 user=str(body.get("owner", "")),
                 vc=str(body["vc"]),
                 name=str(body.get("name", "")),
             )
-        elif record is None:
-            return {"unavailable": "the job is long over"}
-        else:
-            job = record.submission.job()
+        )
         found = self._known_of(job)
         if not found:
             return {"unavailable": "what decides here keeps no histories"}

@@ -34,6 +34,7 @@ from scheduler.service.pages import figures
 from scheduler.service.pages.asked import filled_in, inputs
 from scheduler.service.pages.blockers import blockers_page
 from scheduler.service.pages.board import board, others
+from scheduler.service.pages.charts import Chart
 from scheduler.service.pages.groups import GROUPS, group_page
 from scheduler.service.pages.histories import pictures
 from scheduler.service.pages.listing import (
@@ -49,6 +50,7 @@ from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import LIVE, PageQueries
 from scheduler.service.pages.render import Frame, assets, render
+from scheduler.service.pages.shapes import placed
 from scheduler.service.pages.story import page_of
 
 router = APIRouter(include_in_schema=False)
@@ -260,16 +262,30 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
     view = request.app.state.reads.seen_by(viewer)
     answer, why_not = dict[str, Any](), ""
     try:
-        await run_in_threadpool(view.job, job_id)
-        answer = await _histories(request, viewer, job_id=job_id)
+        asked = await run_in_threadpool(view.job, job_id)
+        of = {"owner": asked.owner, "vc": asked.vc, "gpus": asked.gpus, "name": asked.name}
+        answer = await _histories(request, viewer, job_id=job_id, **of)
         why_not = str(answer.get("unavailable", ""))
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
         why_not = "There is no such job of yours."
     found = _drawn(answer) | {"job_id": job_id, "problem": why_not}
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return found | {"terms": _terms(queries, job_id) if answer else []}
+
     return await run_in_threadpool(
-        show, request, viewer, "histories.html", "", lambda _: found, job_id=job_id
+        show, request, viewer, "histories.html", "", build, job_id=job_id
     )
+
+
+def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
+    """The terms of a job's last score, with its own place; none of another bundle's."""
+    bundle, events = bundle_in_use(queries), page_of(queries, job_id).drawn.story.events
+    score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
+    if bundle is None or score is None or score.bundle != bundle.digest:
+        return []
+    return placed(bundle.duration, score)
 
 
 @router.get("/histories")
@@ -296,6 +312,7 @@ async def histories(
         "vcs": vcs,
         "gpus": gpus,
         "like": like,
+        "terms": [],
     }
     return await run_in_threadpool(
         show, request, viewer, "histories.html", "/models", lambda _: found

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle import AdditiveModel, Axis, Term
+from scheduler.core.decisions import Score
 from scheduler.explain.words import duration, factor, number, percent
-from scheduler.service.pages.charts import DURATION_TICKS, Chart, ChartAxis, Layout, Stroke, Trace
+from scheduler.service.pages.charts import (
+    DURATION_TICKS,
+    Chart,
+    ChartAxis,
+    Layout,
+    Stroke,
+    Trace,
+    line,
+)
 
 Floats = NDArray[np.float64]
 
@@ -99,6 +109,41 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
         rows,
         code=axis.spec.name,
     )
+
+
+def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
+    """Return the pictures of the terms that move a score most, each with the job's own place.
+
+    Of continuous features alone: the bar of a category is named in the waterfall of the job.
+    """
+    values = dict(zip((spec.name for spec in model.features), score.inputs, strict=False))
+    pairs = list(zip(model.terms, score.terms, strict=False))
+    mains = [
+        (term, added)
+        for term, added in pairs
+        if len(term.features) == 1 and model.axes[term.features[0]].spec.kind == "continuous"
+    ]
+    ranked = sorted(mains, key=lambda pair: -abs(pair[1]))[:most]
+    return [
+        _with_place(shape(model, term, f"term-{i}"), values, added)
+        for i, (term, added) in enumerate(ranked)
+        if added
+    ]
+
+
+def _with_place(chart: Chart, values: Mapping[str, str], added: float) -> Chart:
+    """A shape with the job's own value marked; where that lies beyond the picture, at its edge."""
+    text = values.get(chart.code, "")
+    if not text:
+        note = f"It is not known of this job: {factor_text(added)}."
+        return replace(chart, note=note)
+    value, drawn = float(text), chart.data[2]["x"]
+    at = min(max(value, float(drawn[0])), float(drawn[-1]))
+    beyond = "" if at == value else " It lies beyond the data: taken as at their edge."
+    place = line([at], [math.exp(added)], "this job", 2, mode="markers", hoverinfo="skip")
+    place["marker"] = {"color": "--s1", "size": 11}
+    note = f"This job: {factor_text(added)}.{beyond}"
+    return replace(chart, data=[*chart.data, place], note=note)
 
 
 def _value_axis(low: float, high: float) -> ChartAxis:
