@@ -1,0 +1,61 @@
+"""Falsified parts say otherwise, and what gets worse is told from chance."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from benchmarks.drift import BUGS, changed_groups
+from benchmarks.falsify import PARTS, LevelState, falsified, loss, verdict
+from features.job import Job
+from features.state import FeatureState
+from tests.features.test_watch import MONDAY, day_of
+
+JOBS = 60
+
+
+@pytest.mark.parametrize("part", ["durations", "template", "hazards"])
+@pytest.mark.parametrize("how", ["constant", "shuffled"])
+def test_a_falsified_part_believes_otherwise(part: str, how: str) -> None:
+    true, false = (falsified(part, one, 0, JOBS) for one in ("", how))
+    common = true.pinball.keys() & false.pinball.keys()
+    assert common
+    assert any(true.pinball[job] != false.pinball[job] for job in common)
+
+
+def test_nothing_falsified_is_nothing_changed() -> None:
+    once, again = (falsified("user", "", 1, JOBS) for _ in range(2))
+    assert once == again
+
+
+def test_a_level_that_is_not_asked_is_the_wider_one() -> None:
+    states = FeatureState({"survival"}), LevelState("user", "constant")
+    found = []
+    for state in states:
+        for i in range(6):
+            job = Job(str(i), MONDAY + i, 1, user="ada", vc="a", name=f"n{i}")
+            state.submit(job, job.submit_time)
+        found.append(state.histories(Job("next", MONDAY + 10, 1, user="ada", vc="a"), MONDAY + 10))
+    assert [one.level for one in found[0]] == ["all", "vc_gpus", "user", "template"]
+    assert [one.level for one in found[1]] == ["all", "vc_gpus", "template"]
+
+
+def test_worse_is_more_than_chance() -> None:
+    assert verdict([1.0, 1.1, 0.9, 1.0])["verdict"] == "worse"
+    assert verdict([-1.0, -1.1, -0.9])["verdict"] == "better"
+    assert verdict([1.0, -1.0, 0.5])["verdict"] == "no more than chance"
+    assert verdict([5.0])["verdict"] == "no more than chance"
+    assert loss(0.9, 10.0, 100.0) > loss(0.9, 100.0, 10.0) > 0.0
+    assert set(PARTS) >= {"durations", "user", "speeds", "scores", "arrivals"}
+
+
+def test_a_planted_bug_changes_what_it_is_named_for() -> None:
+    jobs = day_of(0, Random(0))
+    for bug in BUGS:
+        changed = [bug.change(job, "speech", Random(1)) for job in jobs]
+        groups = changed_groups(jobs, changed)
+        assert groups, bug.name
+        if "one VC" in bug.name:
+            assert "virtual cluster speech" in groups
+            assert "virtual cluster vision" not in groups
