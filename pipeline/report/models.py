@@ -263,7 +263,10 @@ def drift_facts(
             (texts.get(str(name), str(name).replace("_", " ")), float(value), _moved(float(value)))
             for name, value in ranked
         ),
-        tuple(line for line in map(str, found.get("warnings", ())) if "stability" not in line),
+        (
+            *(line for line in map(str, found.get("warnings", ())) if "stability" not in line),
+            *(f"Unlike the weeks before: {line}" for line in map(str, metrics.get("unlike", ()))),
+        ),
     )
 
 

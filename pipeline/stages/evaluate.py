@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from features.codec import Json
 from features.files import write_json, write_whole
 from features.rows import Rows
+from features.watch import Seen, unlike
 from models.bundle import Bundle
 from models.training import edits
 from models.training.card import model_card, similar_rows
@@ -50,6 +51,7 @@ from pipeline.stages.common import (
     unseen,
 )
 from pipeline.traces import read_dataset
+from scheduler.service.pages.drift import alarm_words
 
 WARM = 10  # jobs of a user after which their histories say something
 IN_VIEW = "spearman", "mae_log10", "auc_6h"  # columns of MLflow's table of runs
@@ -102,6 +104,7 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
             "slices": slices(rolling, cuts(trace, rolling.rows)),
             "foils": foils(bundle, rows, rolling),
             "drift": None if moved is None else asdict(moved),
+            "unlike": unlike_before(trace),
         }
     )
     return found
@@ -122,6 +125,22 @@ def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
                 if name in IN_VIEW and np.isfinite(value)
             }
     return found
+
+
+def unlike_before(trace: pa.Table) -> list[str]:
+    """Return what of the last day of a trace is unlike the weeks before, in words."""
+    names = ("submit_time", "duration_s", "gpus", "vc", "user", "gpu_type")
+    columns = [trace.column(name) for name in names]
+    columns[0] = columns[0].cast("int64")
+    jobs = [
+        Seen(at / 1000.0, seconds, gpus, vc or "", user or "", kind or "")
+        for at, seconds, gpus, vc, user, kind in zip(
+            *(column.to_pylist() for column in columns), strict=True
+        )
+        if seconds is not None
+    ]
+    now = max((job.submitted for job in jobs), default=0.0)
+    return [alarm_words(alarm) for alarm in unlike(jobs, now)]
 
 
 def chosen(params: Params) -> dict[str, object]:
