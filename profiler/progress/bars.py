@@ -6,7 +6,7 @@ import re
 
 # bars and lines of what is no training: evaluation, and what goes before
 _OTHER = re.compile(
-    r"\b(?:val(?:id(?:ation|ating)?)?|eval(?:uat\w+)?|test(?:ing)?|predict\w*|infer\w*|sanity|"
+    r"\b(?:val(?:id(?:at\w{1,10})?)?|eval(?:uat\w+)?|test(?:ing)?|predict\w*|infer\w*|sanity|"
     r"generat\w+|sampl(?:e|ing)|download\w*|load\w*|map|filter\w*|token\w+|resolv\w+|extract\w*|sav"
     r"\w+|fetch\w*|pre-?process\w*|cach\w+|scan\w*|read\w*|build\w*|shards?|files?|warm-?up|"
     r"calibrat\w+|checkpoints?|data(?:sets?)?|pack(?:ing|ed)|truncat\w+|group\w*|cast\w*|adding|"
@@ -31,7 +31,7 @@ _METRICS = re.compile(
     r"train_\w{1,40}) ?[=:]",
     re.IGNORECASE,
 )
-OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,3}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")
+OF_EPOCH = re.compile(r"\b[Ee]poch\W{0,8}(\d+)(?: *(?:/|of) *(?P<of>\d+))?")
 TORCHTUNE = re.compile(r"(?<!\d)(\d{1,9})\|\d{1,12}\|Loss")
 COUNTS_EPOCHS = "epoch", "epochs", "training epochs", "total epochs"
 COUNTS_STEPS = (

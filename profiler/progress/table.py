@@ -137,8 +137,9 @@ def read(path: Path) -> tuple[Format, ...]:
 
 
 def _own(row: Any, where: str) -> Format:
-    texts = [row.get(name) for name in ("name", "line", "sample")] if isinstance(row, dict) else []
-    if not texts or not all(isinstance(one, str) and 0 < len(one) <= LONGEST for one in texts):
+    given = row if isinstance(row, dict) else {}
+    texts = [str(given.get(name, "")) for name in ("name", "line", "sample")]
+    if not all(0 < len(one) <= LONGEST for one in texts):
         raise FormatsError(f"{where}: name, line and sample are texts of up to {LONGEST} letters")
     name, line, sample = (str(text) for text in texts)
     scope, first = row.get("scope", ""), row.get("first")
