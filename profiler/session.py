@@ -33,7 +33,16 @@ from profiler.runner import Limits, Outcome, Run
 from profiler.samplers import Combined, Sampler
 from profiler.samplers.dcgm import DcgmSampler, bindings
 from profiler.samplers.host import HostSampler
-from profiler.samplers.nvml import Gpu, NvmlSampler, Survey, check_free, choose, open_nvml, survey
+from profiler.samplers.nvml import (
+    Gpu,
+    NvmlSampler,
+    Survey,
+    check_free,
+    choose,
+    is_built_in,
+    open_nvml,
+    survey,
+)
 from profiler.steady import Window, find_window
 
 SAMPLES_NAME, FAST_NAME = "samples.parquet", "samples_fast.parquet"
@@ -148,6 +157,10 @@ def open_target(options: Options, nvml_module: Any = None) -> Target:
     except DriverMissing as error:
         if options.device == "gpu" or options.gpus:
             raise
+        if is_built_in():  # a GPU was meant here, too
+            raise DriverSilent(
+                f"this machine has an NVIDIA GPU, but {error}; --device cpu measures the CPU"
+            ) from None
         return Target(host, (), "", f"{error}; measuring the CPU")
     gpus = _pick(nvml, there, options)
     parts: list[Sampler] = [NvmlSampler(nvml, gpus)]

@@ -29,7 +29,7 @@ from profiler import procs
 from profiler.guardian import Config
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.local import cgroup
+from scheduler.backends.local import cgroup, xid
 from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
 from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
 from scheduler.backends.local.follow import asked_of, follower_of
@@ -417,6 +417,9 @@ class LocalBackend:
             self._report(attempt, Happened.PROFILED, at, **more)
             return
         state, detail = judge(attempt.claim, over, self.spool.log(attempt.name))
+        if state is State.FAILED and not self.host.fake:
+            errors = xid.words_of(xid.since(attempt.started["monotonic"]))
+            detail = "; ".join(filter(None, (errors, detail)))
         self._report(
             attempt,
             Happened.ENDED,
