@@ -68,6 +68,7 @@ docs: install ## Build docs/ as a site, and the man page, into docs/_build
 benchmark: install ## Run the benchmarks that have budgets
 	python -m benchmarks.simulator --json
 	python -m benchmarks.ingest --json
+	python -m benchmarks.printed --json
 	python -m benchmarks.size --json --waiting 1000,10000
 	python -m benchmarks.load --json
 	python -m benchmarks.front_door --json --quick

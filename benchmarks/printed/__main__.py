@@ -142,6 +142,8 @@ def measured(asked: argparse.Namespace) -> dict[str, Any]:
             rows.append(_row(case, one, without[-1][1]))
     if asked.show:
         print(*rows, sep="\n")
+    if not with_command:
+        raise SystemExit(f"no shape has {asked.only!r} in its name")
     new = {case.name for case in kept.CASES}
     unseen = [pair for pair in with_command if pair[0].name in new]
     figures = {
