@@ -11,6 +11,7 @@ from random import Random
 import yaml
 from sqlalchemy import func, select
 
+from scheduler.backends.events import Kind
 from scheduler.service.log.store.tables import decisions, events, jobs
 from scheduler.service.metrics import Counts, Metrics
 from tests.scheduler.service.pages.conftest import Lived, busy_morning, scraped
@@ -61,6 +62,8 @@ def test_dashboard_and_alerts_ask_for_metrics_that_are_there(busy: Lived) -> Non
     for expression in asked:
         for name in re.findall(r"pellucid_\w+", expression):
             assert name in known, expression
+        for kind in re.findall(r'kind="(\w+)"', expression):
+            assert kind in {*Kind}, expression
 
 
 def test_counters_go_on_where_they_stopped(lived: Lived) -> None:
