@@ -50,7 +50,13 @@ class Counterfactuals:
 
 
 def counterfactuals(
-    run: RunFolder, story: Story, *, since_submit_s: float | None = None, most: int = MOST
+    run: RunFolder,
+    story: Story,
+    *,
+    since_submit_s: float | None = None,
+    most: int = MOST,
+    samples: int = SAMPLES,
+    budget_s: float = BUDGET_S,
 ) -> Counterfactuals:
     """Ask of a job's wait in a recorded run. RunError when it did not wait, or cannot be replayed.
 
@@ -58,6 +64,7 @@ def counterfactuals(
         since_submit_s: when to ask, seconds after its submission; None: as its longest wait
             begins.
         most: how many changes at most.
+        samples: futures that each change is tried in. budget_s: processor seconds for all of them.
     """
     span = _wait(story, since_submit_s)
     job = story.job
@@ -73,7 +80,7 @@ def counterfactuals(
         )
     futures = Futures(core, memory, at)
     asking = WhatIf(
-        futures, lambda job: memory.predicted(job, at), samples=SAMPLES, budget_s=BUDGET_S
+        futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
     found = answer(futures, job.job_id)

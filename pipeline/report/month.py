@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-TRACE = "September 2020 of Venus (Helios), a public trace: 23,859 jobs on 1,080 GPUs"
-SEEDS = "means over 16 seeds, of release 0.1.0"
+TRACE = "Venus (Helios), September 2020: 23,859 jobs on 1,080 GPUs"
+SEEDS = "means over 16 seeds, release 0.1.0"
 COMMAND = (
     "pellucid compare --trace data/venus --track honest --seeds 16 "
     "--policies fifo,fifo-skip,tiresias,lucid,pellucid,srtf"

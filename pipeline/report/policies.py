@@ -317,13 +317,12 @@ class Gains:
     """Who gains and who loses against a rival.
 
     Attributes:
-        sooner, same, later: shares of all jobs of all draws, by when they ended.
+        sooner, later: shares of all jobs of all draws, by when they ended.
         by_size, by_vc: groups of jobs.
     """
 
     rival: str
     sooner: float
-    same: float
     later: float
     by_size: Sequence[Group]
     by_vc: Sequence[Group]
@@ -332,8 +331,8 @@ class Gains:
     def sentences(self) -> list[str]:
         """The shares, then which groups gain and which lose beyond chance."""
         text = [
-            f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner, "
-            f"{percent(self.later)} later, {percent(self.same)} at the same second."
+            f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner and "
+            f"{percent(self.later)} later."
         ]
         groups = [*self.by_size, *self.by_vc]
         for verdict, how in ((AHEAD, "gain"), (BEHIND, "lose")):
@@ -369,7 +368,6 @@ def _gains(c: Comparison, rival: PolicyRun) -> Gains:
     return Gains(
         rival=rival.name,
         sooner=moved[0],
-        same=1 - sum(moved),
         later=moved[1],
         by_size=list(_groups(c, rival, _size, [gpu_group(low, high) for low, high in GPU_GROUPS])),
         by_vc=list(_groups(c, rival, lambda draw: draw["vc"], list(shown))),

@@ -28,7 +28,8 @@ EVENTS = 8
 BESIDE = ("lucid", "fifo")  # whom a job is shown under beside the policy explained
 LEAST_S = 60.0  # of a wait that is worth a story
 HOLDERS = 4
-TRIED = 3  # changes
+TRIED = 3  # changes,
+FUTURES, ENOUGH_S = 16, 120.0  # each in all of these: the same inputs give the same page
 ROOM = 0.25  # of a wait, that is drawn before and after it
 
 
@@ -237,7 +238,7 @@ def _terms(story: Story) -> Sequence[Step]:
 def _tried(run: PolicyRun, story: Story) -> Sequence[str]:
     """What would have started it, tried on the run played again; why not, where it cannot be."""
     try:
-        found = counterfactuals(run.folder, story, most=TRIED)
+        found = counterfactuals(run.folder, story, most=TRIED, samples=FUTURES, budget_s=ENOUGH_S)
         _, in_the_way, *helped = lines(found)
         return in_the_way, *helped[: len(helped) - len(found.wait.not_examined)]
     except RunError as error:
