@@ -142,6 +142,10 @@ def test_coverage_of_the_jobs_that_were_served_is_published(
     row = next(r for r in re.findall(r"<tr>.*?</tr>", page, re.S) if line.among in r and "p90" in r)
     assert percent(share) in row
     assert str(len(kept)) in row
+    (claim,) = [one for one in queries.claims(queries.now()) if one.kind == "by_p90"]
+    shown = next(r for r in re.findall(r"<tr>.*?</tr>", page, re.S) if claim.what in r)
+    assert f">{claim.judged}<" in shown
+    assert percent(claim.low) in shown
 
 
 def told(kept: list[Kept]) -> list[Promise]:
