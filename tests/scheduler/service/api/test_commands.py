@@ -299,6 +299,11 @@ def test_without_tokens_others_are_themselves_or_nobody(
     assert " 401 " in answered().splitlines()[0]
 
 
+def test_what_was_claimed_is_listed(service: Service, run: Run) -> None:
+    assert run("vera", "claims").output == "Nothing was claimed yet.\n"
+    assert json.loads(run("vera", "claims", "--json").output) == []
+
+
 # --- what operators do ---------------------------------------------------------------------------
 
 

@@ -70,6 +70,12 @@ def test_calibration_scores_what_was_promised(shared: Service, played: dict[str,
     assert told["end_p50"] is None
 
 
+def test_what_was_claimed_is_scored_for_everybody(shared: Service, played: dict[str, str]) -> None:
+    (told,) = shared.by("vera").get("/api/v1/claims").json()
+    assert (told["kind"], told["held"], told["judged"]) == ("by_p90", 2, 2)
+    assert 0.3 < told["low"] < told["high"] == 1.0
+
+
 def test_the_map_shows_who_is_where(shared: Service, played: dict[str, str]) -> None:
     for who, label in (
         ("alice", played["running"]),
