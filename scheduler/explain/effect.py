@@ -122,6 +122,8 @@ class WhatIfAnswer:
         if self.costs_s is not None and abs(self.costs_s) >= MINUTE_S:
             way = "later" if self.costs_s > 0 else "sooner"
             text += f", {roughly(abs(self.costs_s))} {way} than as it is"
+        elif self.costs_s is None and (self.beside or "gpus" in self.changes):
+            text += "; as it is its end is not known yet"
         return text
 
     @classmethod

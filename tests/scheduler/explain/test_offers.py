@@ -94,6 +94,10 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     assert beside.startswith("10 min earlier beside another job, at 58% of its speed")
     unknown = replace(offer, beside=True, speed=None, then=None).contract(0.0)
     assert unknown.startswith("at once beside another job, at a speed that nobody knows")
+    for dear in (replace(offer, changes={"gpus": 2}), replace(offer, beside=True)):
+        assert dear.contract(0.0).endswith("; as it is its end is not known yet")
+        assert "not known" not in replace(dear, costs_s=0.0).contract(0.0)
+    assert "not known" not in offer.contract(0.0)
     usual = replace(offer, beside=True, speed=0.7, guessed=True)
     assert "at 70% of its speed if both are as such jobs usually are;" in usual.contract(0.0)
     assert Kind.OFFER_SPEED not in {one.kind for one in of_offer(taken(usual), 0.0)}
