@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from features.amounts import Amount, of_command, of_commands, of_settings
+from features.given import read_text
 from features.shell import Simple, of_script, one_of
 
 MOST_BYTES = 2**20
@@ -108,8 +109,6 @@ def _read(path: Path) -> dict[str, float]:
 
 def _text(path: Path) -> str | None:
     try:
-        if not path.is_file() or path.stat().st_size > MOST_BYTES:
-            return None
-        return path.read_bytes().decode("utf-8", "replace")
-    except (OSError, ValueError):
+        return read_text(path, MOST_BYTES, errors="replace")
+    except OSError:
         return None

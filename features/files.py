@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOCK = ".writer"
-_KINDS = {
+KINDS = {
     stat.S_IFDIR: "a directory",
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
@@ -207,6 +207,6 @@ def _target(path: str | Path) -> tuple[Path, int | None]:
         return Path(os.path.realpath(path)), None
     kind = stat.S_IFMT(mode)
     if kind != stat.S_IFREG:
-        text = f"is {_KINDS.get(kind, 'something else')}, not a regular file"
+        text = f"is {KINDS.get(kind, 'something else')}, not a regular file"
         raise OSError(errno.EINVAL, text, str(path))
     return Path(os.path.realpath(path)), mode & 0o777

@@ -35,6 +35,7 @@ from typing import Any, TypeVar
 from features.codec import Json
 from features.files import replacing
 from features.folders import OpenFolder, private_folder, temporary_folder
+from features.given import LARGEST, read_given
 from pipeline.errors import UserError
 
 T = TypeVar("T")
@@ -335,7 +336,7 @@ class _Kept:
 
 def _taken_up(path: Path) -> Any:
     try:
-        return pickle.loads(path.read_bytes())
+        return pickle.loads(read_given(path, LARGEST))
     except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError) as error:
         raise UserError(
             f"{path}: cannot be read ({error}); delete it, and it is made again"

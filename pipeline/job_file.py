@@ -9,6 +9,7 @@ from typing import Any
 
 from features.clock import TIME_HELP, read_seconds
 from features.codec import Json
+from features.given import read_given
 from pipeline.errors import UserError
 from scheduler.core.request import FIELDS
 from scheduler.core.settings import NOT_YAML
@@ -23,11 +24,7 @@ def read_job(file: Path) -> Json:
     import yaml
 
     try:
-        with file.open("rb") as opened:
-            text = opened.read(MOST_BYTES + 1)
-        if len(text) > MOST_BYTES:
-            raise UserError(f"--file {file}: more than 1 MiB")
-        found = yaml.safe_load(text)
+        found = yaml.safe_load(read_given(file, MOST_BYTES))
     except OSError as error:
         raise UserError(f"--file {file}: {error.strerror}") from None
     except NOT_YAML as error:

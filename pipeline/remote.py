@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, TypedDict
 
 import typer
 
+from features.given import opened
 from pipeline.errors import UserError
 from pipeline.options import JSON, PREVIEW_MOVES, REASON, SERVER, TOKEN
 from pipeline.printed import between
@@ -92,14 +92,10 @@ def connect(server: str | None, token: Path | None) -> Client:
 
 def _read_token(file: Path) -> str:
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would have us wait
-        with open(handle, "rb") as opened:
-            mode = os.fstat(handle).st_mode
-            if not stat.S_ISREG(mode):
-                raise UserError(f"--token-file {file}: not a regular file")
-            if mode & 0o077:
+        with opened(file) as content:
+            if os.fstat(content.fileno()).st_mode & 0o077:
                 raise UserError(f"--token-file {file}: others can read it: chmod 600 {file}")
-            found = opened.read(MOST_BYTES + 1)
+            found = content.read(MOST_BYTES + 1)
         if len(found) > MOST_BYTES:
             raise ValueError
         return found.decode("ascii").strip()

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from features.files import write_whole
+from features.given import read_text
 from pipeline.errors import UserError
 
 _NO_TOKENS = "\nno tokens"
@@ -64,7 +65,7 @@ def _notes() -> list[Path]:
 def _alive(note: Path) -> str | None:
     """What a note says, if the process that wrote it lives; it is not another's by now."""
     try:
-        started, _, url = note.read_text().partition(" ")
+        started, _, url = read_text(note).partition(" ")
         if psutil.Process(int(note.name)).create_time() == float(started):
             return url
     except (OSError, ValueError, psutil.Error):

@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from features.files import replacing
+from features.given import arrow_file
 from profiler.result import ProfileResult
 from profiler.samplers import FIELDS
 from profiler.session import SAMPLES_NAME
@@ -26,7 +27,8 @@ def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
     """Draw `folder`/samples.parquet to `folder`/profile.FORM; returns the path."""
     from matplotlib.figure import Figure  # slow to import, and only wanted here
 
-    table = pq.read_table(folder / SAMPLES_NAME)
+    with arrow_file(folder / SAMPLES_NAME) as file:
+        table = pq.read_table(file)
     t = table["t_s"].to_numpy()
     panels = []
     for title, fields in PANELS:

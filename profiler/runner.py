@@ -30,6 +30,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from features.given import opened
 from profiler import procs
 from profiler.errors import BadOption, CommandNotFound, NotExecutable, NotSupported, ProfilerError
 from profiler.guardian import Config
@@ -303,7 +304,7 @@ def memory_complaint(lines: Sequence[str]) -> str | None:
 def last_lines(path: Path, count: int = LAST_LINES) -> tuple[str, ...]:
     """The last lines of an output file, progress bars reduced to their last state."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 65536))
             text = file.read().decode("utf-8", "replace")

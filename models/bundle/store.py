@@ -18,6 +18,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -25,6 +26,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 
 from features.files import write_whole
+from features.given import MIB, read_given
 from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Axis, Floats, Term
 from models.bundle.arrivals import ArrivalModel
@@ -36,6 +38,7 @@ from models.bundle.tree import Node, Tree
 FORMAT = "pellucid-bundle"
 VERSION = 1
 JSON_NAME = "bundle.json"
+MOST_JSON, MOST_ARRAYS = 16 * MIB, 256 * MIB
 _ARRAYS_NAME = re.compile(r"arrays-[0-9a-f]{16}\.npy")
 
 Document = dict[str, Any]
@@ -154,17 +157,22 @@ class Bundle:
     def load(cls, path: str | Path) -> Bundle:
         """Reads the bundle in the directory `path`; BundleError names what is wrong with it."""
         folder = Path(path)
+        with suppress(FileNotFoundError):
+            return cls._looked(folder)
+        try:  # perhaps replaced between our two reads: the second look sees the new one
+            return cls._looked(folder)
+        except FileNotFoundError as error:
+            raise BundleError(f"bundle {folder}: no {_file_of(error)} there") from None
+
+    @classmethod
+    def _looked(cls, folder: Path) -> Bundle:
         try:
             return cls._read(folder)
         except FileNotFoundError:
-            pass  # perhaps replaced between our two reads: the second look sees the new one
+            raise
         except OSError as error:
-            raise BundleError(f"bundle {folder}: {error.strerror or error}") from None
-        try:
-            return cls._read(folder)
-        except OSError as error:
-            missing = Path(error.filename).name if error.filename else JSON_NAME
-            raise BundleError(f"bundle {folder}: no {missing} there") from None
+            why = error.strerror or error
+            raise BundleError(f"bundle {folder}: {_file_of(error)}: {why}") from None
 
     @classmethod
     def _read(cls, folder: Path) -> Bundle:
@@ -173,7 +181,7 @@ class Bundle:
             name = document["arrays"]["file"]
             if not _ARRAYS_NAME.fullmatch(name):
                 raise BundleError(f"arrays file {name!r} is not a name this format gives")
-            return cls._decode(document, (folder / name).read_bytes())
+            return cls._decode(document, read_given(folder / name, MOST_ARRAYS, within=folder))
         except BundleError as error:
             raise BundleError(f"bundle {folder}: {error}") from None
         except KeyError as error:
@@ -242,7 +250,9 @@ def digest_of(document: Document) -> str:
 
 def _parse(path: Path) -> Document:
     try:
-        document = json.loads(path.read_bytes(), parse_constant=_refuse)
+        document = json.loads(
+            read_given(path, MOST_JSON, within=path.parent), parse_constant=_refuse
+        )
     except (ValueError, RecursionError):
         raise BundleError(f"{JSON_NAME} is not JSON") from None
     if not isinstance(document, dict) or document.get("format") != FORMAT:
@@ -252,6 +262,10 @@ def _parse(path: Path) -> Document:
     if document.get("digest") != digest_of(document):
         raise BundleError(f"{JSON_NAME} is damaged or was edited by hand (its digest differs)")
     return document
+
+
+def _file_of(error: OSError) -> str:
+    return Path(error.filename).name if error.filename else JSON_NAME
 
 
 def _refuse(constant: str) -> float:

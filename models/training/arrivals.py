@@ -16,6 +16,7 @@ import pandas as pd
 from interpret.glassbox import ExplainableBoostingRegressor
 from numpy.typing import NDArray
 
+from features.given import opened
 from models.bundle import AdditiveModel
 from models.bundle.arrivals import (
     BIN_S,
@@ -106,7 +107,8 @@ class Arrivals:
     def read_csv(cls, path: Any, *, holidays: tuple[str, ...] = ()) -> Arrivals:
         """Reads `time, submit_gpu_job, submit_gpu_num`; times are local and evenly spaced."""
         try:
-            frame = pd.read_csv(path, usecols=["time", "submit_gpu_job", "submit_gpu_num"])
+            with opened(path) as file:
+                frame = pd.read_csv(file, usecols=["time", "submit_gpu_job", "submit_gpu_num"])
             when = (
                 pd.to_datetime(frame["time"], format="ISO8601")
                 .to_numpy("datetime64[s]")

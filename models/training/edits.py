@@ -42,6 +42,7 @@ import yaml
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from features.given import read_text
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Bundle, BundleError, Term
 from models.training.errors import TrainingError
@@ -153,7 +154,7 @@ def read_edits(path: str | Path) -> Edits:
     """Reads an edits file; EditError names the field, its value and what is accepted."""
     path = Path(path)
     try:
-        text = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = yaml.safe_load(read_text(path))
     except (OSError, UnicodeDecodeError) as error:
         raise EditError(f"{path.name}: {getattr(error, 'strerror', None) or 'not text'}") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from features.given import arrow_file, opened
 from models.training.errors import TrainingError
 
 Floats = NDArray[np.float64]
@@ -283,7 +284,8 @@ def _read_pairs(path: str | Path, sharing: str | None) -> PairMeasurements:
         bench = (path / "solo.parquet").exists()
         return read_bench(path, sharing=sharing or "time-slicing") if bench else read_artifact(path)
     try:
-        table = pq.read_table(path)
+        with arrow_file(path) as file:
+            table = pq.read_table(file)
     except (OSError, pa.ArrowException) as error:
         raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     described = table.schema.metadata or {}
@@ -299,7 +301,8 @@ def _read_pairs(path: str | Path, sharing: str | None) -> PairMeasurements:
 
 def _read_csv(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
-        frame = pd.read_csv(path)
+        with opened(path) as file:
+            frame = pd.read_csv(file)
     except (OSError, ValueError) as error:
         raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     missing = [name for name in columns if name not in frame.columns]
@@ -320,7 +323,8 @@ def _first_line(error: Exception) -> str:
 
 def _read_parquet(path: Path, columns: list[str]) -> pd.DataFrame:
     try:
-        frame: pd.DataFrame = pq.read_table(path).to_pandas()
+        with arrow_file(path) as file:
+            frame: pd.DataFrame = pq.read_table(file).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise TrainingError(f"pairs {path}: {_first_line(error)}") from None
     missing = [name for name in columns if name not in frame.columns]

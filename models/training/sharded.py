@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from interpret.glassbox import ExplainableBoostingRegressor
 from numpy.typing import NDArray
 
+from features.given import arrow_file
 from features.rows import Rows
 from features.spec import FeatureSpec
 from models.bundle import AdditiveModel, Axis, Term
@@ -305,7 +306,8 @@ def _axis(spec: FeatureSpec, bins: tuple[float, ...] | tuple[str, ...]) -> Axis:
 
 def _read(file: Path) -> Rows:
     try:
-        return Rows.from_table(pq.read_table(file))
+        with arrow_file(file) as source:
+            return Rows.from_table(pq.read_table(source))
     except (OSError, pa.ArrowException) as error:
         raise TrainingError(f"{file}: {str(error).splitlines()[0]}") from None
 
@@ -313,14 +315,15 @@ def _read(file: Path) -> Rows:
 def _sample(file: Path, most: int, rng: np.random.Generator) -> Rows:
     """At most `most` ended rows of a shard, without reading more than it takes."""
     try:
-        parquet = pq.ParquetFile(file)
-        groups = rng.permutation(parquet.num_row_groups)
-        tables, have = [], 0
-        for group in groups.tolist():
-            tables.append(parquet.read_row_group(group))
-            have += tables[-1].num_rows
-            if have >= 2 * most:
-                break
+        with arrow_file(file) as source:
+            parquet = pq.ParquetFile(source)
+            groups = rng.permutation(parquet.num_row_groups)
+            tables, have = [], 0
+            for group in groups.tolist():
+                tables.append(parquet.read_row_group(group))
+                have += tables[-1].num_rows
+                if have >= 2 * most:
+                    break
     except (OSError, pa.ArrowException) as error:
         raise TrainingError(f"{file}: {str(error).splitlines()[0]}") from None
     if not tables:

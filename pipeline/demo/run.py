@@ -17,6 +17,7 @@ from pathlib import Path
 
 import yaml
 
+from features.given import LARGE, read_text
 from pipeline.console import bar
 from pipeline.demo.plan import CLUSTER, USERS, Sent, declared
 from pipeline.errors import UserError
@@ -160,7 +161,7 @@ def _await_ready(running: Running) -> None:
     with running.client() as client:
         while time.monotonic() < until:
             if running.process.poll() is not None:
-                log = running.log.read_text(errors="replace").strip().splitlines()
+                log = read_text(running.log, LARGE, errors="replace").strip().splitlines()
                 raise UserError(f"the service did not start: {log[-1] if log else running.log}")
             try:
                 client.cluster()

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from features.codec import Json
+from features.given import opened
 from models.training.arrivals import Arrivals, evaluate_arrivals
 
 TEST_FROM = datetime(2020, 9, 1, tzinfo=UTC).timestamp()  # the file's clock, taken as it is
@@ -36,7 +37,8 @@ def run(data: Path, *, seed: int = 0) -> Json:
     figures = evaluate_arrivals(history, TEST_FROM, seed=seed)
     peer = folder / "peer_throughput_pred.csv"
     if peer.exists():
-        frame = pd.read_csv(peer)
+        with opened(peer) as file:
+            frame = pd.read_csv(file)
         for series, name in (("jobs", "job"), ("gpus", "num")):
             missed = frame[f"pred_gpu_{name}"] - frame[f"submit_gpu_{name}"]
             figures[f"{series}@next"]["mae"]["published"] = float(np.abs(missed).mean())

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import average_precision_score
 
 from features.codec import Json
+from features.given import arrow_file, opened_text
 from features.job import Job
 from features.lifetimes import lifetimes
 from features.repeats import Claim
@@ -379,7 +380,7 @@ def _add_baselines(forecasts: Forecasts, rows: Rows, user: list[Any], folder: Pa
         path = folder / f"peer_duration_{name}.csv"
         if not path.is_file():
             continue
-        with path.open(newline="") as file:
+        with opened_text(path, newline="") as file:
             priorities = {row["job_id"]: float(row["priority"]) for row in csv.DictReader(file)}
         seconds = np.array([priorities.get(str(job), math.nan) for job in rows.job_id])
         # As the peers themselves do with what is negative.
@@ -422,7 +423,8 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
     """What jobs of a run were predicted as they started; beside it `score`, without a queue."""
     try:
-        table = pq.read_table(run / "jobs.parquet", columns=["job_id", "estimate_s", "end_time"])
+        with arrow_file(run / "jobs.parquet") as file:
+            table = pq.read_table(file, columns=["job_id", "estimate_s", "end_time"])
     except (OSError, pa.ArrowException):
         raise EvaluationError(f"--run {run}: no jobs.parquet of a run there") from None
     estimates = {

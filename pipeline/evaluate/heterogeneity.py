@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from features.codec import Json
+from features.given import LARGE, read_text
 from models.training.errors import TrainingError
 from models.training.gputypes import Measured, evaluate_gpu_types, fit_gpu_types
 
@@ -36,7 +37,7 @@ def run(data: Path, *, seed: int = 0) -> Json:
 def read_rates(path: Path) -> list[Measured]:
     """Isolated, consolidated rates of a table like Gavel's. TrainingError names what is wrong."""
     try:
-        table: Mapping[str, Any] = json.loads(path.read_text())
+        table: Mapping[str, Any] = json.loads(read_text(path, LARGE))
         found: dict[str, dict[str, float]] = {}
         for gpu_type in sorted(table.keys()):
             if gpu_type.endswith(UNCONSOLIDATED):

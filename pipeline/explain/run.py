@@ -23,6 +23,7 @@ from rapidfuzz import process
 from rapidfuzz.distance import JaroWinkler
 
 from features.codec import Json
+from features.given import LARGE, arrow_file, read_given
 from scheduler.core.decisions import (
     CHANGES_GPUS,
     GIVES_GPUS,
@@ -261,7 +262,7 @@ def read_story(run: RunFolder, job_id: str) -> Story:
 def read_object(path: Path) -> Json:
     """A JSON object from a file; RunError names what is wrong with it."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_given(path, LARGE))
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     except OSError as error:
@@ -276,7 +277,8 @@ def read_object(path: Path) -> Json:
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
     """Columns and rows of a Parquet file; RunError names what is wrong with it."""
     try:
-        return pq.read_table(path, columns=columns, filters=where, partitioning=None)
+        with arrow_file(path) as file:
+            return pq.read_table(file, columns=columns, filters=where, partitioning=None)
     except FileNotFoundError:
         raise RunError(f"{path} is missing") from None
     except (pa.ArrowException, OSError, KeyError) as error:

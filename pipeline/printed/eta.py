@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING
 
+from features.given import read_text
 from pipeline.errors import UserError
 from pipeline.printed import aligned
 
@@ -29,11 +28,7 @@ def with_script(options: list[str]) -> list[str]:
         return options
     script = words[0]
     try:
-        handle = os.open(script, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would have us wait
-        with open(handle, encoding="utf-8", errors="replace") as opened:
-            if not stat.S_ISREG(os.fstat(handle).st_mode):
-                raise UserError(f"{script}: not a regular file")
-            found = script_options(opened.read(MOST_BYTES).splitlines())
+        found = script_options(read_text(script, MOST_BYTES, errors="replace").splitlines())
     except RequestError as error:
         raise UserError(f"{script}: {error}") from None
     except OSError as error:

@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from features.given import opened
 from pipeline.traces.delimited import Layout, split_header
 from pipeline.traces.sacct import Sacct, columns_of
 from pipeline.traces.sacct_records import BAR, Records
@@ -48,7 +49,7 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
     wanted = set(lines.tolist())
     found: dict[int, list[str]] = {}
     layout: Layout | None = None
-    with dump.open("rb") as file:
+    with opened(dump) as file:
         number, names = _names(file, dump)
         if names is None:
             return Extra({}, len(lines))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
 from pathlib import Path
 
+from features.given import LARGE, read_text
 from pipeline.errors import UserError
 from pipeline.replay.written import as_printed, is_gres
 from scheduler.backends.slurm import parse
@@ -83,7 +84,7 @@ def read_printed(paths: Iterable[Path]) -> Printed:
     found = Printed()
     for path in paths:
         try:
-            text = path.read_text(encoding="utf-8", errors="replace")
+            text = read_text(path, LARGE, errors="replace")
         except OSError as error:
             raise UserError(f"--site {path}: {error.strerror}") from None
         if is_gres(text):

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from features.given import read_text
 from scheduler.backends.slurm import parse
 from scheduler.backends.slurm.parse import ParseError
 from scheduler.backends.slurm.site import ASSOC
@@ -69,7 +70,7 @@ def _lines(path: Path, text: str, deep: int = 0) -> Iterator[str]:
         other = path.parent / name.strip()
         if not other.is_file():
             raise ParseError(f"Include {name.strip()[:80]}: no such file beside it")
-        yield from _lines(other, other.read_text(encoding="utf-8", errors="replace"), deep + 1)
+        yield from _lines(other, read_text(other, errors="replace"), deep + 1)
 
 
 def _fields(line: str) -> Record:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from features.codec import Json
+from features.given import arrow_file, opened
 from models.bundle import Bundle
 from pipeline.explain.run import DECISIONS, JOBS, RunError, read_object
 from pipeline.report import month, policies, trace
@@ -189,14 +191,7 @@ def check_scores(run: PolicyRun) -> Check:
     scored = wrong = 0
     worst = 0.0
     try:
-        batches = pq.ParquetFile(path).iter_batches(
-            columns=["score", "intercept", "terms"], batch_size=1 << 15
-        )
-        for batch in batches:
-            kept = pa.table(batch).drop_null()
-            if not kept.num_rows:
-                continue
-            gaps = _gaps(kept.combine_chunks())
+        for gaps in _gaps_of(path):
             scored += len(gaps)
             wrong += int((gaps > TOLERANCE).sum())
             worst = max(worst, float(gaps.max()))
@@ -212,6 +207,15 @@ def _gaps(table: pa.Table) -> np.ndarray[Any, np.dtype[np.float64]]:
     totals = np.bincount(row, weights=terms.flatten().to_numpy(), minlength=len(sizes))
     gaps = np.abs(table["intercept"].to_numpy() + totals - table["score"].to_numpy())
     return np.where(np.isfinite(gaps), gaps, np.inf)
+
+
+def _gaps_of(path: Path) -> Iterator[NDArray[np.float64]]:
+    with arrow_file(path) as file:
+        columns = ["score", "intercept", "terms"]
+        for batch in pq.ParquetFile(file).iter_batches(columns=columns, batch_size=1 << 15):
+            kept = pa.table(batch).drop_null()
+            if kept.num_rows:
+                yield _gaps(kept.combine_chunks())
 
 
 # --- views ---------------------------------------------------------------------------------------
@@ -370,5 +374,5 @@ def _version(name: str) -> str:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with opened(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -13,6 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from features.codec import Json
+from features.given import LARGE, read_given
 from pipeline.explain.run import seconds
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, filled, floats, groups, sizes
@@ -100,7 +101,7 @@ def _capacity(run: PolicyRun | None) -> dict[str, int]:
 
 def _object(path: Path) -> Json:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_given(path, LARGE))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from features.given import read_text
 from pipeline.cluster import HERE
 from pipeline.errors import UserError
 
@@ -113,7 +114,7 @@ class Params(_Strict):
 def read_params(path: Path = Path("params.yaml")) -> Params:
     """The parameters. UserError names the field, the value and what is accepted."""
     try:
-        return Params.model_validate(yaml.safe_load(path.read_text()))
+        return Params.model_validate(yaml.safe_load(read_text(path)))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from None
     except yaml.YAMLError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 
+from features.given import LARGE, read_text
 from models.bundle import Bundle
 from models.training.tracking import champion, registered
 from pipeline.promotion import accepted, carried_out, in_experiment, proposed
@@ -20,7 +21,7 @@ def run(params: Params, shown: Shown = unseen) -> str:
     registry, candidate = registry_of(params), Bundle.load(CANDIDATE)
     version = registered(candidate.digest, registry)
     if version is None:  # its evaluation was not run again, and the registry is another one
-        found = json.loads((METRICS / "evaluate.json").read_text())
+        found = json.loads(read_text(METRICS / "evaluate.json", LARGE))
         version = track(CANDIDATE, found, chosen(params), registry=registry)
     present = champion(registry)
     if present is None and in_experiment():

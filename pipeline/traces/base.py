@@ -17,6 +17,7 @@ from typing import IO, BinaryIO, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from features.given import opened
 from pipeline.traces.packed import BROKEN, SeveralFiles, unpacked
 
 MAX_TEXT = 500
@@ -99,11 +100,7 @@ class Meter:
 
         What the reader left unread is digested too: the digest is that of the whole content.
         """
-        try:
-            raw = path.open("rb")
-        except OSError as error:
-            raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
-        with raw, _unpacked(raw, path) as content:
+        with _readable(path) as raw, _unpacked(raw, path) as content:
             metered = MeteredFile(content, self, path)
             yield metered
             while metered.read(1 << 20):
@@ -255,6 +252,16 @@ def zone_of(zone: str) -> tzinfo:
 
 
 @contextmanager
+def _readable(path: Path) -> Iterator[BinaryIO]:
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(opened(path))
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be read ({error.strerror})") from error
+        yield file
+
+
+@contextmanager
 def _unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
     with ExitStack() as stack:
         try:
@@ -270,7 +277,7 @@ def head(path: Path) -> bytes:
     """The first bytes of a file, unpacked, without a byte order mark; empty for what is no readable
     file."""
     try:
-        with path.open("rb") as file, unpacked(file, path) as content:
+        with opened(path) as file, unpacked(file, path) as content:
             return content.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
     except (*BROKEN, SeveralFiles):
         return b""

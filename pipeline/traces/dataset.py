@@ -29,6 +29,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from features.given import LARGE, arrow_file, read_text
 from features.schema import TIME, TRACE_SCHEMA
 from pipeline.traces.base import REJECTS_SCHEMA, Reject, TraceError, rejects_table
 
@@ -184,7 +185,7 @@ def write_json(path: Path, content: object) -> None:
 def _check_whole(path: Path, rows: int) -> None:
     """A dataset says how many jobs it holds; a month lost since is not passed over in silence."""
     try:
-        kept = json.loads((path / SUMMARY).read_text())["kept"]
+        kept = json.loads(read_text(path / SUMMARY, LARGE))["kept"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise TraceError(f"{path}: {SUMMARY} cannot be read ({error})") from None
     if kept != rows:
@@ -245,12 +246,14 @@ def _files(path: Path) -> list[Path]:
     return sorted(path.glob("month=*/part-*.parquet"))
 
 
+def _part(path: Path, wanted: pc.Expression | None) -> pa.Table:
+    with arrow_file(path) as file:
+        return pq.read_table(file, schema=TRACE_SCHEMA, partitioning=None, filters=wanted)
+
+
 def _read(path: Path, files: list[Path], wanted: pc.Expression | None = None) -> pa.Table:
     try:
-        parts = [
-            pq.read_table(file, schema=TRACE_SCHEMA, partitioning=None, filters=wanted)
-            for file in files
-        ]
+        parts = [_part(file, wanted) for file in files]
     except (pa.ArrowInvalid, OSError) as error:
         raise TraceError(f"{path}: cannot be read ({error})") from error
     table = pa.concat_tables([TRACE_SCHEMA.empty_table(), *parts]).unify_dictionaries()

@@ -36,6 +36,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from features.clock import parse_elapsed
+from features.given import arrow_file, read_given
 from features.schema import LABEL, TIME, TRACE_SCHEMA, State
 from pipeline.traces.base import Adapter, Batch, MeteredFile, Options, TraceError, check_zone, head
 from pipeline.traces.cast import (
@@ -231,8 +232,9 @@ def _of_parquet(path: Path) -> Iterator[Mapping[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        for batch in pq.ParquetFile(path).iter_batches():
-            yield from batch.to_pylist()
+        with arrow_file(path) as file:
+            for batch in pq.ParquetFile(file).iter_batches():
+                yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise TraceError(f"{path.name}: cannot be read as Parquet ({error})") from None
 
@@ -273,7 +275,8 @@ def _names(path: Path, delimiter: str, where: str) -> list[str]:
         import pyarrow.parquet as pq
 
         try:
-            return list(pq.read_schema(path).names)
+            with arrow_file(path) as file:
+                return list(pq.read_schema(file).names)
         except (pa.ArrowException, OSError):
             return []
     if start.lstrip().startswith((b"{", b"[")):
@@ -290,7 +293,7 @@ def described(path: Path) -> type[Described]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_bytes())
+        found = yaml.safe_load(read_given(path))
     except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
         raise TraceError(f"{path}: is no description of a trace ({error})") from None
     if not isinstance(found, dict) or not isinstance(found.get("columns"), dict):

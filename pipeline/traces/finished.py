@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from features.given import arrow_file
 from features.schema import TRACE_SCHEMA
 from pipeline.traces.base import Adapter, Batch, Options, TraceError, head
 from pipeline.traces.check import Draft
@@ -27,7 +28,8 @@ class Finished(Adapter):
         if not head(path).startswith(b"PAR1"):
             return 0.0
         try:
-            return 1.0 if pq.read_schema(path).names == TRACE_SCHEMA.names else 0.0
+            with arrow_file(path) as file:
+                return 1.0 if pq.read_schema(file).names == TRACE_SCHEMA.names else 0.0
         except (pa.ArrowInvalid, OSError):
             return 0.0
 
@@ -36,13 +38,18 @@ class Finished(Adapter):
             pass  # counts and digests it
         line = 0
         try:
-            file = pq.ParquetFile(path)
-            if file.schema_arrow.names != TRACE_SCHEMA.names:
-                raise TraceError(f"{path.name}: is not what `pellucid export` writes")
-            for batch in file.iter_batches(ROWS):
+            for batch in _batches(path):
                 lines = np.arange(line + 1, line + 1 + len(batch))
                 columns = {name: batch.column(name) for name in TRACE_SCHEMA.names}
                 line += len(batch)
                 yield Draft(columns, lines, path.name, lambda line: f"row {line}").batch()
         except (pa.ArrowInvalid, OSError) as error:
             raise TraceError(f"{path.name}: cannot be read ({error})") from error
+
+
+def _batches(path: Path) -> Iterator[pa.RecordBatch]:
+    with arrow_file(path) as source:
+        file = pq.ParquetFile(source)
+        if file.schema_arrow.names != TRACE_SCHEMA.names:
+            raise TraceError(f"{path.name}: is not what `pellucid export` writes")
+        yield from file.iter_batches(ROWS)

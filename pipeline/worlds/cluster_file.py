@@ -19,6 +19,7 @@ from pydantic import (
 )
 
 from features.codec import Json
+from features.given import read_text
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec, Stated
 from scheduler.core.cluster import ClusterSpec, NodeGroup
@@ -137,7 +138,7 @@ def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
 
 def _content(path: Path) -> Any:
     try:
-        return yaml.safe_load(path.read_text())
+        return yaml.safe_load(read_text(path))
     except OSError as error:
         raise _refused(path, str(error.strerror)) from None
     except RecursionError:

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from features.given import LARGE, read_text
 from pipeline.errors import UserError
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.inferred import Floats, Ran, expanded, nodes_of, peak_of
@@ -84,7 +85,7 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 def nodes_listed(path: Path) -> list[Node]:
     """Nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_text(path, LARGE, errors="replace")
     except OSError as error:
         raise UserError(f"--nodes {path}: {error.strerror}") from None
     try:

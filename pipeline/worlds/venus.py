@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from features.given import opened_text
 from features.job import Job, Profile
 from features.schema import State
 from scheduler.core.arrivals import TableForecaster
@@ -147,7 +148,7 @@ def _seconds(text: str) -> float:
 def read_rows(path: Path) -> list[dict[str, str]]:
     """Rows of a CSV file, as text by column. TrackError when there are none."""
     try:
-        with path.open(newline="") as file:
+        with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         raise TrackError(f"{path} is missing; a track needs the whole folder") from None

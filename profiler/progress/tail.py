@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 from pathlib import Path
 
 from features.amounts import Amount
+from features.given import descriptor
 from features.progress import Progress
 from profiler.progress.reader import Reader
 
 VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
 MOST_READ = 262_144  # bytes a look: of what grew by more, the end
 OWN_WORDS = 4096
-_HOW = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Tail:
@@ -44,18 +43,18 @@ class Tail:
         """Take in what was written by `at` seconds after the job began."""
         self.looked_s = at
         with contextlib.suppress(OSError):
-            file = os.open(self._output, _HOW)
+            file = descriptor(self._output, follow=False)
             try:
                 self._read(file, at)
             finally:
                 os.close(file)
         if self._own is not None:
             with contextlib.suppress(OSError):
-                file = os.open(self._own, _HOW)
+                file = descriptor(self._own, follow=False)
                 try:
                     found = os.fstat(file)
                     mine = self._uid is None or found.st_uid == self._uid
-                    if mine and stat.S_ISREG(found.st_mode):
+                    if mine:
                         self.reader.words(os.read(file, OWN_WORDS).decode("utf-8", "replace"), at)
                 finally:
                     os.close(file)
@@ -77,7 +76,7 @@ class Tail:
 
     def _read(self, file: int, at: float) -> None:
         found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or (self._whose and found.st_uid != self._uid):
+        if self._whose and found.st_uid != self._uid:
             return
         if found.st_size < self._offset:
             self._offset = 0

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from features.given import LARGE, read_given
 from profiler.errors import BadOption
 from reproductions.colocation.workloads import Config
 
@@ -85,7 +86,7 @@ class Journal:
             self._append(json.dumps(self.header))
 
     def _load(self) -> None:
-        text = self.path.read_bytes()
+        text = read_given(self.path, LARGE)
         whole = text[: text.rfind(b"\n") + 1]
         if len(whole) < len(text):
             with self.path.open("r+b") as file:

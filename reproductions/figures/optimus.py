@@ -9,6 +9,7 @@ from statistics import fmean
 
 import numpy as np
 
+from features.given import opened_text
 from reproductions.figures.figure import CpuClock, Figure, at_most
 from reproductions.optimus.convergence import fit, fit_envelope, smooth
 from reproductions.optimus.speed import (
@@ -62,7 +63,7 @@ def epochs() -> Iterator[Figure]:
 
 def observations(folder: Path) -> list[tuple[str, StepObservation]]:
     """Measured steps of an application: (placement, observation)."""
-    with (folder / "placements.csv").open(newline="") as file:
+    with opened_text(folder / "placements.csv", newline="") as file:
         return [
             (
                 row["placement"],

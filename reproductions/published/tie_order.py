@@ -15,6 +15,7 @@ import random
 from dataclasses import replace
 from pathlib import Path
 
+from features.given import opened_text
 from scheduler.simulation.work import Workload
 
 # chosen on FIFO's results alone; virtual clusters not named agree with seed 0
@@ -25,7 +26,7 @@ def restore(workload: Workload, results: Path) -> Workload:
     """The workload with ties in the order of the re-run; unchanged where `results` is missing."""
     if not results.is_file():
         return workload
-    with results.open(newline="") as file:
+    with opened_text(results, newline="") as file:
         rows = list(csv.DictReader(file))
     fifo, sjf = (
         {row["job_id"]: float(row[of]) for row in rows} for of in ("fifo_queue", "sjf_queue")

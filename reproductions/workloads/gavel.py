@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from features.given import LARGE, read_text
 from features.job import Job
 from pipeline.errors import UserError
 from reproductions.allocation.allocation import Node
@@ -71,7 +72,7 @@ def read_trace(path: Path) -> list[TraceJob]:
         UserError: the file cannot be read, or a line is not as described above.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = read_text(path, LARGE).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: cannot be read: {error}") from error
     jobs = [_job(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
@@ -120,7 +121,7 @@ def read_table(path: Path, *, consolidated: bool = True) -> ThroughputTable:
         UserError: the file cannot be read, or is no such table.
     """
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(read_text(path, LARGE))
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a throughput table: {error}") from error
     if not isinstance(raw, dict):

@@ -14,6 +14,7 @@ from math import isfinite
 from pathlib import Path
 from typing import TypeVar
 
+from features.given import opened_text
 from features.job import Job
 from pipeline.errors import UserError
 from reproductions.allocation.allocation import Node
@@ -138,7 +139,7 @@ def _number(row: Mapping[str, str], column: str) -> float:
 def _rows(path: Path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """(line, row) of a CSV file that has these columns."""
     try:
-        with path.open(newline="") as file:
+        with opened_text(path, newline="") as file:
             reader = csv.DictReader(file)
             missing = [name for name in columns if name not in (reader.fieldnames or ())]
             if missing:

@@ -11,17 +11,19 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
+    InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    YamlConfigSettingsSource,
 )
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from features.codec import Json
+from features.given import read_given
 from features.plugins import load
 from profiler.progress import table
 from scheduler.core.settings import NOT_YAML, printable
@@ -216,10 +218,9 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return init_settings, env_settings, YamlConfigSettingsSource(settings_cls, file)
+            return init_settings, env_settings, InitSettingsSource(settings_cls, content)
 
-    if file is not None and not file.is_file():
-        raise SettingsError(f"settings {file}: no such file")
+    content = {} if file is None else _content(file)
     try:
         read = Read(**{name: value for name, value in given.items() if value is not None})
         settings = Settings(**read.model_dump())
@@ -231,12 +232,27 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
         raise SettingsError(f"{name} is {printable(first.get('input'))}: {first['msg']}") from None
     except RecursionError:
         raise SettingsError(f"settings {file}: too many brackets within brackets") from None
-    except NOT_YAML as error:
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
     if "bundle" in read.model_fields_set and read.bundle is not None and not read.bundle.is_dir():
         raise SettingsError(
             f"bundle {read.bundle}: no such folder; make it first if models are to come later, or "
             "leave the setting out"
         )
     return settings
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """The settings that a file states. Raises SettingsError."""
+    try:
+        found = yaml.safe_load(read_given(file))
+    except OSError as error:
+        why = "no such file" if isinstance(error, FileNotFoundError) else error.strerror
+        raise SettingsError(f"settings {file}: {why}") from None
+    except RecursionError:
+        raise SettingsError(f"settings {file}: too many brackets within brackets") from None
+    except NOT_YAML as error:
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise SettingsError(f"settings {file}: not YAML of `name: value` lines ({why})") from None
+    if not isinstance(found or {}, dict):
+        held = type(found).__name__
+        raise SettingsError(f"settings {file}: not YAML of `name: value` lines (a {held})")
+    return {str(name): value for name, value in (found or {}).items()}

@@ -6,6 +6,7 @@ A table: each row a command with a hole in it, filled by each kind of bad file i
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,6 +29,9 @@ BAD = (
     "nan",
     "columns",
     "endless",
+    "pipe",
+    "socket",
+    "huge",
     "unreadable",
     "name\x1b]0;x\x07",
 )
@@ -56,6 +60,11 @@ COMMANDS = {
     "audit": "audit --database sqlite:///{bad} --state-dir {out}",
     "export": "export {out} --database sqlite:///{bad}",
     "token": "token list --database sqlite:///{bad}",
+    "replay site": "replay --sacct docs/examples/sacct.txt --site {bad} --out {out}",
+    "replay nodes": "replay --sacct docs/examples/sacct.txt --nodes {bad} --out {out}",
+    "submit file": "submit --file {bad}",
+    "token file": "ps --token-file {bad}",
+    "eta script": "eta {bad}",
 }
 # a bad value each: what an option is given that it cannot take; behind a bar, what is named
 VALUES = (
@@ -121,7 +130,6 @@ ODD: tuple[tuple[str, ...], ...] = (
 # commands for which such a file is no bad input
 FINE = {
     ("serve config", "empty"),
-    ("serve config", "device"),
     ("token", "empty"),
 }
 
@@ -138,6 +146,11 @@ def bad(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     found["nan"].write_text('{"jobs": NaN, "vcs": .nan, "gpus_per_node": .inf}\n')
     pq.write_table(pa.table({"colour": ["red"], "weight": [float("nan")]}), found["columns"])
     found["endless"].write_bytes(b"9" * 2_000_000)
+    os.mkfifo(found["pipe"])
+    with socket.socket(socket.AF_UNIX) as there:
+        there.bind(str(found["socket"]))
+    with found["huge"].open("wb") as file:
+        file.truncate(1 << 40)  # sparse
     found["unreadable"].write_text("vcs: {}\n")
     found["unreadable"].chmod(0)
     yield found
@@ -186,7 +199,7 @@ def test_a_bad_file_is_one_line_and_status_2(
     assert (status, one_line(said)) == (2, True), f"{line}\n{status}\n{said}"
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not left, f"{line} left {left}"
-    if kind in ("missing", "folder"):
+    if kind in ("missing", "folder", "pipe", "socket"):
         assert bad[kind].name in said, f"{line}\n{said}"
 
 

@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
+from features.given import LARGE, opened_text, read_text
 from features.job import Job
 from pipeline.errors import UserError
 from reproductions.allocation.allocation import Node
@@ -62,7 +63,7 @@ def open_workload(
 def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
     """Jobs by submission (ties as in the file), and what each trains at which batch size."""
     try:
-        with path.open(newline="") as file:
+        with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
@@ -98,7 +99,7 @@ def recorded(folder: Path, policy: str) -> dict[str, dict[str, float]]:
     """
     path = folder / f"{policy}-1.0" / "summary.json"
     try:
-        jcts: dict[str, dict[str, float]] = json.loads(path.read_text())["jcts"]
+        jcts: dict[str, dict[str, float]] = json.loads(read_text(path, LARGE))["jcts"]
     except (OSError, KeyError, ValueError) as error:
         raise UserError(f"{path}: {error}") from None
     return jcts

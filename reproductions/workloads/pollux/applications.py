@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 from scipy.interpolate import LinearNDInterpolator
 
+from features.given import opened_text
 from pipeline.errors import UserError
 from reproductions.allocation.allocation import Batch
 from reproductions.allocation.statistics import GradientNoise, Limits, StepTimes
@@ -139,7 +140,7 @@ _SCALING = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
 def _table(path: Path, columns: tuple[str, ...]) -> dict[str, Floats]:
     """Columns of a CSV file as numbers (a placement's digits read as one number)."""
     try:
-        with path.open(newline="") as file:
+        with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error

@@ -14,6 +14,7 @@ from threading import Thread
 from typing import Any
 
 from features.files import write_json
+from features.given import read_text
 from profiler.errors import ProfilerError
 from profiler.samplers.nvml import Survey, open_nvml, survey
 from scheduler.backends.events import Event, Kind
@@ -36,7 +37,7 @@ class Health:
         self._path, self._nvml = path, nvml_module
         self._drained: dict[int, str] = {}
         with suppress(OSError, ValueError, AttributeError):
-            kept = json.loads(path.read_text())
+            kept = json.loads(read_text(path))
             self._drained = {int(node): str(why) for node, why in kept.items()}
         self._due = self._asked = time.monotonic()
         self._found: Survey | str | None = None

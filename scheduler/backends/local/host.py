@@ -15,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from features.given import read_text
 from features.job import Profile
 from profiler import environment
 from profiler.errors import DriverMissing
@@ -48,7 +49,7 @@ def read_declared(path: Path) -> tuple[Declared, ...]:
     Raises HostError naming the entry and the field.
     """
     try:
-        entries = json.loads(path.read_text())
+        entries = json.loads(read_text(path))
     except (OSError, ValueError) as error:
         raise HostError(f"profiles {path}: {error}") from None
     if not isinstance(entries, list):

@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from features.given import descriptor
 from features.plain import plain
 from scheduler.backends.local.spool import name_of
 
@@ -39,7 +40,7 @@ def read_part(
     Raises FileNotFoundError.
     """
     path = spool / "output" / f"{name_of(job_id, attempt)}.log"
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    file = descriptor(path, follow=False)
     try:
         size = os.fstat(file).st_size
         before_end = max(0, size + offset)

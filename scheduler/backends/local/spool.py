@@ -28,6 +28,7 @@ from typing import Any, TypedDict
 from urllib.parse import quote
 
 from features.files import sync, write_all, write_whole
+from features.given import LARGE, opened, read_given
 from scheduler.backends.busy import BackendBusy
 
 CLAIM, STARTED, OVER = "claim", "started", "over"
@@ -184,7 +185,7 @@ class Spool:
     def read(self, name: str, kind: str) -> Any:
         """A record; None when there is none (or a power cut has emptied it)."""
         try:
-            return json.loads((self.attempts / name / kind).read_bytes())
+            return json.loads(read_given(self.attempts / name / kind, LARGE))
         except (FileNotFoundError, ValueError):
             return None
 
@@ -282,7 +283,7 @@ class Acks:
             self.partly.setdefault(key, set()).add(what)
 
     def _read(self) -> Iterator[tuple[str, int, str, bool, float]]:
-        with contextlib.suppress(FileNotFoundError), self.path.open("rb") as file:
+        with contextlib.suppress(FileNotFoundError), opened(self.path) as file:
             for line in file:
                 with contextlib.suppress(ValueError):  # it was cut short, and is sent again
                     if line.endswith(b"\n"):

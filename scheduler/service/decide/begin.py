@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from features.files import sync, write_whole
 from features.folders import OpenFolder, private_folder
+from features.given import read_text
 from scheduler.assembly import ALL_STATED, CoreSpec, Stated
 from scheduler.service.api.auth import service_user
 from scheduler.service.api.tokens import guard
@@ -114,7 +115,7 @@ def _site(state_dir: Path) -> str:
             os.link(proposed, path)
         proposed.unlink()
         sync(state_dir)
-    return path.read_text().strip()
+    return read_text(path).strip()
 
 
 def listen(settings: Settings) -> socket.socket | None:

@@ -88,6 +88,7 @@ class Decider:
         self.state: State
         self._champion_seen: Signature | None = None
         self._champion_due = 0.0
+        self._champion_refused: Json = {}
         self._last_pass: Event | None = None  # in the log, of this process
         self._kept_at = 0  # seq the state was kept at last
         self._tidied_at = -1  # the same when the collector was let in last
@@ -464,13 +465,16 @@ class Decider:
             bundle = self.bundle_store.take(self.champion)
         except (BundleError, OSError) as error:
             body = {"path": str(self.champion), "why": str(error)}
-            self._append([Event(Kind.BUNDLE_REFUSED, self.backend.now(), body=body)])
-            self.log.warning("bundle_refused", **body)
+            if body != self._champion_refused:  # one that grows would fill the log
+                self._append([Event(Kind.BUNDLE_REFUSED, self.backend.now(), body=body)])
+                self.log.warning("bundle_refused", **body)
+            self._champion_refused = body
         else:
             if bundle.digest != self.state.bundle:
                 body = {"digest": bundle.digest, "path": str(self.champion)}
                 self._append([Event(Kind.BUNDLE, self.backend.now(), body=body)])
                 self.log.info("bundle", **body)
+            self._champion_refused = {}
         self._champion_seen = found
 
 

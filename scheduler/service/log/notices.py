@@ -23,6 +23,7 @@ from sqlalchemy import RowMapping, select
 from sqlalchemy.exc import DBAPIError
 
 from features.files import write_whole
+from features.given import read_text
 from scheduler.backends.events import Kind
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import Lease, LeaseLost
@@ -69,7 +70,7 @@ def keep_notifying(
             try:
                 upto = _decided(store)
                 mark(store, cursor)
-                after = int(cursor.read_text("ascii"))
+                after = int(read_text(cursor))
                 lease = store.take(LEASE, holder, LEASE_S)
                 if lease is None:
                     behind.append(upto)

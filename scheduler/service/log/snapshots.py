@@ -22,6 +22,7 @@ import msgpack
 from sqlalchemy import Connection
 
 from features.files import write_whole
+from features.given import LARGEST, read_given
 from features.state import FAMILIES, FeatureState
 from models.bundle import Bundle
 from scheduler.assembly import assemble
@@ -208,7 +209,7 @@ class StateCheckpoints:
             try:
                 if path.stat().st_uid != os.geteuid():
                     continue
-                whole = path.read_bytes()
+                whole = read_given(path, LARGEST, within=self.folder)
                 digest, body = whole[:32], whole[32:]
                 if hashlib.sha256(body).digest() != digest:
                     continue

@@ -17,6 +17,7 @@ from pathlib import Path
 from sqlalchemy import Connection, Table, text
 from sqlalchemy.exc import DBAPIError
 
+from features.given import read_given, read_text
 from scheduler.backends.events import canonical
 from scheduler.service.log.store import chain, tables
 
@@ -102,7 +103,7 @@ def head_of(connection: Connection, events: int, at: float) -> Head:
 def read_head(path: Path, key: bytes | None) -> Head:
     """A head that was exported. Raises HeadError: it is none, or not signed by the key."""
     try:
-        body = json.loads(path.read_text())
+        body = json.loads(read_text(path))
         names = {"links": int, "head": str, "events": int, "at": float, "signature": str}
         found = Head(**{name: kind(body.get(name, "")) for name, kind in names.items()})
     except OSError as error:
@@ -118,7 +119,7 @@ def read_head(path: Path, key: bytes | None) -> Head:
 def read_key(path: Path) -> bytes:
     """A key to sign with: any file of 32 bytes or more that only its owner can read."""
     try:
-        mode, key = path.stat().st_mode, path.read_bytes().strip()
+        mode, key = path.stat().st_mode, read_given(path).strip()
     except OSError as error:
         raise HeadError(f"--key {path}: {error.strerror}") from None
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -16,6 +16,8 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
+from features.given import descriptor
+
 SIZE = 48  # of what is written: it never grows, and needs no room on a full disk after the first
 
 
@@ -55,7 +57,7 @@ class Line:
     def head(self) -> Turn | None:
         """Whose turn it is; None: nobody's."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = descriptor(self.path)
         except OSError:
             return None
         try:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
 from features.clock import Clock
 from features.garbage import uncollected
+from features.given import regular
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.service.log.store import chain, leases
 from scheduler.service.log.store.alike import of_name
@@ -324,9 +325,7 @@ def _engine(url: str) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         if parsed.database and parsed.database != ":memory:":
             Path(parsed.database).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if not Path(parsed.database).exists():
-                # it holds everybody's commands; its journal takes its mode
-                open(parsed.database, "a", opener=_own).close()
+            _of_ours(parsed.database)
         engine = create_engine(
             parsed, hide_parameters=True, connect_args={"check_same_thread": False}
         )
@@ -349,8 +348,20 @@ def _carried_over(connection: PoolProxiedConnection) -> int:
     return int(pages)
 
 
-def _own(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+def _of_ours(path: str) -> None:
+    """Make the file where there is none: it holds everybody's commands, and its journal takes its
+    mode. Raises StoreError: it is no regular file, or cannot be made.
+
+    One that is there is not opened: to close it would take the locks of who has it open.
+    """
+    try:
+        regular(path)
+    except FileNotFoundError:
+        with suppress(FileExistsError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o600))
+    except OSError as error:
+        raise StoreError(f"database {path}: {error.strerror}") from None
 
 
 def _tune_sqlite(engine: Engine) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import os
 import random
 import shutil
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -173,3 +175,79 @@ def test_a_model_that_fails_where_it_is_tried_is_refused(
     assert "cannot be decided with (IndexError: index 9 is out of bounds)" in refused.body["why"]
     desk.submit("a")
     desk.until_idle()
+
+
+# --- what lies there is no bundle ----------------------------------------------------------------
+
+
+OTHERS = ("pipe", "socket", "device", "directory", "huge", "link")
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [*((name, what) for name in ("bundle.json", "arrays") for what in OTHERS), ("arrays", "loop")],
+)
+def test_whatever_lies_where_the_champion_is_deciding_goes_on(
+    desk: Desk, bundles: list[Path], what: str, name: str
+) -> None:
+    first = promote(desk, bundles[0])
+    desk.turn()
+    promote(desk, bundles[1])
+    champion = desk.champion
+    assert champion is not None
+    [file] = champion.glob(f"{name}*")
+    secret = champion.parent / "elsewhere"
+    secret.write_bytes(file.read_bytes())
+    file.unlink()
+    said = put(what, file, secret)
+    if name == "arrays":  # what is watched is the other
+        os.utime(champion / JSON_NAME)
+    for _ in range(3):
+        desk.turn()
+    [refused] = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
+    assert said in refused.body["why"]
+    assert file.name in refused.body["why"]
+    desk.submit("a", gpus=8)
+    desk.turn()
+    assert scored_by(desk, "a") == first
+    desk.restart()
+    desk.submit("b", gpus=8)
+    desk.turn()
+    assert scored_by(desk, "b") == first
+
+
+def put(what: str, file: Path, other: Path) -> str:
+    """Put something there that is no file of a bundle; what is to be said of it."""
+    if what == "pipe":
+        os.mkfifo(file)
+    elif what == "socket":
+        with socket.socket(socket.AF_UNIX) as there:
+            folder = os.open(file.parent, os.O_PATH)
+            there.bind(f"/proc/self/fd/{folder}/{file.name}")  # a name is short
+            os.close(folder)
+    elif what == "device":
+        file.symlink_to("/dev/zero")
+    elif what == "directory":
+        file.mkdir()
+    elif what == "huge":
+        with file.open("wb") as into:
+            into.truncate(1 << 40)
+        return "holds more than"
+    elif what == "link":
+        file.symlink_to(other)
+        return "is a link out of its folder"
+    else:
+        file.symlink_to(file.name)
+        return "Too many levels of symbolic links"
+    return f"is a {what}, not a regular file"
+
+
+def test_one_that_grows_is_told_of_once(desk: Desk, bundles: list[Path]) -> None:
+    promote(desk, bundles[0])
+    desk.turn()
+    assert desk.champion is not None
+    for _ in range(5):
+        with (desk.champion / JSON_NAME).open("ab") as file:
+            file.write(b" x" * 1000)
+        desk.turn()
+    assert len(desk.store.read(kinds=[Kind.BUNDLE_REFUSED])) == 1

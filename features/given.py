@@ -1,0 +1,169 @@
+"""The one opener of files that somebody else put there: given by a person, kept by another process.
+
+Such a name may lead to a pipe, a device, a socket or a folder, to a file without end, or to one
+that is gone by the time it is read. Whoever opens it here waits for nobody, reads a bounded part,
+and gets an OSError that says what it is. Of a file that grows, what it held when it was opened is
+read. A link is followed; where a folder is watched, not out of it.
+
+Standard library only, as `features.files`.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+
+from features.files import KINDS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MIB = 2**20
+SMALL = 4 * MIB  # what a person writes: settings, scripts, tokens
+LARGE = 256 * MIB  # what a program writes to be read at once: metrics, Slurm's answers
+LARGEST = 4096 * MIB  # what one process keeps for the next: snapshots, results
+_HOW = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def descriptor(path: str | Path, *, within: Path | None = None, follow: bool = True) -> int:
+    """Return a descriptor of a regular file, open for reading; it is the caller's to close.
+
+    Args:
+        within: a folder that is watched: links out of it are refused.
+        follow: links lead on; else one in the file's place is refused.
+
+    Raises OSError: it cannot be opened, or is no regular file; `strerror` says so.
+    """
+    regular(path)  # to open a device may act on it
+    file = os.open(path, _HOW if follow else _HOW | os.O_NOFOLLOW)
+    try:
+        _regular(os.fstat(file), path)  # another may lie there by now
+        if within is not None:
+            _inside(file, within, path)
+    except BaseException:
+        os.close(file)
+        raise
+    return file
+
+
+def regular(path: str | Path) -> None:
+    """Raise OSError unless a name leads to a regular file; nothing is opened."""
+    try:
+        _regular(os.stat(path), path)
+    except ValueError as error:  # a name that no file can have
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
+
+
+@contextmanager
+def opened(path: str | Path, *, within: Path | None = None) -> Iterator[BinaryIO]:
+    """Open a regular file, to be read as far as it reached when it was opened. See `descriptor`."""
+    with open(descriptor(path, within=within), "rb", buffering=0) as raw:
+        size = os.fstat(raw.fileno()).st_size
+        yield cast(BinaryIO, io.BufferedReader(_Held(raw, size), MIB // 4))
+
+
+@contextmanager
+def opened_text(
+    path: str | Path, *, newline: str | None = None, errors: str = "strict"
+) -> Iterator[TextIO]:
+    """Open a regular file as text in UTF-8. See `opened`."""
+    with opened(path) as file:
+        yield io.TextIOWrapper(file, encoding="utf-8", errors=errors, newline=newline)
+
+
+def read_given(path: str | Path, most: int = SMALL, *, within: Path | None = None) -> bytes:
+    """Return the content of a regular file of at most `most` bytes.
+
+    Raises OSError: as of `descriptor`, or it holds more.
+    """
+    with open(descriptor(path, within=within), "rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        content = b"" if found.st_size > most else _to_the_end(file, most + 1)
+        if found.st_size > most or len(content) > most:
+            raise OSError(errno.EFBIG, f"holds more than {_amount(most)}", str(path))
+        return content
+
+
+def read_text(
+    path: str | Path, most: int = SMALL, *, errors: str = "strict", within: Path | None = None
+) -> str:
+    """Return the content of a regular file as text in UTF-8. See `read_given`.
+
+    Raises OSError, UnicodeDecodeError.
+    """
+    return read_given(path, most, within=within).decode("utf-8", errors)
+
+
+@contextmanager
+def arrow_file(path: str | Path) -> Iterator[pa.NativeFile]:
+    """Open a regular file for Arrow, which reads it without Python. See `descriptor`."""
+    import pyarrow as pa
+
+    file = descriptor(path)
+    try:
+        with pa.OSFile(f"/proc/self/fd/{file}") as source:  # the same file, whatever lies there now
+            yield source
+    finally:
+        os.close(file)
+
+
+class _Held(io.RawIOBase):
+    """The part of a file that it held when it was opened.
+
+    A file of the kernel's (/proc, /sys) says that it holds nothing: it is read to its end.
+    """
+
+    def __init__(self, raw: io.FileIO, size: int) -> None:
+        self._raw, self._end = raw, size
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END and self._end:
+            return self._raw.seek(self._end + offset)
+        return self._raw.seek(offset, whence)
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        view = memoryview(buffer)
+        if self._end:
+            view = view[: max(0, self._end - self._raw.tell())]
+        return self._raw.readinto(view) or 0
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+
+def _to_the_end(file: io.FileIO, most: int) -> bytes:
+    parts = []
+    while most > 0 and (part := file.read(min(most, MIB))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
+
+
+def _inside(file: int, folder: Path, path: str | Path) -> None:
+    """Raise OSError for an open file that does not lie in a folder, however it is called there."""
+    lies = os.readlink(f"/proc/self/fd/{file}")
+    if not Path(lies).is_relative_to(os.path.realpath(folder)):
+        raise OSError(errno.EACCES, "is a link out of its folder", str(path))
+
+
+def _regular(found: os.stat_result, path: str | Path) -> None:
+    kind = stat.S_IFMT(found.st_mode)
+    if kind != stat.S_IFREG:
+        text = f"is {KINDS.get(kind, 'something else')}, not a regular file"
+        raise OSError(errno.EINVAL, text, str(path))
+
+
+def _amount(size: int) -> str:
+    return f"{size // MIB} MiB" if size >= MIB else f"{size} bytes"
