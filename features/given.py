@@ -17,7 +17,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, TextIO, cast
+from typing import TYPE_CHECKING, TextIO
 
 from features.files import KINDS
 
@@ -61,11 +61,11 @@ def regular(path: str | Path) -> None:
 
 
 @contextmanager
-def opened(path: str | Path, *, within: Path | None = None) -> Iterator[BinaryIO]:
+def opened(path: str | Path, *, within: Path | None = None) -> Iterator[io.BufferedReader]:
     """Open a regular file, to be read as far as it reached when it was opened. See `descriptor`."""
     with open(descriptor(path, within=within), "rb", buffering=0) as raw:
         size = os.fstat(raw.fileno()).st_size
-        yield cast(BinaryIO, io.BufferedReader(_Held(raw, size), MIB // 4))
+        yield io.BufferedReader(_Held(raw, size), MIB // 4)
 
 
 @contextmanager

@@ -15,7 +15,6 @@ import contextlib
 import errno
 import json
 import os
-import re
 import secrets
 import select
 import shutil
@@ -30,13 +29,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from features.given import opened
 from profiler import procs
 from profiler.errors import BadOption, CommandNotFound, NotExecutable, NotSupported, ProfilerError
 from profiler.guardian import Config
 
 OUTPUT_NAME = "output.log"
-LAST_LINES = 20
 MAX_SECONDS = 7 * 86400.0
 
 
@@ -234,13 +231,13 @@ class Run:
                 None,
                 signal.SIGKILL,
                 time.monotonic() - self.started,
-                last_lines(self.output),
+                _last_lines(self.output),
                 survivors=tuple(survivors),
             )
             return
         stopping = self._seen["stopping"]
         end = self._seen.get("exited", stopping)
-        tail = last_lines(self.output)
+        tail = _last_lines(self.output)
         status = gone["status"]
         code = os.waitstatus_to_exitcode(status) if status is not None else -signal.SIGKILL
         outcome, detail = self._judge(stopping["reason"], code, tail)
@@ -273,6 +270,8 @@ class Run:
             return Outcome.FINISHED, "ended by itself with exit code 0"
         if code == -signal.SIGKILL and procs.oom_kills() > self._oom_before:
             return Outcome.OUT_OF_MEMORY, "killed by the kernel for lack of host memory"
+        from profiler.ends import memory_complaint
+
         short = memory_complaint(tail)
         if short is not None:
             return Outcome.OUT_OF_MEMORY, short
@@ -281,39 +280,10 @@ class Run:
         return Outcome.FAILED, f"exit code {code}"
 
 
-_GPU_OOM = re.compile(
-    r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY"
-    r"|RESOURCE_EXHAUSTED(?:(?!RESOURCE_EXHAUSTED).)*?(?:GPU|CUDA)"
-)
-_HOST_OOM = re.compile(
-    r"^\s*MemoryError\b|std::bad_alloc|Cannot allocate memory"
-    r"|DefaultCPUAllocator: (?:(?!DefaultCPUAllocator: ).)*?memory"
-)
+def _last_lines(output: Path) -> tuple[str, ...]:
+    from profiler.ends import last_lines  # which no service is to load
 
-
-def memory_complaint(lines: Sequence[str]) -> str | None:
-    """What the last lines of a failed command say about memory; None when nothing."""
-    text = list(lines)
-    if any(_GPU_OOM.search(line) for line in text):
-        return "the GPU's memory was not enough (its own message is in the last lines)"
-    if any(_HOST_OOM.search(line) for line in text):
-        return "host memory was not enough (its own message is in the last lines)"
-    return None
-
-
-def last_lines(path: Path, count: int = LAST_LINES) -> tuple[str, ...]:
-    """The last lines of an output file, progress bars reduced to their last state."""
-    try:
-        with opened(path) as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - 65536))
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return ()
-    lines = [line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n")]
-    while lines and not lines[-1].strip():
-        lines.pop()
-    return tuple(line[:2000] for line in lines[-count:])
+    return last_lines(output)
 
 
 def start(

@@ -15,18 +15,17 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from features.asked import amount_of
 from features.files import write_table
 from features.job import Profile
 from profiler import environment, procs, runner
 from profiler.errors import BadOption, DriverMissing, DriverSilent, GpuBusy
 from profiler.period import StepTime, Stretch, estimate
 from profiler.precision import Precision, infer
-from profiler.progress.tail import VARIABLE, Tail
+from profiler.progress.names import VARIABLE
 from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series
 from profiler.result import ProfileResult, Sampling, Summary, scheduler_profile
 from profiler.runner import Limits, Outcome, Run
@@ -44,6 +43,9 @@ from profiler.samplers.nvml import (
     survey,
 )
 from profiler.steady import Window, find_window
+
+if TYPE_CHECKING:
+    from profiler.progress.tail import Tail
 
 SAMPLES_NAME, FAST_NAME = "samples.parquet", "samples_fast.parquet"
 BURST_S = 10.0  # fast sampling of long runs; also the longest stretch a step is looked for in
@@ -232,8 +234,7 @@ def profile(
                 burst_s=BURST_S if options.limits.seconds > ALWAYS_FAST_S else None,
             )
             own = Path(env[VARIABLE]) if VARIABLE in env else None
-            asked = amount_of(command, options.cwd or Path.cwd()) if options.progress else None
-            tail = Tail(run.output, asked, own) if options.progress else None
+            tail = _tail(command, options, run.output, own) if options.progress else None
             live = Live(run, recorder, options, target.sampler.describe(), tail)
 
             def tick(_: Run) -> None:
@@ -250,6 +251,15 @@ def profile(
     finally:
         target.sampler.close()
     return _conclude(command, folder, target, live, baseline, started_at)
+
+
+def _tail(command: Sequence[str], options: Options, output: Path, own: Path | None) -> Tail:
+    """Follow what a command of this user prints. The service, which imports this module, never
+    does: `profiler.progress.apart`."""
+    from features.asked import amount_of
+    from profiler.progress.tail import Tail
+
+    return Tail(output, amount_of(command, options.cwd or Path.cwd()), own)
 
 
 def recorder_for(

@@ -28,7 +28,7 @@ PACKAGES = ("features", "models", "profiler", "scheduler", "pipeline")
 SHORT, LONG = 1024, 65_536  # characters
 # below SHORT: an exponential pattern would never come back from it
 SIZES = (12, 16, 20, 24, 32, 64, 256, SHORT, 8 * SHORT, LONG)
-EXPONENT = 1.2  # of the growth from SHORT to LONG, at most
+EXPONENT = 1.1  # of the growth from SHORT to LONG, at most
 FLOOR_S = 0.002  # no quadratic reading of 8 * SHORT costs less: it is 3 * 10^7 steps
 _ENDS = ("", "\x00\n!")
 _USES = {"match", "fullmatch", "search", "split", "findall", "finditer", "sub", "subn"}
@@ -52,7 +52,7 @@ def growth(read: Read, make: Callable[[int], str]) -> float:
             again = min(_cost_s(read, make(size)) for _ in range(2))
             if again > FLOOR_S and again > allowed:
                 return log(again / max(costs[before], 1e-6)) / log(size / before)
-    for tries in (1, 4, 16):
+    for tries in (1, 4, 16, 32):
         text, brief = make(LONG), make(SHORT)
         much = min(_cost_s(read, text) for _ in range(tries))
         few = min(_cost_s(read, brief) for _ in range(20 * tries))

@@ -13,9 +13,9 @@ from features.amounts import Work, of_command, of_settings, printed
 from features.clock import read_seconds
 from features.names import normalise
 from pipeline.replay.causes import cause_of
+from profiler.ends import memory_complaint
 from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import Reader
-from profiler.runner import memory_complaint
 from scheduler.backends.local.output import _shown as shown
 from scheduler.backends.slurm import parse, request, tres
 from tests.growth import EXPONENT, PACKAGES, Found, Read, growth, patterns, texts

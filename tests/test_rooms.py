@@ -53,3 +53,21 @@ def test_without_the_reproductions_a_policy_of_theirs_names_the_extra() -> None:
     named, error = done.stdout.splitlines()
     assert named.split() == list(OURS)
     assert error.endswith("pip install 'pellucid[reproductions]'")
+
+
+PARSERS = ("bars", "counter", "formats", "reader", "tail", "news", "process")
+SERVICE = """
+import sys
+import scheduler.service.app, scheduler.service.decide.supervisor
+import scheduler.backends.local.backend, scheduler.service.follow.follower
+import scheduler.service.analyst.process
+print(*sys.modules)
+"""
+
+
+def test_no_process_of_the_service_loads_what_reads_tenants_files() -> None:
+    done = subprocess.run([sys.executable, "-c", SERVICE], capture_output=True, text=True)
+    loaded = set(done.stdout.split())
+    assert "profiler.progress.apart" in loaded
+    parsers = {f"profiler.progress.{name}" for name in PARSERS}
+    assert loaded & (parsers | {"profiler.ends", "features.asked"}) == set()

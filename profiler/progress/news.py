@@ -7,22 +7,20 @@ from math import inf, isfinite, log
 
 from features.amounts import Amount
 from features.progress import Progress, Z
+from profiler.progress.names import EVERY, MOST_S, TERMS, Terms
 from profiler.progress.tail import Tail
 
-EARLIEST_S = 10.0  # nothing is reported before
 WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
-EVERY, MOST_S = 0.02, 60.0  # share of its time after which it is looked at again; at most
-APART, LEAST_S = 0.05, 30.0  # share of its time between two reports; at least
-FIRM = 0.1  # relative standard error of a pace that is compared with another, at most
+APART = 0.05  # share of its time between two reports
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
 
 
 class Follower:
     """Follows the output of one attempt."""
 
-    def __init__(self, tail: Tail) -> None:
-        self._tail = tail
+    def __init__(self, tail: Tail, terms: Terms = TERMS) -> None:
+        self._tail, self._terms = tail, terms
         self._before: Progress | None = None
         self._due_s = 0.0
 
@@ -42,7 +40,7 @@ class Follower:
         self._due_s = at_s + min(MOST_S, EVERY * at_s)
         self._tail.look(at_s)
         found, before = self._tail.progress(at_s), self._before
-        if at_s < EARLIEST_S or (found is None and before is None):
+        if at_s < self._terms.earliest_s or (found is None and before is None):
             return None
         if found is None or found.error > WIDEST or not isfinite(found.high_s):
             if before is None or before.error > WIDEST:
@@ -50,7 +48,7 @@ class Follower:
             total_s = max(before.total_s, at_s)  # taken back
             found = replace(before, low_s=total_s / ASTRAY, high_s=total_s * ASTRAY, at_s=at_s)
         elif before is not None:
-            apart = last or at_s - before.at_s >= max(LEAST_S, APART * at_s)
+            apart = last or at_s - before.at_s >= max(self._terms.least_s, APART * at_s)
             moved = abs(log(found.total_s / before.total_s)) > SAME
             if not apart or not (moved or found.error < 0.5 * before.error):
                 return None
@@ -66,9 +64,9 @@ class Follower:
         """
         self._tail.look(at_s)
         alone = self._tail.progress(at_s)
-        if alone is None or _pace_error(alone) > FIRM:
+        if alone is None or _pace_error(alone) > self._terms.firm:
             return None
-        return Beside(alone, self._tail.afresh(), at_s + for_s)
+        return Beside(alone, self._tail.afresh(), at_s + for_s, self._terms.firm)
 
 
 class Beside:
@@ -78,10 +76,11 @@ class Beside:
         alone: its progress while it had its GPUs for itself.
         tail: of what it writes since.
         until_s: when enough was seen, seconds since it began.
+        firm: relative standard error of its pace, at most.
     """
 
-    def __init__(self, alone: Progress, tail: Tail, until_s: float) -> None:
-        self.until_s = until_s
+    def __init__(self, alone: Progress, tail: Tail, until_s: float, firm: float) -> None:
+        self.until_s, self._firm = until_s, firm
         self._alone = alone
         self._tail = tail
 
@@ -93,7 +92,7 @@ class Beside:
             return None
         if abs(now.of - alone.of) > 1.0:  # by one: counted from 0, as only its beginning shows
             return None
-        return min(1.0, alone.unit_s / now.unit_s) if _pace_error(now) <= FIRM else None
+        return min(1.0, alone.unit_s / now.unit_s) if _pace_error(now) <= self._firm else None
 
 
 def _pace_error(progress: Progress) -> float:

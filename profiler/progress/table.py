@@ -23,6 +23,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
+from features.given import read_text
+
 Scope = Literal["run", "epoch", ""]
 VARIABLE = "PELLUCID_PROGRESS_FORMATS"  # the file of one's own, for this process and its children
 MOST_BYTES, MOST_ROWS, LONGEST = 65_536, 100, 300
@@ -120,9 +122,7 @@ def own() -> tuple[Format, ...]:
 def read(path: Path) -> tuple[Format, ...]:
     """Return the formats of a file. Raises FormatsError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise FormatsError(f"{path}: larger than {MOST_BYTES} bytes")
-        rows = tomllib.loads(path.read_text("utf-8"))["format"]
+        rows = tomllib.loads(read_text(path, MOST_BYTES))["format"]
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_ROWS:
             raise FormatsError(f"{path}: no [[format]], or more than {MOST_ROWS}")
     except OSError as error:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from features.amounts import Amount
 from features.given import descriptor
 from features.progress import Progress
+from profiler.progress.names import VARIABLE as VARIABLE
 from profiler.progress.reader import Reader
 
-VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
 MOST_READ = 262_144  # bytes a look: of what grew by more, the end
 OWN_WORDS = 4096
+
+
+Source = Path | Callable[[], int]  # a file by its name, or what opens it: a descriptor to close
 
 
 class Tail:
@@ -22,20 +26,13 @@ class Tail:
     Args:
         output: its output; it may not be there yet, and may be emptied at any time.
         own: the file that `VARIABLE` names in its environment; None where it names none.
-        uid: user that this file has to belong to; None: whoever. `whose`: the output, too.
     """
 
     def __init__(
-        self,
-        output: Path,
-        amount: Amount | None = None,
-        own: Path | None = None,
-        uid: int | None = None,
-        *,
-        whose: bool = False,
+        self, output: Source, amount: Amount | None = None, own: Source | None = None
     ) -> None:
         self.reader = Reader(amount)
-        self._output, self._own, self._uid, self._whose = output, own, uid, whose
+        self._output, self._own = output, own
         self._amount = amount
         self._offset, self.looked_s = 0, 0.0
 
@@ -43,25 +40,22 @@ class Tail:
         """Take in what was written by `at` seconds after the job began."""
         self.looked_s = at
         with contextlib.suppress(OSError):
-            file = descriptor(self._output, follow=False)
+            file = _opened(self._output)
             try:
                 self._read(file, at)
             finally:
                 os.close(file)
         if self._own is not None:
             with contextlib.suppress(OSError):
-                file = descriptor(self._own, follow=False)
+                file = _opened(self._own)
                 try:
-                    found = os.fstat(file)
-                    mine = self._uid is None or found.st_uid == self._uid
-                    if mine:
-                        self.reader.words(os.read(file, OWN_WORDS).decode("utf-8", "replace"), at)
+                    self.reader.words(os.pread(file, OWN_WORDS, 0).decode("utf-8", "replace"), at)
                 finally:
                     os.close(file)
 
     def afresh(self) -> Tail:
         """A reader of what it writes from now on, that knows nothing of what it wrote before."""
-        fresh = Tail(self._output, self._amount, self._own, self._uid, whose=self._whose)
+        fresh = Tail(self._output, self._amount, self._own)
         fresh._offset = self._offset
         return fresh
 
@@ -76,11 +70,13 @@ class Tail:
 
     def _read(self, file: int, at: float) -> None:
         found = os.fstat(file)
-        if self._whose and found.st_uid != self._uid:
-            return
         if found.st_size < self._offset:
             self._offset = 0
         new = found.st_size - self._offset
         begin = max(self._offset, found.st_size - MOST_READ)
         self._offset = found.st_size
         self.reader.feed(os.pread(file, min(new, MOST_READ), begin), at)
+
+
+def _opened(source: Source) -> int:
+    return descriptor(source, follow=False) if isinstance(source, Path) else source()

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from profiler import runner
+from profiler.ends import last_lines
 from profiler.errors import NotSupported
 
 CONTROL = "nvidia-cuda-mps-control"
@@ -48,7 +49,7 @@ def daemon(folder: Path, visible: str, patience_s: float = 10.0) -> Iterator[Map
         deadline = time.monotonic() + patience_s
         while not (pipes / "control").exists():
             if run.poll() is not None or time.monotonic() > deadline:
-                said = "; ".join(runner.last_lines(run.output, 2)) or "no word from it"
+                said = "; ".join(last_lines(run.output, 2)) or "no word from it"
                 raise NotSupported(f"{CONTROL} did not start: {said}")
             time.sleep(0.05)
         yield clients

@@ -70,12 +70,13 @@ class Launch:
 
 class Happened(StrEnum):
     """What a backend reports of an attempt: each at most once (PAIR_OBSERVED: once beside each
-    partner; PROGRESS: whenever it is news), one of the final ones last."""
+    partner; PROGRESS, UNREAD: whenever it is news), one of the final ones last."""
 
     STARTED = "started"
     OBSERVED = "observed"  # still running; `profile` is what watching it showed
     PAIR_OBSERVED = "pair_observed"  # still running beside a partner; `speed` is how fast
     PROGRESS = "progress"  # still running, or about to be PROFILED; how long it will have run
+    UNREAD = "unread"  # still running; why its progress is not known, "": it is again
     PROFILED = "profiled"  # stopped at the profiling limit, healthy; to be run later
     ENDED = "ended"
     LOST = "lost"  # begun, and nobody knows how it ended (the host died)
@@ -96,7 +97,8 @@ class Report:
         state, exit_code, ran_s: of an end; `ran_s` is seconds on GPUs. An attempt that was stopped
             before it began is NOT_STARTED with state CANCELLED. `exit_code` is 128 + n when
             signal n ended it by itself, None when the backend did.
-        detail: one line for a person: exit code and last line, why it was not started.
+        detail: one line for a person: exit code and last line, why it was not started, or is not
+            read.
         profile: of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
         pid: process id on a host that has one.
         speed: of PAIR_OBSERVED: progress per second over that of a run alone.

@@ -36,6 +36,7 @@ class Kind(StrEnum):
     OBSERVED = "observed"  # attempt, profile
     PAIR_OBSERVED = "pair_observed"  # attempt, speed: beside its partner, over that of a run alone
     PROGRESS = "progress"  # attempt, progress: how long it will have run, by what it printed
+    UNREAD = "unread"  # attempt, detail: why its progress is not known; none: it is read again
     PROFILED = "profiled"  # attempt, profile
     ENDED = "ended"  # attempt, state, exit_code, ran_s, detail
     LOST = "lost"  # attempt, detail

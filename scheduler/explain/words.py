@@ -39,9 +39,17 @@ def duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
-def progress_words(progress: Progress) -> str:
+def progress_words(progress: Progress | None, unread: str = "") -> str:
     """What a job's own progress comes to: "its own progress says 90 epochs of 480 s: 12 h in all,
-    in nine of ten cases between 11 h 40 min and 12 h 25 min"."""
+    in nine of ten cases between 11 h 40 min and 12 h 25 min"; "" where it says nothing.
+
+    Args:
+        unread: why it is not known any more, or was not at all.
+    """
+    if unread:
+        return f"its own progress is not known: {unread}"
+    if progress is None:
+        return ""
     total, low, high = map(duration, (progress.total_s, progress.low_s, progress.high_s))
     text = f"its own progress says {progress.text()}: {total} in all"
     return f"{text}, in nine of ten cases between {low} and {high}"

@@ -82,7 +82,7 @@ def test_a_process_that_is_started_later_has_them_too(ours: Path) -> None:
             "what is",
         ),
         ("[[format]]\nname = 'a'\nline = 'it {step}'\nsample = 'it 3'\nfirst = 7", "first 0 or 1"),
-        ("#" * 70_000, "larger than"),
+        ("#" * 70_000, "holds more than"),
     ],
 )
 def test_a_row_that_cannot_be_used_is_refused_with_its_reason(

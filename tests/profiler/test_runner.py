@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from profiler import procs, runner
+from profiler.ends import memory_complaint
 from profiler.errors import BadOption, CommandNotFound, NotExecutable
 from profiler.runner import Limits, Outcome
 from tests.waiting import until
@@ -153,7 +154,7 @@ def test_a_complaint_about_memory_is_understood(tmp_path: Path, line: str, where
 def test_speaking_of_memory_is_not_running_out_of_it(tmp_path: Path) -> None:
     ending = run(python("import sys; print('no CUDA out of memory here'); sys.exit(0)"), tmp_path)
     assert ending.outcome is Outcome.FINISHED
-    assert runner.memory_complaint(["a MemoryError was handled"]) is None
+    assert memory_complaint(["a MemoryError was handled"]) is None
 
 
 def test_output_is_bounded(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass, field
 
 from features.clock import boot_id
-from profiler.progress.news import Beside, Follower
+from profiler.progress.apart import Followed, Paced
 from scheduler.backends.base import Purpose
 from scheduler.backends.local.spool import Claim, Key, Started, start_ticks
 from scheduler.backends.local.watch import Answer, Watch
@@ -25,7 +25,8 @@ class LocalAttempt:
         claim, started: its records, once they are there.
         over: why it is over; "" while it is not.
         watch: while it is being watched.
-        follower: while its output is read for how far it is.
+        last: who reads its last lines, which is waited for until `ending_until`; 0: it is not.
+        follower: while its output is read for how far it is; `unread`: why it is not, as reported.
         beside: while its pace beside another is measured; `company` names that attempt.
     """
 
@@ -38,8 +39,11 @@ class LocalAttempt:
     started: Started = field(default_factory=Started)
     over: str = ""
     watch: Watch | None = None
-    follower: Follower | None = None
-    beside: Beside | None = None
+    follower: Followed | None = None
+    unread: str = ""
+    last: Followed | None = None
+    ending_until: float = 0.0
+    beside: Paced | None = None
     company: str = ""
 
     @property
@@ -59,7 +63,7 @@ class LocalAttempt:
             return None
         ran_s = now - self.started["monotonic"]
         speed = self.beside.speed(ran_s)
-        if ran_s < self.beside.until_s:
+        if ran_s < self.beside.until_s or not self.beside.settled:
             return None
         self.beside = None
         return speed

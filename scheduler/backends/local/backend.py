@@ -31,9 +31,15 @@ from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local import cgroup, xid
 from scheduler.backends.local.attempt import PREVENTED, LocalAttempt
-from scheduler.backends.local.exit_status import exit_code, judge, line, reached_profile_limit
-from scheduler.backends.local.follow import asked_of, follower_of
+from scheduler.backends.local.exit_status import (
+    exit_code,
+    judge,
+    line,
+    reached_profile_limit,
+)
+from scheduler.backends.local.follow import asked_of
 from scheduler.backends.local.health import Health
+from scheduler.backends.local.hearing import Hearing
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
 from scheduler.backends.local.spool import (
@@ -58,6 +64,7 @@ PROFILE = "profile"  # record: what watching an attempt showed
 RESEND_S = 10.0
 LOCK_PATIENCE_S = 10.0
 CLAIMED = ("job_id", "attempt", "purpose", "command", "nodes", "gpus", "partner")
+AGAIN = (Happened.PROGRESS, Happened.UNREAD)  # whenever it is news
 LIMITS = ("memory_mib", "time_limit_s", "limit_s", "watch_s")
 
 
@@ -123,6 +130,7 @@ class LocalBackend:
         self._drains: dict[int, Event] = {}  # of nodes where something would not end
         self.health = Health(host, self.spool.root / "silent-gpus.json", nvml_module)
         self._next_check = 0.0
+        self._hearing = Hearing(self.spool)
         self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
         self.health.begin(self._drains, self.now())
@@ -136,6 +144,7 @@ class LocalBackend:
     def launch(self, launch: Launch) -> None:
         key = launch.job_id, launch.attempt
         name = name_of(*key)
+        self._hearing.warm()
         if name in self._attempts or key in self._acked.done:
             return
         claim = cast(Claim, {part: getattr(launch, part) for part in (*CLAIMED, *LIMITS)})
@@ -191,7 +200,7 @@ class LocalBackend:
         known = []
         for r in reports:
             report = self._unacked.pop((r.job_id, r.attempt, r.what), None)
-            if report is not None and r.what is not Happened.PROGRESS:
+            if report is not None and r.what not in AGAIN:
                 known.append((r.job_id, r.attempt, r.what.value, r.what.final, r.at))
         if not known:
             return
@@ -199,6 +208,8 @@ class LocalBackend:
         for job_id, number, _, final, _ in known:
             if final:  # in this order: what is gone from the disk is in the log of acks
                 attempt = self._attempts.pop(name_of(job_id, number))
+                if attempt.last is not None:
+                    attempt.last.drop()
                 if attempt.settled:  # else its folder goes when the spool is opened next
                     self.spool.remove(attempt.name)
                 with contextlib.suppress(OSError):
@@ -228,6 +239,7 @@ class LocalBackend:
     def close(self) -> None:
         for attempt in self._attempts.values():
             attempt.end_watch()
+        self._hearing.close()
         self._zygote.dismiss()
         self._acked.close()
         os.close(self._bell)
@@ -293,19 +305,15 @@ class LocalBackend:
             self._look(attempt)
             if attempt.claim and not attempt.over and not attempt.alive:
                 self._look(attempt)  # it may have written its last word just before
-                if not attempt.over:
+                if not attempt.over and not attempt.ending_until:
                     self._lose(attempt)
             elif attempt.request and (not there or now > attempt.sent_at + RESEND_S):
                 self._send(attempt)
             self._observe(attempt, now)
             if (speed := attempt.pace(now, self._attempts.get(attempt.company))) is not None:
                 self._put(Report(*attempt.key, Happened.PAIR_OBSERVED, self.now(), speed=speed))
-            if attempt.follower is not None and not attempt.over:
-                ran_s = now - attempt.started["monotonic"]
-                if progress := attempt.follower.look(ran_s):
-                    self._put(
-                        Report(*attempt.key, Happened.PROGRESS, self.now(), progress=progress)
-                    )
+            if (news := self._hearing.news(attempt, now, self.now)) is not None:
+                self._put(news)
 
     def _adopt(self) -> None:
         """Take over what the spool knows; what happened meanwhile is reported oldest first."""
@@ -340,7 +348,8 @@ class LocalBackend:
         over: Over | None = self.spool.read(attempt.name, OVER)
         if not attempt.started:
             self._look_for_start(attempt)
-        if over is not None:
+        # taken over, what happened meanwhile is reported in order
+        if over is not None and self._hearing.is_out(attempt, over, wait=self._found is not None):
             attempt.over = over["reason"]
             self._finish(attempt, over)
 
@@ -350,7 +359,7 @@ class LocalBackend:
             return
         attempt.started = started
         self._report(attempt, Happened.STARTED, self._when(attempt, started), pid=started["pid"])
-        attempt.follower = follower_of(attempt.claim, self.spool.log(attempt.name))
+        self._hearing.follow(attempt)
         seen = self._acked.partly.get(attempt.key, ())
         claim = attempt.claim
         alone = claim["watch_s"] is not None and claim["partner"] is None
@@ -407,16 +416,15 @@ class LocalBackend:
         if reason == "lost":
             self._report(attempt, Happened.LOST, at, detail=over["detail"])
             return
-        ran_s = over["ran_s"]
+        ran_s, last = over["ran_s"], self._hearing.last_words(attempt)
         profile, note = self._profile_of(attempt, ran_s, ended=reason == "exited")
         if reached_profile_limit(attempt.claim, over):
             more = {"ran_s": ran_s, "profile": profile, "detail": line(note)}
-            follower = attempt.follower
-            if follower is not None and (progress := follower.look(ran_s, last=True)):
-                self._put(Report(*attempt.key, Happened.PROGRESS, at, progress=progress))
+            if last.progress is not None:
+                self._put(Report(*attempt.key, Happened.PROGRESS, at, progress=last.progress))
             self._report(attempt, Happened.PROFILED, at, **more)
             return
-        state, detail = judge(attempt.claim, over, self.spool.log(attempt.name))
+        state, detail = judge(attempt.claim, over, last)
         if state is State.FAILED and not self.host.fake:
             errors = xid.words_of(xid.since(attempt.started["monotonic"]))
             detail = "; ".join(filter(None, (errors, detail)))

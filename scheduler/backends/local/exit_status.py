@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import signal
-from pathlib import Path
 
 from features.plain import plain
 from features.schema import State
-from profiler.runner import last_lines, memory_complaint
+from profiler.progress.apart import Ended
 from scheduler.backends.base import Purpose
 from scheduler.backends.local.spool import Claim, Over
 
 LONGEST_LINE = 300
+BY_OTHERS = ("request", "limit", "memory")
 
 
-def judge(claim: Claim, over: Over, output: Path) -> tuple[State, str]:
-    """How an attempt ended, and one line about it. `output`: what it wrote."""
+def failed(over: Over) -> bool:
+    """Whether it ended by itself, and what it wrote last says why."""
+    return over["reason"] not in BY_OTHERS and over["code"] != 0 and not over["kernel_oom"]
+
+
+def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
+    """How an attempt ended, and one line about it. `last`: what it wrote last."""
     reason, code = over["reason"], over["code"]
     if reason == "request":
         return State.CANCELLED, "stopped on request"
@@ -29,11 +34,10 @@ def judge(claim: Claim, over: Over, output: Path) -> tuple[State, str]:
     assert code is not None, "it is there once a command has ended by itself"
     if over["kernel_oom"]:
         return State.OUT_OF_MEMORY, "killed by the kernel for lack of host memory"
-    tail = last_lines(output)
     what = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-    if (short := memory_complaint(tail)) is not None:
-        return State.OUT_OF_MEMORY, f"{what}: {short}"
-    return State.FAILED, f"{what}: {tail[-1]}" if tail else what
+    if last.complaint:
+        return State.OUT_OF_MEMORY, f"{what}: {last.complaint}"
+    return State.FAILED, f"{what}: {last.line}" if last.line else what
 
 
 def exit_code(over: Over) -> int | None:

@@ -515,6 +515,7 @@ _KINDS = {
     Happened.OBSERVED: Kind.OBSERVED,
     Happened.PAIR_OBSERVED: Kind.PAIR_OBSERVED,
     Happened.PROGRESS: Kind.PROGRESS,
+    Happened.UNREAD: Kind.UNREAD,
     Happened.PROFILED: Kind.PROFILED,
     Happened.ENDED: Kind.ENDED,
     Happened.LOST: Kind.LOST,

@@ -231,6 +231,7 @@ class Follower:
         """What running jobs say of themselves."""
         if self._outputs is not None:
             self._planner.progressed(self._outputs.look(jobs, now), jobs, now)
+            self._rows.unread = self._outputs.unread
 
     # --- what is seen -------------------------------------------------------------------------
 
@@ -499,6 +500,8 @@ class Follower:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
             self.clock.sleep(0.1)
+        if self._outputs is not None:
+            self._outputs.close()
         self._end()
 
     def _watch(self) -> None:

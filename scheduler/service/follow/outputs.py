@@ -1,22 +1,19 @@
 """How far jobs of Slurm are, read in the files that their output goes to.
 
 Only of those whose user says nothing against it (`OPTED_OUT` in the comment), and only a file that
-is theirs and that this process may read. Of what it holds numbers are kept, never a line.
+is theirs and that this process may read. A process of its own reads it, and the job's script: what
+comes back are numbers, never a line.
 """
 
 from __future__ import annotations
 
 import pwd
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from threading import Thread
 
-from features.amounts import of_commands
 from features.progress import Progress
-from features.shell import of_script
-from profiler.progress.news import Follower
-from profiler.progress.tail import Tail
+from profiler.progress.apart import Asked, Followed, Reading
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import SlurmJob
 
@@ -27,29 +24,44 @@ _Run = tuple[str, float | None]  # a job, and since when it runs
 
 
 class Outputs:
-    """The outputs of running jobs, look after look."""
+    """The outputs of running jobs, look after look.
+
+    Attributes:
+        reading: who reads them.
+        unread: why nothing is known of a job by now, by job.
+    """
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
-        self._followed: dict[_Run, Follower | None] = {}  # None: not to be read
-        self._news: dict[_Run, Progress] = {}
-        self.reader: Thread | None = None  # of the latest look
+        self._followed: dict[_Run, Followed | None] = {}  # None: not to be read
+        self.reading = Reading()
+        self.unread: dict[str, str] = {}
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
-        """What the last look's reading found, by job; begins the next one, which may take as long
+        """What was found since the last look, by job; has them read again, which may take as long
         as a file system does that hangs."""
-        if self.reader is not None and self.reader.is_alive():
-            return {}
+        found, self.unread = dict[str, Progress](), {}
         running = self._take(jobs)
-        found = {run[0]: one for run, one in self._news.items() if run in running}
-        self._news = {}
-        self.reader = Thread(target=self._read, args=(running, now), daemon=True)
-        self.reader.start()
+        for run in running:
+            followed, since = self._followed.get(run), run[1] or now
+            if followed is None:
+                continue
+            if news := followed.look(max(0.0, now - since)):
+                found[run[0]] = news
+            if followed.unread:
+                self.unread[run[0]] = followed.unread
         return found
+
+    def close(self) -> None:
+        """End the process that reads."""
+        self.reading.close()
 
     def _take(self, jobs: Iterable[SlurmJob]) -> dict[_Run, SlurmJob]:
         running = {(job.id, job.start): job for job in jobs if _to_be_read(job)}
-        self._followed = {run: one for run, one in self._followed.items() if run in running}
+        for run in [run for run in self._followed if run not in running]:
+            followed = self._followed.pop(run)
+            if followed is not None:
+                followed.drop()
         room = MOST - sum(one is not None for one in self._followed.values())
         new = [run for run in running if run not in self._followed][: max(0, room)]
         try:
@@ -59,17 +71,19 @@ class Outputs:
         for run in new:
             job = running[run]
             path = filled_in(job, *paths.get(job.id, ("", "")))
-            follower = _follower(path, job.user)
-            if follower is not None:  # only of one whose output is read is the script asked for
-                follower.asks(of_commands(of_script(self._slurm.script(job.id))))
-            self._followed[run] = follower
+            self._followed[run] = self._follow(job, path)
         return running
 
-    def _read(self, running: Mapping[_Run, SlurmJob], now: float) -> None:
-        for run in running:
-            follower, since = self._followed.get(run), run[1] or now
-            if follower is not None and (news := follower.look(max(0.0, now - since))):
-                self._news[run] = news
+    def _follow(self, job: SlurmJob, path: str) -> Followed | None:
+        try:
+            uid = pwd.getpwnam(job.user).pw_uid
+        except KeyError:
+            return None
+        if not path.startswith("/"):
+            return None
+        # only of one whose output is read is the script asked for
+        script = self._slurm.script(job.id)
+        return self.reading.follow(Asked(output=Path(path), uid=uid, whose=True, script=script))
 
 
 def _to_be_read(job: SlurmJob) -> bool:
@@ -86,11 +100,3 @@ def filled_in(job: SlurmJob, number: str, path: str) -> str:
     if "\\" in path or any(not known.get(letter) for _, letter in parts):
         return ""
     return _PATTERN.sub(lambda found: known[found[2]].zfill(int(found[1] or 0)), path)
-
-
-def _follower(path: str, user: str) -> Follower | None:
-    try:
-        uid = pwd.getpwnam(user).pw_uid
-    except KeyError:
-        return None
-    return Follower(Tail(Path(path), uid=uid, whose=True)) if path.startswith("/") else None

@@ -67,6 +67,7 @@ class JobRows:
 
     def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
+        self.unread: Mapping[str, str] = {}  # why nothing is known of how far a job is
         self._vc_of = vc_of
         self._plain: dict[str, tuple[SlurmJob, JobColumns]] = {}
 
@@ -114,7 +115,7 @@ class JobRows:
                 more["nodes"] = canonical([[node, _indices(mask)] for node, mask in held])
                 more["partner"] = run.partner.job.job_id if run and run.partner else None
                 more["slurm"] = self._slurm(job)
-                more["detail"] = progress_words(queued.progress) if queued.progress else ""
+                more["detail"] = progress_words(queued.progress, self.unread.get(job_id, ""))
             else:
                 more["phase"] = Phase.QUEUED.value
                 if job_id in why:

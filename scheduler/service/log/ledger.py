@@ -39,6 +39,7 @@ REPORTS = (
     Kind.OBSERVED,
     Kind.PAIR_OBSERVED,
     Kind.PROGRESS,
+    Kind.UNREAD,
     Kind.PROFILED,
     Kind.ENDED,
     Kind.LOST,
@@ -245,6 +246,7 @@ class Ledger:
         purpose = Purpose.PROFILE if profiling else Purpose.RUN
         record.phase = Phase.PROFILING if profiling else Phase.STARTING
         record.attempt += 1
+        record.unread = ""
         record.granted = d.seq
         record.grant = Grant(
             purpose=purpose, nodes=d.nodes, gpus=d.gpus, at=d.time, partner=d.partner
@@ -304,6 +306,11 @@ def _depends_no_more(record: Record, at: float) -> None:
 def _progressed(_: Ledger, record: Record, event: Event) -> None:
     record.progress = Progress(**event.body["progress"])
     record.estimate_s = record.progress.total_s
+    record.unread = ""
+
+
+def _unread(_: Ledger, record: Record, event: Event) -> None:
+    record.unread = event.body.get("detail", "")
 
 
 def _end(event: Event, state: EndState) -> End:
@@ -324,6 +331,7 @@ TRANSITIONS: dict[tuple[Phase, Kind], Callable[[Ledger, Record, Event], None]] =
     (Phase.RUNNING, Kind.OBSERVED): Ledger._observed,
     (Phase.RUNNING, Kind.PAIR_OBSERVED): Ledger._pair_observed,
     **{(phase, Kind.PROGRESS): _progressed for phase in HOLDS},
+    **{(phase, Kind.UNREAD): _unread for phase in HOLDS},
     (Phase.PROFILING, Kind.PROFILED): Ledger._profiled,
     **{(phase, Kind.ENDED): Ledger._ended for phase in HOLDS},
     **{(phase, Kind.LOST): Ledger._lost for phase in HOLDS},

@@ -87,7 +87,7 @@ class Record:
         key: the policy's order within its virtual cluster, smaller first.
         attempt: of the latest launch, from 1; 0 before.
         profile: of its latest profiling run or observation.
-        progress: the latest that it reported of how long it runs.
+        progress: the latest that it reported of how long it runs; `unread`: why it is not known.
         profiled: it has been in the profiling partition.
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
@@ -110,6 +110,7 @@ class Record:
     attempt: int = 0
     profile: Profile | None = None
     progress: Progress | None = None
+    unread: str = ""
     profiled: bool = False
     granted: int = -1
     queued_at: float | None = None
@@ -161,7 +162,7 @@ class Record:
 
     def _progress_text(self) -> str:
         """What its own progress comes to, in words; "" of one that says nothing."""
-        return "" if self.progress is None else progress_words(self.progress)
+        return progress_words(self.progress, self.unread)
 
     def standing(self) -> JobColumns:
         """What of its row changes in its life."""

@@ -55,6 +55,7 @@ MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
                 "made": (),
                 "named": None,
             },
+            "scheduler.service.log.record:Record": {"unread": ""},
             "scheduler.backends.submission:Submission": {"expect": "", "like": ""},
         },
     ),
@@ -134,7 +135,7 @@ FIELDS = {
     "scheduler.service.log.record:Record": (
         "attempt cancel_asked changed depends end estimate_s grant granted held_s hold key phase "
         "priority profile profiled progress queued_at reason seq started_at steps submission "
-        "updated_seq"
+        "unread updated_seq"
     ),
 }
 SCHEMA = {kind: tuple(names.split()) for kind, names in FIELDS.items()}

@@ -40,6 +40,7 @@ KIND_WORDS = {
     Kind.OBSERVED: "measured while running",
     Kind.PAIR_OBSERVED: "speed beside its partner measured",
     Kind.PROGRESS: "its own progress read",
+    Kind.UNREAD: "its own progress not known",
     Kind.PROFILED: "profiling run over",
     Kind.ENDED: "ended",
     Kind.LOST: "lost",

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from profiler.progress.apart import Reading
 from scheduler.backends.base import Launch, Purpose
-from scheduler.backends.local.follow import asked_of, follower_of
+from scheduler.backends.local.follow import asked_of, followed_of
 from scheduler.backends.local.spool import Claim
 
 
@@ -26,12 +27,16 @@ def test_a_total_that_is_not_printed_is_known(
         "1", 1, Purpose.RUN, tuple(command), (0,), ((0,),), progress=True, amount=amount
     )
     claim = Claim(command=command, **asked_of(launch, True))  # type: ignore[typeddict-item]
-    follower = follower_of(claim, tmp_path / "output")
-    assert follower is not None
+    reading = Reading()
+    followed = followed_of(claim, tmp_path / "output", reading)
+    assert followed is not None
     found = None
     for at in range(10, 400, 10):
         with (tmp_path / "output").open("a") as file:
             file.write(f"step: {at} loss: 2.1\n")
-        found = follower.look(float(at)) or found
+        found = followed.look(float(at)) or found
+        assert reading.settle(30.0)
+    found = followed.look(400.0) or found
+    reading.close()
     assert found is not None
     assert found.total_s == pytest.approx(12_000, rel=0.1)

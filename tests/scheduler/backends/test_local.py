@@ -28,6 +28,7 @@ from features.clock import Clock, boot_id
 from features.schema import State
 from profiler import procs
 from profiler.guardian import Guardian
+from profiler.progress.apart import Reading
 from scheduler.backends.base import Happened, Launch, Report
 from scheduler.backends.local import shim as shim_module
 from scheduler.backends.local import spool as spool_module
@@ -121,6 +122,8 @@ def crash(backend: LocalBackend) -> None:
         backend._zygote.dismiss()
     if "_acked" in had:
         backend._acked.close()
+    if "_hearing" in had:
+        backend._hearing.close()
     for file in (had[name] for name in ("_bell", "_lock") if name in had):
         os.close(file)
     had.clear()
@@ -445,6 +448,7 @@ def test_where_no_process_is_to_be_had_the_zygote_lives(
         return zygotes[-1]
 
     monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(Reading, "warm", lambda _: None)
     monkeypatch.setattr("scheduler.backends.local.backend.RESEND_S", 0.1)
     backend = site.open()
     backend.launch(a_launch(site.command(Does.ENDS)))
@@ -463,6 +467,7 @@ def test_a_zygote_that_cannot_be_called_is_called_again(
         return really(args, **more)
 
     monkeypatch.setattr(subprocess, "Popen", popen)
+    monkeypatch.setattr(Reading, "warm", lambda _: None)
     backend = site.open()
     files = os.listdir("/proc/self/fd")
     backend.launch(a_launch(site.command(Does.ENDS)))
@@ -861,6 +866,9 @@ def test_jobs_with_any_id_run_and_stay_in_the_spool(site: ThisHost) -> None:
     assert site.open().begun() == {(job_id, 1) for job_id in EVIL}
 
 
+STANDARD_ONLY = {"features", "features.files", "features.given", "features.clock"}
+
+
 def test_the_zygote_needs_no_package_but_the_standard_library() -> None:
     code = (
         f"import sys; sys.path.insert(0, {str(Path(__file__).parents[3])!r}); "
@@ -869,6 +877,6 @@ def test_the_zygote_needs_no_package_but_the_standard_library() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code], check=True, capture_output=True, text=True
     )
-    loaded = set(json.loads(done.stdout)) - {"features", "features.files", "features.clock"}
+    loaded = set(json.loads(done.stdout)) - STANDARD_ONLY
     ours = {name.split(".")[0] for name in loaded}
     assert not ours & {"numpy", "pyarrow", "psutil", "features", "models", "pydantic"}

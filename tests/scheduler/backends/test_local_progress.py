@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from profiler.progress import news
+from profiler.progress import names
+from profiler.progress.apart import Followed, Reading
+from profiler.progress.names import VARIABLE, Terms
 from profiler.progress.news import WIDEST, Follower
-from profiler.progress.tail import VARIABLE, Tail
+from profiler.progress.tail import Tail
 from scheduler.backends.base import Happened, Launch, Purpose
 from scheduler.backends.local import follow
 from scheduler.backends.local.backend import LocalBackend
@@ -25,8 +27,7 @@ TRAINS = 'for i in $(seq 40); do echo "Epoch $i/40 - loss: 0.$i"; sleep 0.1; don
 
 @pytest.fixture
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
-    monkeypatch.setattr(news, "EARLIEST_S", 0.3)
-    monkeypatch.setattr(news, "LEAST_S", 0.1)
+    monkeypatch.setattr(names, "TERMS", Terms(earliest_s=0.3, least_s=0.1))
     lab = Lab(tmp_path, Host.with_fake([2]))
     yield lab
     lab.close()
@@ -47,9 +48,18 @@ def test_a_profiling_run_says_how_long_the_job_will_run_before_it_is_over(lab: L
     assert lab.hear(Happened.PROFILED).at >= report.at
 
 
-def followed(launch: Launch, allowed: bool, output: Path) -> Follower | None:
+@pytest.fixture
+def reading() -> Iterator[Reading]:
+    reading = Reading()
+    yield reading
+    reading.close()
+
+
+def followed(
+    launch: Launch, allowed: bool, output: Path, reading: Reading | None = None
+) -> Followed | None:
     claim: Any = {"command": launch.command, **follow.asked_of(launch, allowed)}
-    return follow.follower_of(claim, output)
+    return follow.followed_of(claim, output, reading or Reading())
 
 
 @pytest.mark.parametrize(
@@ -85,7 +95,7 @@ def follower(path: Path) -> Follower:
     return Follower(Tail(path))
 
 
-def said(found: Follower, path: Path, at_s: float, text: str) -> float | None:
+def said(found: Follower | Followed, path: Path, at_s: float, text: str) -> float | None:
     with path.open("a") as file:
         file.write(text)
     progress = found.look(at_s)
@@ -117,14 +127,16 @@ def test_what_makes_no_sense_any_more_is_taken_back(tmp_path: Path) -> None:
 
 
 def test_its_own_words_are_found_where_its_launch_has_them_and_go_before_its_output(
-    tmp_path: Path,
+    tmp_path: Path, reading: Reading
 ) -> None:
     launch = replace(a_run(), environment={VARIABLE: "how-far"}, workdir=str(tmp_path))
-    found, heard = followed(launch, True, tmp_path / "output"), []
+    found, heard = followed(launch, True, tmp_path / "output", reading), list[float | None]()
     assert found is not None
     for i in range(1, 6):
         (tmp_path / "how-far").write_text(f"{i}/100")
         heard.append(said(found, tmp_path / "output", 20.0 * i, f"Epoch {i}/10\n"))
+        assert reading.settle(30.0)
+    heard.append(said(found, tmp_path / "output", 100.0, ""))
     assert [total for total in heard if total][-1] == pytest.approx(2000.0, rel=0.15)
 
 
@@ -169,7 +181,8 @@ def test_a_pace_that_is_not_known_well_is_set_against_nothing(tmp_path: Path) ->
 def test_a_run_beside_another_says_how_fast_it_still_is(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(news, "FIRM", 10.0)  # seconds are seen of it, not minutes
+    terms = names.TERMS._replace(firm=10.0)
+    monkeypatch.setattr(names, "TERMS", terms)  # seconds are seen of it, not minutes
     steps = 'for i in $(seq 4000); do echo "step $i/4000"; sleep 0.01; done'
     first = a_run(steps)
     lab.backend.launch(first)

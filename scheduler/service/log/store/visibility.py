@@ -100,6 +100,7 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
     Kind.OBSERVED: ("attempt", "profile"),
     Kind.PAIR_OBSERVED: ("attempt", "speed"),
     Kind.PROGRESS: ("attempt", "progress"),
+    Kind.UNREAD: ("attempt", "detail"),
     Kind.PROFILED: ("attempt", "profile"),
     Kind.ENDED: ("attempt", "state", "exit_code", "ran_s", "detail"),
     Kind.LOST: ("attempt", "detail"),

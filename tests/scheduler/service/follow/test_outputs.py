@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import select
 
 from features.progress import Progress
-from profiler.progress.tail import Tail
+from profiler.progress import apart
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.service.follow.outputs import OPTED_OUT, Outputs, filled_in
@@ -47,8 +47,9 @@ def read(slurm: Told, *jobs: SlurmJob, until_s: int = 600) -> dict[str, Progress
             with path.open("a") as file:
                 file.write(f"step {at // 6}/1000\n")
         found |= outputs.look(jobs, NOW + at)
-        assert outputs.reader is not None
-        outputs.reader.join()
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look(jobs, NOW + until_s)
+    outputs.close()
     return found
 
 
@@ -78,8 +79,9 @@ def test_what_the_script_asks_for_is_known_of_a_job_of_slurm(slurm: Told) -> Non
             with Path(path).open("a") as file:
                 file.write(f"step: {at // 6} loss: 2.1\n")
         found |= outputs.look([job(), job("8")], NOW + at)
-        assert outputs.reader is not None
-        outputs.reader.join()
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look([job(), job("8")], NOW + 601)
+    outputs.close()
     assert set(found) == {"7"}
     assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
 
@@ -100,16 +102,21 @@ def test_the_name_of_an_output_is_filled_in_as_slurm_does(path: str, file: str) 
     assert filled_in(one, "33", path) == file
 
 
+def open_nothing() -> int:
+    raise FileNotFoundError
+
+
 def test_a_file_system_that_hangs_holds_up_nothing(
     slurm: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     let_go, outputs = Event(), Outputs(cast(Slurm, slurm))
-    monkeypatch.setattr(Tail, "look", lambda *_: let_go.wait())
+    monkeypatch.setattr(apart, "descriptor", lambda *_, **__: let_go.wait() and open_nothing())
     for at in range(3):
         assert outputs.look([job()], NOW + at) == {}
+    assert not outputs.reading.settle(0.1)
     let_go.set()
-    assert outputs.reader is not None
-    outputs.reader.join()
+    assert outputs.reading.settle(30.0)
+    outputs.close()
 
 
 def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: Told) -> None:
@@ -122,8 +129,7 @@ def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: 
     for step in range(0, 110, 10):  # what is read during a look counts at the next one
         path.write_text(f"{path.read_text() if step else ''}step {step}/1000\n")
         scene.look(runs, waits, after_s=60.0)
-        assert outputs.reader is not None
-        outputs.reader.join()
+        assert outputs.reading.settle(30.0)
     with store.reading() as connection:
         query = select(job_rows.c.detail).where(job_rows.c.job_id == "7")
         detail = connection.execute(query).scalar_one()

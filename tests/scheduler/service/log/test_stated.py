@@ -71,6 +71,33 @@ def test_its_progress_is_an_event_that_decides_and_is_shown(make: Callable[..., 
     assert PROGRESS not in desk.row("long").detail
 
 
+def test_that_its_progress_is_not_known_is_said_until_it_is(make: Callable[..., Desk]) -> None:
+    desk = make(long=40_000.0)
+    desk.submit("long", gpus=8)
+    desk.turn()
+    desk.turn()
+    why = "reading it ended the process that reads"
+    body = _event_of(Report("long", 1, Happened.UNREAD, 5.0, detail=why)).body
+    assert shown_event(OWNER, Kind.UNREAD, body) == body
+    desk.ask(Kind.UNREAD, "long", **body)
+    desk.turn()
+    for _ in range(2):
+        assert desk.phase("long") == "running"
+        assert desk.row("long").detail == f"its own progress is not known: {why}"
+        desk.restart()
+    queries = PageQueries(desk.store, OWNER)
+    lines = lines_of(explain(queries, "long", desk.world.now()), desk.world.now())
+    assert any(why in line for line in lines)
+    assert any(why in line.text for line in page_of(queries, "long").lines)
+    desk.ask(Kind.UNREAD, "long", attempt=1)
+    desk.turn()
+    assert desk.row("long").detail == ""
+    desk.ask(Kind.UNREAD, "long", **body)
+    desk.ask(Kind.PROGRESS, "long", attempt=1, progress=asdict(SAID))
+    desk.turn()
+    assert desk.row("long").detail.startswith(PROGRESS)
+
+
 def test_of_a_report_the_numbers_alone_are_kept_and_its_owner_sees_them() -> None:
     body = _event_of(Report("a", 1, Happened.PROGRESS, 5.0, progress=SAID)).body
     assert body == {"attempt": 1, "progress": asdict(SAID)}

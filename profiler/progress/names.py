@@ -1,0 +1,45 @@
+"""What a reading may be called: the words that a reader in a process of its own is believed.
+
+Nothing here reads anything. `profiler.progress.apart` hands a place in these lists over, never a
+text that somebody printed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from features.progress import CONTRADICTED, EARLY, REPEATS
+
+VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in: `1200/5000`
+UNITS = ("fold", "epoch", "step", "percent", "eta")
+DOUBTED = (EARLY, REPEATS, CONTRADICTED)
+SOURCES = (
+    "its own words", "eta", "fold", "epoch", "step", "epoch and step", "boosting", "CLU",
+    "CatBoost", "Composer", "DINOv2", "Detectron2", "ESPnet", "Hugging Face", "Keras",
+    "Lightning", "MMEngine", "Megatron", "Optuna", "PaddleDetection", "PaddleOCR",
+    "PyTorch ImageNet", "PyTorch MNIST", "Stable-Baselines3", "Swin", "Ultralytics", "fairseq",
+    "fastai", "nanoGPT", "rl_games", "timm", "tqdm",
+)  # fmt: skip
+COMPLAINTS = (
+    "",
+    "the GPU's memory was not enough (its own message is in the last lines)",
+    "host memory was not enough (its own message is in the last lines)",
+)
+
+
+class Terms(NamedTuple):
+    """When something is news.
+
+    Attributes:
+        earliest_s: nothing is reported before, seconds since it began.
+        least_s: least time between two reports, seconds.
+        firm: relative standard error of a pace that is compared with another, at most.
+    """
+
+    earliest_s: float = 10.0
+    least_s: float = 30.0
+    firm: float = 0.1
+
+
+TERMS = Terms()
+EVERY, MOST_S = 0.02, 60.0  # share of its time after which it is looked at again; at most

@@ -1,0 +1,116 @@
+"""What passes between a service and the process that reads for it.
+
+To the reader: a packet of JSON, with the open files that it is about. From the reader: one record
+of fixed length, numbers only, and the last line of a failed job as a text of bounded length. The
+reader has read what tenants wrote, so it may say anything: what is no such record is refused.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import isfinite
+
+from features.plain import plain
+from features.progress import Progress
+from profiler.progress import table
+from profiler.progress.names import COMPLAINTS, DOUBTED, SOURCES, UNITS
+
+PACKET = 65_536  # bytes of a request; of what is larger, the files hold it
+LONGEST_LINE = 300  # characters
+_RECORD = struct.Struct("<I6B9d")
+MOST_ANSWER = _RECORD.size + 4 * LONGEST_LINE
+_BLANK = (0.0,) * 7
+
+
+class NoAnswer(ValueError):
+    """What came is no record of a reader."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a reader says of one request.
+
+    Attributes:
+        number: of the request.
+        failed: it could not be read, and is forgotten.
+        progress: what is news of how far the job is.
+        beside: its pace alone is known, so that it is measured beside another.
+        speed: what that showed.
+        complaint: what its last lines say about memory.
+        line: the last one; only shown, never read.
+        cpu_s: processor time that this took.
+    """
+
+    number: int
+    failed: bool = False
+    progress: Progress | None = None
+    beside: bool = False
+    speed: float | None = None
+    complaint: str = ""
+    line: str = ""
+    cpu_s: float = 0.0
+
+
+def sources() -> tuple[str, ...]:
+    """Return what a reading may be by: formats that are known here, then those of the site."""
+    return (*SOURCES, *(row.name for row in table.own()))
+
+
+def packed(answer: Answer) -> bytes:
+    """An answer as the reader sends it."""
+    one, speed = answer.progress, answer.speed
+    flags = answer.failed | (one is not None) << 1 | answer.beside << 2 | (speed is not None) << 3
+    places = 0, 0, 0
+    values = _BLANK
+    if one is not None:
+        doubts = sum(1 << i for i, name in enumerate(DOUBTED) if name in one.doubts.split())
+        places = UNITS.index(one.unit), sources().index(one.source), doubts
+        values = (one.total_s, one.low_s, one.high_s, one.done, one.of, one.unit_s, one.at_s)
+    record = _RECORD.pack(
+        answer.number,
+        flags,
+        *places,
+        COMPLAINTS.index(answer.complaint),
+        0,
+        *values,
+        0.0 if speed is None else speed,
+        answer.cpu_s,
+    )
+    return record + answer.line[:LONGEST_LINE].encode("utf-8", "replace")
+
+
+def unpacked(data: bytes) -> Answer:
+    """An answer as it was sent. Raises NoAnswer: no reader that is sound says that."""
+    if not _RECORD.size <= len(data) <= MOST_ANSWER:
+        raise NoAnswer(f"{len(data)} bytes")
+    number, flags, unit, source, doubts, complaint, blank, *values = _RECORD.unpack_from(data)
+    line = plain(" ".join(data[_RECORD.size :].decode("utf-8", "replace").split()))[:LONGEST_LINE]
+    *values, speed, cpu_s = values
+    known = complaint < len(COMPLAINTS) and doubts < 1 << len(DOUBTED) and not blank
+    known = known and unit < len(UNITS) and source < len(sources()) and flags < 16
+    if not known or not all(map(isfinite, (*values, speed, cpu_s))) or cpu_s < 0:
+        raise NoAnswer("a value that there is not")
+    progress = None
+    if flags & 2:
+        names = " ".join(name for i, name in enumerate(DOUBTED) if doubts >> i & 1)
+        progress = _progress(values, UNITS[unit], sources()[source], names)
+    if flags & 8 and not 0.0 <= speed <= 1.0:
+        raise NoAnswer("a speed that there is not")
+    return Answer(
+        number,
+        bool(flags & 1),
+        progress,
+        bool(flags & 4),
+        speed if flags & 8 else None,
+        COMPLAINTS[complaint],
+        line,
+        cpu_s,
+    )
+
+
+def _progress(values: list[float], unit: str, source: str, doubts: str) -> Progress:
+    total, low, high, done, of, unit_s, at = values
+    if not (0.0 <= low <= total <= high <= 1e15 and 0.0 <= at <= 1e15 and 0.0 <= unit_s <= 1e15):
+        raise NoAnswer("times that there are not")
+    return Progress(total, low, high, done, of, unit, unit_s, at, source, doubts)
