@@ -240,7 +240,7 @@ def read_settings(file: Path | None = None, **given: Any) -> Settings:
     return settings
 
 
-def _content(file: Path) -> dict[str, Any]:
+def _content(file: Path) -> Json:
     """The settings that a file states. Raises SettingsError."""
     try:
         found = yaml.safe_load(read_given(file))

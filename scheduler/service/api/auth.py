@@ -94,6 +94,14 @@ class Authenticator:
                 self.spend(viewer, self._cost(request))
         return viewer
 
+    def may_send(self, request: Request) -> None:
+        """Raise Problem (401, 403) for who may send no large body: it is asked before one is read.
+
+        What may be done with it is for its route to say.
+        """
+        if self._identify(request)[0].role is Role.VIEWER:
+            raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
+
     def spend(self, viewer: Viewer, changes: float) -> None:
         """Raise Problem (429) for one who changed so much that the log would grow without end."""
         if self._kept is None or viewer.role is Role.OPERATOR:

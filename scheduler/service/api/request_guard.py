@@ -24,6 +24,7 @@ from scheduler.service.api.unread import HEADER, Unread
 
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+SMALL_BODY = 4096  # bytes, which cost nothing to read
 BODY_S = 30.0  # longest time a body may take to arrive
 PATH_BYTES = 8192  # of an address as it was sent, without its query
 QUERY_BYTES, QUERY_FIELDS = 16_384, 512  # a field for each node that is drained at once
@@ -84,6 +85,7 @@ class RequestGuard:
             try:
                 _check_lengths(scope)
                 self._check_host(scope)
+                await _ask_for_rights(scope)
                 body = await asyncio.wait_for(self._body(scope, receive), BODY_S)
             except TimeoutError:
                 late = Problem(408, "request-timeout", "the body did not arrive in time")
@@ -135,6 +137,16 @@ class RequestGuard:
     def _check_length(self, length: int) -> None:
         if length > self._limit:
             raise Problem(413, "body-too-large", f"the body is larger than {self._limit:,} bytes")
+
+
+async def _ask_for_rights(scope: Scope) -> None:
+    """Raise Problem for who may not send a large body at all, before any of it is read."""
+    headers = Headers(scope=scope)
+    declared = headers.get("content-length", "")
+    small = declared.isdecimal() and len(declared) <= 18 and int(declared) <= SMALL_BODY
+    if "transfer-encoding" in headers or (declared and not small):
+        authenticator = scope["app"].state.authenticator
+        await run_in_threadpool(authenticator.may_send, Request(scope))
 
 
 def _check_lengths(scope: Scope) -> None:

@@ -50,6 +50,8 @@ def login(request: Request) -> Response:
 def logout(request: Request) -> Response:
     """Forget the cookie, when our own page asks for it."""
     authenticator: Authenticator = request.app.state.authenticator
+    if not {"origin", "sec-fetch-site"} & set(request.headers):  # a browser says which
+        raise Problem(403, "cross-site-request", "this request does not say which page made it")
     authenticator.from_our_page(request)
     answer = RedirectResponse("/login", 303)
     answer.delete_cookie(COOKIE)

@@ -6,7 +6,7 @@ import errno
 import json
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest.mock import Mock
 
@@ -396,7 +396,9 @@ def test_a_session_needs_the_word_of_our_page(service: Service, made: Made) -> N
     assert answer.status_code == 201
     assert client.post("/logout").status_code == 403, "another site could have sent it"
     assert client.get("/api/v1/whoami").status_code == 200
-    client.post("/logout", headers={"X-CSRF-Token": word})
+    assert client.post("/logout", headers={"X-CSRF-Token": word}).status_code == 403, "from nowhere"
+    assert client.get("/api/v1/whoami").status_code == 200
+    client.post("/logout", headers={"X-CSRF-Token": word, "Origin": "http://testserver"})
     assert client.get("/api/v1/whoami").status_code == 401
 
 
@@ -563,3 +565,28 @@ def test_a_stream_ends_when_its_token_is_revoked(
                 tokens.revoke(service.store, "alice", time.time())
                 told += 1
     assert told < 20
+
+
+# --- large bodies ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", [JOBS, f"{JOBS}/array", f"{JOBS}/x/whatif", "/submit", "/login"])
+def test_rights_are_asked_before_a_large_body_is_read(service: Service, path: str) -> None:
+    """Nothing of it is taken: what is sent stands for all that would be."""
+    taken = list[int]()
+
+    def body(size: int) -> Iterator[bytes]:
+        for _ in range(size // 65_536):
+            taken.append(65_536)
+            yield b"[" * 65_536
+
+    declared = {"Content-Length": str(10 * 2**20), "Content-Type": "application/json"}
+    for who, status in ((service.by("vera"), 403), (service.strangers, 401)):
+        answer = who.post(path, content=b"[" * 200_000)
+        assert answer.status_code == status, answer.text
+        assert who.post(path, content=body(10 * 2**20), headers=declared).status_code == status
+    for more in ({}, declared):
+        answer = service.by("alice").post(path, content=body(10 * 2**20), headers=more)
+        assert answer.status_code == 413
+    nested = service.by("alice").post(path, content=b"[" * 200_000)
+    assert nested.status_code in (400, 403, 404, 405, 422, 303)
