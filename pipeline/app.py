@@ -64,6 +64,7 @@ GROUPS: dict[str, tuple[Command, ...]] = {
         _one("token", "Make, list and revoke the tokens that let people in."),
         _one("slurm", "In front of Slurm: take back an order, erase a user.", function="app"),
         _one("audit", "Recompute every decision of the log and compare."),
+        _one("restore", "Put a backup where a damaged database is."),
         _one("mend-clock", "Put right times that a wrong clock wrote.", "mend_clock"),
         _one("export", "Write a service's finished jobs as a trace to learn from or replay."),
     ),

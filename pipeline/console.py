@@ -33,6 +33,18 @@ def user_errors() -> Iterator[None]:
         raise  # whoever read the output is gone: no error of a file
     except OSError as error:
         raise UserError(f"{error.filename or 'a file'}: {error.strerror or error}") from None
+    except Exception as error:
+        if "sqlalchemy" not in sys.modules or not (line := _damage(error)):
+            raise
+        raise UserError(line) from None
+
+
+def _damage(error: Exception) -> str:
+    """A line about an error that a database's damage raises; "" of another."""
+    from scheduler.service.log.store.soundness import WHAT_TO_DO, is_damage
+
+    cause = getattr(error, "orig", error)
+    return f"the database is damaged ({cause}); {WHAT_TO_DO}" if is_damage(error) else ""
 
 
 _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductions"}

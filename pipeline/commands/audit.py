@@ -68,6 +68,8 @@ def audit(
       pellucid audit --database postgresql://pellucid@db/pellucid --json | jq .divergences[0]
     """
     with user_errors():
+        from sqlalchemy.exc import DatabaseError
+
         from scheduler.service.log.audit import audit as run
         from scheduler.service.log.bundles import BundleStore
         from scheduler.service.log.store.schema import check
@@ -87,7 +89,11 @@ def audit(
             typer.echo(as_text(found_head if secret is None else found_head.signed(secret)))
             return
         extends = None if since_head is None else read_head(since_head, secret)
-        with bar("events", store.last_seq(), as_json) as step:
+        try:
+            events = store.last_seq()
+        except DatabaseError:  # what the audit says of
+            events = 0
+        with bar("events", events, as_json) as step:
             find = BundleStore(settings.state_dir / "bundles").find
             found = run(store, find, step, head=extends, decide_again=decide_again)
     if as_json:

@@ -31,6 +31,7 @@ from scheduler.service.api import (
 from scheduler.service.api.auth import COOKIE, Authenticator
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
+from scheduler.service.api.lives import Lives
 from scheduler.service.api.problems import Problem, ProblemDetails
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
@@ -41,6 +42,7 @@ from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import Reads, UnknownJob
+from scheduler.service.log.store.soundness import Soundness
 from scheduler.service.log.store.store import Store
 from scheduler.service.metrics import Counts, Metrics
 from scheduler.service.settings import Settings
@@ -123,6 +125,7 @@ def create_app(
     app.state.counts = counts or Counts()
     app.state.metrics = Metrics(store, app.state.counts)
     app.state.questions = Questions(store, limits.answer_s)
+    app.state.soundness, app.state.lives = Soundness(store.engine.url), Lives()
     app.state.unread = Unread(store, follows=settings.follows)
 
     problems.install(app)

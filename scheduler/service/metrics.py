@@ -73,19 +73,23 @@ class Counts:
         hangs: of those, how often as it hung.
         beats: by name, a `Beat`.
         connections_closed: that sent no whole request in time, or were too many.
+        full_since: when the disk was found full, seconds since the epoch; 0: it is not.
+        holder: names this service's decider in its lease.
     """
 
     deaths: Mapping[str, Any] = field(default_factory=dict)
     hangs: Mapping[str, Any] = field(default_factory=dict)
     beats: Mapping[str, Any] = field(default_factory=dict)
     connections_closed: Any = field(default_factory=_shared)
+    full_since: Any = field(default_factory=lambda: RawValue("d"))
+    holder: str = ""
 
     @classmethod
-    def of(cls, processes: Iterable[str]) -> Counts:
+    def of(cls, processes: Iterable[str], holder: str = "") -> Counts:
         names = list(processes)
         beats = {name: RawValue(Beat) for name in names}
         deaths, hangs = ({name: _shared() for name in names} for _ in range(2))
-        return cls(deaths, hangs, beats)
+        return cls(deaths, hangs, beats, holder=holder)
 
 
 class Metrics(Collector):

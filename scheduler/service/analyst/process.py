@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 from sqlalchemy import Connection, and_, delete, select, update
+from sqlalchemy.exc import DBAPIError
 
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.core.decisions import Decision, Reason
@@ -44,6 +45,7 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store import claims
 from scheduler.service.log.store.decided import WAITS_AGAIN, waiting_again
+from scheduler.service.log.store.disk import is_full, wait_for_room
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts, questions
@@ -167,6 +169,12 @@ class Analyst:
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self.lease = None
+            except (DBAPIError, OSError) as error:
+                if not is_full(error):
+                    raise
+                self.log.error("disk_full", database=str(self.store.engine.url.database))
+                self.lease = None
+                wait_for_room(self.store, self.clock, stopping)
         self._let_go()
 
     def _let_go(self) -> None:

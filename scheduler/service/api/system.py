@@ -10,8 +10,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from scheduler.core.plural import count
 from scheduler.explain.words import clock_time
 from scheduler.service.api.auth import Seen
+from scheduler.service.api.lives import Lives
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.unread import Unread
+from scheduler.service.log.store.soundness import WHAT_TO_DO, Soundness
 from scheduler.service.log.store.store import Store
 from scheduler.service.metrics import Counts, Metrics
 
@@ -40,11 +42,19 @@ def ready(request: Request) -> Health:
     does not answer, with since when."""
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts
+    soundness: Soundness = request.app.state.soundness
+    if damage := soundness.damage():
+        raise Problem(503, "not-ready", f"{damage.sentence()}; {WHAT_TO_DO}")
+    if full_since := counts.full_since.value:
+        when = clock_time(full_since, store.clock.now())
+        why = f"the service's disk is full since {when}: make room, and it goes on by itself"
+        raise Problem(503, "not-ready", why)
     try:
         held, lease = store.held("decider"), store.holder("decider")
     except SQLAlchemyError:
         raise Problem(503, "not-ready", "the database does not answer") from None
-    if not held:
+    lives: Lives = request.app.state.lives
+    if not held or lives.is_over(lease, counts.holder):
         why = "nobody decides: no decider holds the lease"
         deaths = sum(d.value for name, d in counts.deaths.items() if name in DECIDING)
         if deaths:

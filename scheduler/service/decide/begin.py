@@ -10,7 +10,9 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
 from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from features.files import sync, write_whole
 from features.folders import OpenFolder, private_folder
@@ -25,9 +27,11 @@ from scheduler.service.log.notices import mark
 from scheduler.service.log.present import Present
 from scheduler.service.log.restart import Choice, settle
 from scheduler.service.log.store.schema import prepare
-from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.soundness import WHAT_TO_DO, Soundness, is_damage
+from scheduler.service.log.store.store import Store, StoreError
 from scheduler.service.settings import Settings, SettingsError
 
+LOOKS_S = 2.0  # at the database's pages, before it begins
 NOTICED = "notices.seq"  # in the state folder: of which events messages were sent
 
 
@@ -50,6 +54,7 @@ def begin(
     """
     _keep_others_out(settings)
     store = Store(settings.database)
+    _look_at_pages(store)
     try:
         prepare(store)
         check_time(store, settings.accept_clock)
@@ -84,8 +89,21 @@ def begin(
             actor=service_user(),
             at=lambda header: header.clock(time.time()),
         )
+    except DBAPIError as error:
+        if not is_damage(error):
+            raise
+        raise StoreError(f"the database is damaged ({error.orig}); {WHAT_TO_DO}") from None
     finally:
         store.close()
+
+
+def _look_at_pages(store: Store) -> None:
+    """Look at the database's pages for a moment; the rest while it runs."""
+    soundness, until = Soundness(store.engine.url), time.monotonic() + LOOKS_S
+    for one in soundness.look(lambda: time.monotonic() > until)[:1]:
+        soundness.note(one)
+        log = structlog.get_logger("soundness")
+        log.error("database_damaged", where=one.where, what=one.what, do=WHAT_TO_DO)
 
 
 def _keep_others_out(settings: Settings) -> None:

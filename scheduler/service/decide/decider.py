@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from multiprocessing.sharedctypes import RawValue
 from pathlib import Path
 from typing import Any
 
 import structlog
 from sqlalchemy import Connection, Select, Table, bindparam, delete, func, insert, select, update
+from sqlalchemy.exc import DBAPIError
 
 from features import pulse
 from features.codec import Json
@@ -31,6 +33,7 @@ from scheduler.service.log.followed import followed
 from scheduler.service.log.record import Record, first_row
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.decided import write_decisions
+from scheduler.service.log.store.disk import is_full, wait_for_room
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.payloads import drop, payload_of
 from scheduler.service.log.store.store import Store
@@ -92,6 +95,7 @@ class Decider:
         self._last_pass: Event | None = None  # in the log, of this process
         self._kept_at = 0  # seq the state was kept at last
         self._tidied_at = -1  # the same when the collector was let in last
+        self.full_since: Any = RawValue("d")  # when the disk was found full; 0: it is not
         self._set_back = False  # the time of day, and the log has it
         self._clock_seen = self.clock.now(), self.clock.monotonic()
         self._busy = ""  # why the backend could not be opened, as logged last
@@ -118,7 +122,22 @@ class Decider:
             except LeaseLost as lost:
                 self.log.warning("lease_lost", why=str(lost))
                 self._close()
+            except (DBAPIError, OSError) as error:
+                if not is_full(error):
+                    raise
+                self._rest_while_full(stopping)
         self.let_go()
+
+    def _rest_while_full(self, stopping: Callable[[], object]) -> None:
+        """Wait until the disk has room, and begin again: what was not written never happened."""
+        self.full_since.value = self.clock.now()
+        self.log.error("disk_full", database=str(self.store.engine.url.database))
+        with suppress(OSError):
+            self._close()
+        self.lease = None
+        wait_for_room(self.store, self.clock, stopping)
+        self.full_since.value = 0.0
+        self.log.info("disk_has_room")
 
     def _tidy(self) -> None:
         """A full collection where the state was just folded or kept, which takes long anyway:

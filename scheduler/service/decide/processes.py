@@ -24,6 +24,7 @@ from scheduler.service.log.notices import keep_notifying
 from scheduler.service.log.retention import keep_pruning
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
+from scheduler.service.log.store.soundness import keep_looking
 from scheduler.service.log.store.store import Store
 from scheduler.service.metrics import Counts
 from scheduler.service.settings import Settings
@@ -40,11 +41,13 @@ STOP_S = 10.0  # a process that does not end by then is killed
 Stopping = Callable[[], bool]
 
 
-def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> None:
+def run_decider(
+    settings: Settings, stopping: Stopping, holder: str = "", counts: Counts | None = None
+) -> None:
     """The process that decides, or stands by.
 
     `holder` names it in the lease: one that is started again under the same name need not wait for
-    the lease to expire.
+    the lease to expire. `counts` are those of all.
     """
     store = Store(settings.database)
     store.go_on()
@@ -60,6 +63,8 @@ def run_decider(settings: Settings, stopping: Stopping, holder: str = "") -> Non
         lease_s=settings.lease_s,
         bundle_poll_s=settings.bundle_poll_s,
     )
+    if counts is not None:
+        decider.full_since = counts.full_since
     # the simulated backend waits by its own clock
     decider.run(stopping, settings.poll_s * header.pace)
 
@@ -138,6 +143,7 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
             keep_pruning, settings.database, settings.keep_days, settings.archive_days, over.wait
         ),
         partial(keep_checkpointed, settings.database, over.wait),
+        partial(keep_looking, settings.database, over.wait),
     ]
     if settings.export_every:
         path = settings.state_dir / "export" / "finished.parquet"

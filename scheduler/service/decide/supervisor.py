@@ -34,6 +34,7 @@ from scheduler.service.decide.processes import (
 )
 from scheduler.service.decide.systemd import notify
 from scheduler.service.log.store.line import line_of
+from scheduler.service.log.store.soundness import WHAT_TO_DO, Damage, Soundness, is_damage
 from scheduler.service.log.store.store import WRITES_MS
 from scheduler.service.metrics import Counts
 from scheduler.service.settings import Settings
@@ -89,6 +90,12 @@ def _process(
         run(settings, stopping, *more)
     except Exception as error:
         log = structlog.get_logger("process")
+        if is_damage(error):
+            found = Damage("a page that was read", str(error).splitlines()[0], time.time())
+            soundness = Soundness(settings.database)
+            soundness.note(soundness.damage() or found)
+            log.error("database_damaged", what=found.what, do=WHAT_TO_DO)
+            sys.exit(1)
         ours = isinstance(error, ValueError) and type(error) is not ValueError
         log.error("process_failed", why=str(error), exc_info=not ours)
         sys.exit(1)
@@ -188,13 +195,17 @@ class Supervisor:
         self.listening = listening
         self.log = structlog.get_logger("supervisor")
         self._line = line_of(make_url(settings.database))
-        decides = [Child("decider", run_decider, (this_process(),)), Child("analyst", run_analyst)]
+        holder = this_process()
         workers = settings.api_workers if listening is not None else 0
         apis = [f"api-{i}" for i in range(1, workers + 1)]
         names = ["follower"] if settings.follows else ["decider", "analyst"]
-        self.counts = Counts.of((*names, "maintenance", *apis))
+        self.counts = Counts.of((*names, "maintenance", *apis), holder)
+        decides = [
+            Child("decider", run_decider, (holder, self.counts)),
+            Child("analyst", run_analyst),
+        ]
         self.children = [
-            *([Child("follower", follow, (this_process(),))] if settings.follows else decides),
+            *([Child("follower", follow, (holder,))] if settings.follows else decides),
             Child("maintenance", run_maintenance),
             *(Child(name, run_api, (listening, self.counts)) for name in apis),
         ]

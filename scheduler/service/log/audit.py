@@ -24,6 +24,7 @@ from scheduler.service.log.fold import Bundles, Diverged, State, digest_of, enco
 from scheduler.service.log.followed import decisions_of, follow_texts, followed, texts_of
 from scheduler.service.log.header import FOLLOWED, code_version
 from scheduler.service.log.store.mends import Mends
+from scheduler.service.log.store.soundness import Soundness, is_damage
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
 from scheduler.service.log.tamper import Head, Tampered, Verified, damage
@@ -120,6 +121,13 @@ def audit(
             found.links, found.tampered = chained.links, chained.found
             found.damage, found.checked_by = damage(connection)
             return found
+    except DBAPIError as error:
+        if not is_damage(error):
+            raise
+        lines = [f"{one.where}: {one.what}" for one in Soundness(store.engine.url).look()]
+        return Audit(
+            code_version(), damage=lines or [str(error.orig)], checked_by="SQLite's quick_check"
+        )
     except UnknownPolicy as error:
         raise CannotCheck(
             f"the log was not checked: {error}; run the audit where the service's policy can be "

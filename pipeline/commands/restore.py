@@ -1,0 +1,47 @@
+"""`pellucid restore`: puts a backup of a service's database where a damaged one is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pipeline.console import user_errors
+from pipeline.options import DATABASE
+
+
+def restore(
+    backup: Annotated[
+        Path, typer.Argument(help="A backup of the database, or the folder that holds one.")
+    ],
+    database: DATABASE = None,
+    state_dir: Annotated[
+        Path | None, typer.Option(help="State folder of the service; gets the backup's models.")
+    ] = None,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")
+    ] = False,
+) -> None:
+    """Put a backup of a service's SQLite database where a damaged or lost one is.
+
+    Stop the service first. The backup is looked at page by page, and what it holds is shown.
+    Nothing changes without --apply. The database that is there now is kept beside it. Jobs that
+    waited at the backup wait again; those that ran then are `lost` unless they still run here.
+    What came after it is gone. PostgreSQL: `pg_restore`.
+
+    Examples:
+
+      pellucid restore /backup
+
+      pellucid restore /backup/pellucid.db --database sqlite:///data/service/pellucid.db --apply
+    """
+    with user_errors():
+        from scheduler.service.log.restore import Restore
+        from scheduler.service.settings import read_settings
+
+        settings = read_settings(database=database, state_dir=state_dir)
+        found = Restore.of(settings.database, settings.state_dir, backup)
+        lines = found.apply() if apply else [*found.lines(), "nothing was changed: --apply"]
+    for line in lines:
+        typer.echo(line)

@@ -1,0 +1,49 @@
+"""A disk that is full: how that differs from a defect, and when there is room again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from features.clock import Clock
+from scheduler.service.log.store.store import Store
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+ROOM = 256 * 1024  # bytes that can be written where a disk is not full
+LOOK_S = 0.5
+_TEXTS = ("is full", "No space left", "could not extend file")  # by SQLite and PostgreSQL
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that the disk is full, or that an account may have no more of it."""
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    return isinstance(error, DBAPIError) and any(text in str(error.orig) for text in _TEXTS)
+
+
+def has_room(store: Store) -> bool:
+    """Whether something can be written beside a SQLite file, or else here."""
+    file = store.engine.url.database
+    try:
+        folder = Path(file).parent if store.is_sqlite and file else Path(tempfile.gettempdir())
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            probe.write(os.urandom(ROOM))
+            probe.flush()
+            os.fsync(probe.fileno())
+    except OSError as error:
+        return error.errno not in FULL
+    return True
+
+
+def wait_for_room(store: Store, clock: Clock, stopping: Callable[[], object]) -> None:
+    """Return when there is room, or when stopped, after a moment at least; `stopping` is asked
+    often."""
+    while not stopping():
+        clock.sleep(LOOK_S)
+        if has_room(store):
+            return
