@@ -43,7 +43,7 @@ class Claims:
             if change := differs(job, changed):
                 kept = {name: encode(getattr(job, name)) for name in _ASKED}
                 self._offers.setdefault(job.id, {})[canonical(change)] = {**kept, **change}, now
-                self._made += of_tried(job.id, change, one, as_it_is, now)
+                self._made += of_tried(job.id, change, one, as_it_is=as_it_is, now=now)
 
     def room(self, reasons: Mapping[str, SlurmReason], now: float) -> None:
         """Jobs wait for a limit in which there is room now, and nobody is before them."""
@@ -94,9 +94,9 @@ def of_tried(
 ) -> Iterator[Claim]:
     """What is claimed by a change that was tried."""
     if not tried.reason:  # it starts at once
-        yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change, now + PASS_S)
+        yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change=change, due=now + PASS_S)
         return
     if as_it_is is not None and as_it_is.start_p50 is not None:
-        yield Claim(Kind.OFFER_SOONER, job_id, now, change, as_it_is.start_p50)
+        yield Claim(Kind.OFFER_SOONER, job_id, now, change=change, due=as_it_is.start_p50)
     if tried.start_p90 is not None:
-        yield Claim(Kind.OFFER_P90, job_id, now, change, tried.start_p90)
+        yield Claim(Kind.OFFER_P90, job_id, now, change=change, due=tried.start_p90)
