@@ -350,7 +350,7 @@ class FeatureState:
         """The job was submitted and waits from `now` on."""
         if job.job_id in self._live:
             raise FeatureError(f"job {job.job_id}: already submitted and not yet ended")
-        self._check(now)
+        _check_time(now, self._now)
         _check_asked(job)
         self._now = now
         if self._survives:
@@ -358,7 +358,7 @@ class FeatureState:
         submission = self._recorded(job, now)
         if self._survives:
             self._lives.submit(job.job_id, self._hazards(submission))
-        self._join_queue(submission)
+        _join_queue(submission)
         for key in submission.keys:
             key.last_submit = now
         if job.user:
@@ -386,11 +386,11 @@ class FeatureState:
                 was.survival, was.hazards = survival.known(lives, job.time_limit_s)
                 self._look_up_claims(was, now)
             return
-        self._leave_queue(was)
+        _leave_queue(was)
         submission = _carried_on(was, self._recorded(job, now))
         if self._survives:
             self._lives.regroup(job.job_id, self._hazards(submission))
-        self._join_queue(submission)
+        _join_queue(submission)
 
     def start(self, job_id: str, now: float) -> None:
         """The job runs from `now` on; its elapsed time counts from here."""
@@ -398,7 +398,7 @@ class FeatureState:
         if submission.phase is _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: already running")
         self._now = now
-        self._leave_queue(submission)
+        _leave_queue(submission)
         submission.phase, submission.began = _Phase.RUNNING, now
         if self._survives:
             self._lives.advance(now)
@@ -416,8 +416,8 @@ class FeatureState:
         if self._survives:
             self._lives.advance(now)
             self._lives.stop(job_id)
-        self._leave_gpus(submission)
-        self._join_queue(submission)
+        _leave_gpus(submission)
+        _join_queue(submission)
         submission.outlived_s = max(submission.outlived_s, now - submission.began)
 
     def try_out(self, job_id: str, now: float) -> None:
@@ -465,9 +465,9 @@ class FeatureState:
             raise FeatureError(f"job {job_id}: duration_s is {duration_s}, must be >= 0 or None")
         self._now = now
         if submission.phase is _Phase.RUNNING:
-            self._leave_gpus(submission)
+            _leave_gpus(submission)
         else:
-            self._leave_queue(submission)
+            _leave_queue(submission)
         del self._live[job_id]
         if self._survives:
             self._lives.advance(now)
@@ -513,11 +513,11 @@ class FeatureState:
         was = self._live.get(job.job_id, submission)
         if was is submission:
             return self._values(submission, now)
-        self._leave_queue(was)  # it would not count itself among those that wait
+        _leave_queue(was)  # it would not count itself among those that wait
         try:
             return self._values(submission, now)
         finally:
-            self._join_queue(was)
+            _join_queue(was)
 
     def outlook(self, job: Job, now: float) -> tuple[tuple[float, ...], float]:
         """What histories alone say of ln(1 + duration): the terms of `survival.SUM`, and the
@@ -582,7 +582,7 @@ class FeatureState:
         the share that ends in it. FeatureError without the families that keep it."""
         if not self._survives:
             raise FeatureError("hazards: the family survival is not kept")
-        self._check(now)
+        _check_time(now, self._now)
         template = self._templates.find(job) or _NOTHING
         return survival.hazards(self._lives.as_of(self._groups(job, template), now))[-1]
 
@@ -593,7 +593,7 @@ class FeatureState:
         """
         if not self._survives:
             raise FeatureError("histories: the family survival is not kept")
-        self._check(now)
+        _check_time(now, self._now)
         template = self._templates.find(job) or _NOTHING
         groups = self._lives.as_of(self._groups(job, template), now, job.job_id)
         kind = f"named like {job.name}" if job.name else f"of {job.gpus} GPUs, unnamed"
@@ -610,20 +610,16 @@ class FeatureState:
 
     # -- inside ------------------------------------------------------------------------------
 
-    def _check(self, now: float) -> None:
-        if not (isfinite(now) and now >= self._now):
-            raise FeatureError(f"time {now}: must not be before the last event, {self._now}")
-
     def _known(self, job_id: str, now: float) -> _Submission:
         submission = self._live.get(job_id)
         if submission is None:
             raise FeatureError(f"job {job_id}: not submitted, or already ended")
-        self._check(now)
+        _check_time(now, self._now)
         return submission
 
     def _seen_now(self, job: Job, now: float) -> _Submission:
         """The submission as it is recorded, or as it would be if it were made or changed now."""
-        self._check(now)
+        _check_time(now, self._now)
         was = self._live.get(job.job_id)
         if was is None:
             return self._preview(job, now)
@@ -723,24 +719,29 @@ class FeatureState:
         shared = self._vc_gpus.setdefault((job.vc, job.gpus), Hazard(of_vc_gpus))
         return self._everyone, shared, user.hazard, template.hazard
 
-    @staticmethod
-    def _join_queue(submission: _Submission) -> None:
-        submission.phase = _Phase.QUEUED
-        for key in submission.keys:
-            key.queued += 1
-        submission.queue.enqueue(submission.job.gpus)
 
-    @staticmethod
-    def _leave_queue(submission: _Submission) -> None:
-        for key in submission.keys:
-            key.queued -= 1
-        submission.queue.enqueue(submission.job.gpus, -1)
+def _join_queue(submission: _Submission) -> None:
+    submission.phase = _Phase.QUEUED
+    for key in submission.keys:
+        key.queued += 1
+    submission.queue.enqueue(submission.job.gpus)
 
-    @staticmethod
-    def _leave_gpus(submission: _Submission) -> None:
-        for key in submission.histories:
-            key.running.remove(submission.job.job_id)
-        submission.queue.run(submission.job.gpus, -1)
+
+def _leave_queue(submission: _Submission) -> None:
+    for key in submission.keys:
+        key.queued -= 1
+    submission.queue.enqueue(submission.job.gpus, -1)
+
+
+def _leave_gpus(submission: _Submission) -> None:
+    for key in submission.histories:
+        key.running.remove(submission.job.job_id)
+    submission.queue.run(submission.job.gpus, -1)
+
+
+def _check_time(now: float, last: float) -> None:
+    if not (isfinite(now) and now >= last):
+        raise FeatureError(f"time {now}: must not be before the last event, {last}")
 
 
 def _check_asked(job: Job) -> None:

@@ -88,17 +88,30 @@ class Registry:
 HERE = Registry()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedOn:
+    """What a bundle was trained on.
+
+    Attributes:
+        digest: of all of it.
+        rows: digest of the rows that the metrics are of, whatever their features.
+        source: the trace; None: nobody says.
+    """
+
+    digest: str
+    rows: str = ""
+    source: str | Path | None = None
+
+
 def log_training(
     bundle_path: str | Path,
     *,
     params: Mapping[str, Any],
     metrics: Mapping[str, float],
-    input_digest: str,
-    rows: str = "",
+    data: TrainedOn,
     card: str | None = None,
     registry: Registry = HERE,
     columns: Sequence[str] = (),
-    source: str | Path | None = None,
     by_week: Mapping[int, Mapping[str, float]] | None = None,
 ) -> Version:
     """Log a run with its bundle, and register the bundle as a candidate.
@@ -109,12 +122,10 @@ def log_training(
     Args:
         bundle_path: directory of the exported bundle; it must hold a duration model.
         params, metrics: logged as they are; metrics that are not finite are left out.
-        input_digest: digest of what it was trained on.
-        rows: digest of the rows that the metrics are of, whatever their features.
+        data: what it was trained on.
         card: the model card as HTML; by default one made from the bundle alone.
         registry: where it is kept.
         columns: metrics that the UI shows as columns, the most telling one first.
-        source: the trace that it was trained on; None: nobody says.
         by_week: figures of each week, by its number since the epoch: a step each.
     """
     bundle = Bundle.load(bundle_path)
@@ -126,10 +137,10 @@ def log_training(
         figures = [f"{column}: {finite[column]:.4f}" for column in columns[:1] if column in finite]
         about = _about(bundle, figures)
         short = bundle.digest[:12]  # the UI cuts off longer ones
-        tags = {"input_digest": input_digest[:12], DIGEST: short, ROWS: rows, NOTE: about}
+        tags = {"input_digest": data.digest[:12], DIGEST: short, ROWS: data.rows, NOTE: about}
         title = f"bundle {short}"
         with mlflow.start_run(experiment_id=experiment, run_name=title, tags=tags) as run:
-            mlflow.log_input(_dataset(bundle, input_digest, source), context="training")
+            mlflow.log_input(_dataset(bundle, data.digest, data.source), context="training")
             mlflow.log_params(dict(params))
             mlflow.log_metrics(finite)
             for week, figures_then in (by_week or {}).items():

@@ -99,7 +99,7 @@ def train(
         from models.training.tracking import Registry
         from pipeline.stages.common import test_from
         from pipeline.stages.evaluate import evaluated, roll, track
-        from pipeline.stages.train import arrivals_before, fit, read_measured
+        from pipeline.stages.train import Beside, arrivals_before, fit, read_measured
         from pipeline.traces import read_dataset
 
         if where is not None and (gpu_rates is not None or edits is not None):
@@ -130,9 +130,11 @@ def train(
                 preset=preset,
                 seed=seed,
                 edits=corrections,
-                arrivals=arrivals_before(table, cut),
-                gpu_types=types,
-                histories=learned_histories(table, cut),
+                beside=Beside(
+                    arrivals=arrivals_before(table, cut),
+                    gpu_types=types,
+                    histories=learned_histories(table, cut),
+                ),
             )
             bundle.save(out)
         with step("measuring errors on unseen days, refitting daily", as_json):

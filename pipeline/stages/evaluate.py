@@ -36,7 +36,7 @@ from models.training.evaluation import (
     tail_auc,
 )
 from models.training.metrics import TITLES, duration_metrics
-from models.training.tracking import Registry, Version, log_training
+from models.training.tracking import Registry, TrainedOn, Version, log_training
 from pipeline.stages.common import (
     CANDIDATE,
     DAY_S,
@@ -320,11 +320,13 @@ def track(
         bundle,
         params=params,
         metrics={**metrics, FIGURE: found["candidate_tail_auc"]},
-        input_digest=str(loaded.metadata["duration"]["data_digest"]),
-        rows=found["rows"],
+        data=TrainedOn(
+            digest=str(loaded.metadata["duration"]["data_digest"]),
+            rows=found["rows"],
+            source=source,
+        ),
         card=card,
         registry=registry,
-        source=source,
         by_week={int(week): figures for week, figures in found.get("weeks", {}).items()},
         columns=[
             FIGURE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
@@ -58,6 +59,24 @@ def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeas
     return read_pairs(Path(pairs), sharing=sharing)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beside:
+    """What a bundle holds beside the models of jobs and pairs.
+
+    Attributes:
+        arrivals: of the history; with less than two weeks of them there is no model of them.
+        gpu_types: how fast each type of GPU is.
+        histories: for their pictures.
+    """
+
+    arrivals: Arrivals | None = None
+    gpu_types: GpuTypeSpeed | None = None
+    histories: Sequence[History] = ()
+
+
+NOTHING_BESIDE = Beside()
+
+
 def fit(
     rows: Rows,
     cut: float,
@@ -66,15 +85,9 @@ def fit(
     preset: str,
     seed: int,
     edits: Edits | None = None,
-    arrivals: Arrivals | None = None,
-    gpu_types: GpuTypeSpeed | None = None,
-    histories: Sequence[History] = (),
+    beside: Beside = NOTHING_BESIDE,
 ) -> Bundle:
-    """Every model of a bundle, fitted on what was known at `cut`.
-
-    `histories` are kept beside them, for their pictures.
-
-    Without two weeks of `arrivals` before `cut` there is no model of them in the bundle.
+    """Return every model of a bundle, fitted on what was known at `cut`.
 
     `edits` are a person's corrections of the duration model. They are refused when they make its
     tail AUC on the days after `cut` worse than `models.training.edits` tolerates; the errors there
@@ -100,9 +113,9 @@ def fit(
         "packing": dict(packing.metadata),
         "pair_speed": dict(speed.metadata),
     }
-    if histories:
-        metadata[HISTORIES] = [one.plain() for one in histories]
-    coming = None
+    if beside.histories:
+        metadata[HISTORIES] = [one.plain() for one in beside.histories]
+    coming, arrivals = None, beside.arrivals
     if arrivals is not None and len(arrivals.jobs) >= MIN_BINS:
         found = fit_arrivals(arrivals, preset="fast", seed=seed)
         coming, metadata["arrivals"] = found.model, dict(found.metadata)
@@ -112,7 +125,7 @@ def fit(
             packing=packing.model,
             pair_speed=speed.model,
             arrivals=coming,
-            gpu_types=gpu_types,
+            gpu_types=beside.gpu_types,
             metadata=metadata,
             created_by=f"pellucid {version('pellucid')}",
         )
@@ -145,8 +158,9 @@ def run(params: Params, shown: Shown = unseen) -> str:
         preset=wanted.preset,
         seed=wanted.seed,
         edits=edits,
-        arrivals=arrivals_before(trace, cut),
-        histories=learned_histories(trace, cut),
+        beside=Beside(
+            arrivals=arrivals_before(trace, cut), histories=learned_histories(trace, cut)
+        ),
     )
     bundle.save(CANDIDATE)
     seen = rows.ended_before(cut)

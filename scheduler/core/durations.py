@@ -336,6 +336,7 @@ class DurationDistribution:
             id(even),
             predicted.ended,
             predicted.shift,
+            predicted.most_s,
             float(predicted),
             predicted.claims,
             passed,

@@ -51,18 +51,34 @@ class Runs:
     latest_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnWords:
+    """What a job and its owner say of its duration, as sentences; "": nothing.
+
+    Attributes:
+        command: what its command and its earlier runs say.
+        expected: what its owner expects.
+        asks: how its owner says what to expect, if they have not yet; no sentence.
+    """
+
+    command: str = ""
+    expected: str = ""
+    asks: str = ""
+
+
+SILENT = OwnWords()
+
+
 def belief(
     decisions: Sequence[Decision],
     limit_s: float | None,
     alike: Sequence[float] = (),
     *,
     terms: str = "",
-    command: str = "",
+    own: OwnWords = SILENT,
     over: bool = False,
     stated_s: float | None = None,
     runs: Runs | None = None,
-    expected: str = "",
-    asks: str = "",
 ) -> Belief | None:
     """What was believed of a job last; None: nothing is predicted.
 
@@ -70,13 +86,11 @@ def belief(
         decisions: about it, in order.
         alike: seconds that the latest jobs of its name and owner ran.
         terms: what the prediction is made of, in words.
-        command: what its command and its earlier runs say, as a sentence.
+        own: what the job and its owner say.
         over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
         runs: of a job that runs now.
-        expected: what its owner expects, as a sentence.
-        asks: how its owner says what to expect, if they have not yet.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if last is None or last.estimate_s is None:
@@ -114,13 +128,13 @@ def belief(
     sentences += [rests_on_words(spread)] if spread is not None and ENDED_HERE in spread else []
     odds = "" if over or runs is not None or spread is None else odds_words(spread, cut)
     sentences += [f"{odds}."] if odds else []
-    if asks and spread is not None and runs is None and not over and is_open(spread, cut):
-        sentences.append(f"Is it a test, or how long will it run? {asks}.")
-    sentences += [expected] if expected else []
+    if own.asks and spread is not None and runs is None and not over and is_open(spread, cut):
+        sentences.append(f"Is it a test, or how long will it run? {own.asks}.")
+    sentences += [own.expected] if own.expected else []
     sentences += [f"{evidence}."] if evidence else []
-    sentences += [command] if command else []
+    sentences += [own.command] if own.command else []
     if terms:
-        who = "With the model that is" if command else "The model alone would say"
+        who = "With the model that is" if own.command else "The model alone would say"
         sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
     return Belief(p50_s, p90_s, evidence, " ".join(sentences))
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from scheduler.core.decisions import STARTS, Action, Reason
 from scheduler.core.phase import Phase
-from scheduler.explain.belief import Belief, Runs, belief
+from scheduler.explain.belief import Belief, OwnWords, Runs, belief
 from scheduler.explain.explanation import (
     Contribution,
     Explanation,
@@ -107,12 +107,14 @@ def believed(
         job.time_limit_s,
         view.alike(job),
         terms=reasons(score) if score and score.terms_known else "",
-        command=command_words(score) if score else "",
+        own=OwnWords(
+            command=command_words(score) if score else "",
+            expected=expected_words(score) if score else "",
+            asks="" if job.expect or job.slurm is not None else asking(job.job_id),
+        ),
         over=job.ended_at is not None,
         stated_s=job.estimate_s,
         runs=runs,
-        expected=expected_words(score) if score else "",
-        asks="" if job.expect or job.slurm is not None else asking(job.job_id),
     )
 
 

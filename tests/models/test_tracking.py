@@ -17,6 +17,7 @@ from models.bundle import AdditiveModel, Bundle, BundleError
 from models.training.tracking import (
     MODEL_NAME,
     Registry,
+    TrainedOn,
     bundle_of,
     champion,
     former_champion,
@@ -47,7 +48,13 @@ def fresh(empty, tmp_path):
 def candidate(bundle: Bundle, folder: Path, registry: Registry, intercept: float, **given):
     """A registered bundle that differs from others by its intercept."""
     model = AdditiveModel(bundle.duration.axes, bundle.duration.terms, intercept)
-    told = {"params": {}, "metrics": {}, "input_digest": "abc", "registry": registry, **given}
+    told = {
+        "params": {},
+        "metrics": {},
+        "data": TrainedOn(digest="abc"),
+        "registry": registry,
+        **given,
+    }
     return log_training(Bundle(duration=model, metadata=bundle.metadata).save(folder), **told)
 
 
@@ -65,7 +72,7 @@ def test_a_training_registers_a_candidate_and_a_promotion_moves_the_alias(
             params={"preset": "fast"},
             metrics={"tail AUC": 0.80, "spearman": 0.5, "auc_6h": float("nan"), "x": float("inf")},
             columns=["tail AUC", "spearman"],
-            source=tmp_path / "trace",
+            data=TrainedOn(digest="abc", source=tmp_path / "trace"),
             by_week={2900: {"spearman": 0.4}, 2901: {"spearman": 0.6}},
         )
         for intercept in (1.0, 2.0, 3.0)

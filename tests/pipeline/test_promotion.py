@@ -28,6 +28,7 @@ from models.training.settled import settled
 from models.training.tracking import (
     HERE,
     Registry,
+    TrainedOn,
     Version,
     champion,
     former_champion,
@@ -125,7 +126,9 @@ def registry(empty: Path, tmp_path: Path) -> Registry:
 def register(registry: Registry, tmp_path: Path) -> Callable[[Bundle], Version]:
     def registers(bundle: Bundle) -> Version:
         folder = bundle.save(tmp_path / "candidate")
-        return log_training(folder, params={}, metrics={}, input_digest="x", registry=registry)
+        return log_training(
+            folder, params={}, metrics={}, data=TrainedOn(digest="x"), registry=registry
+        )
 
     return registers
 

@@ -260,7 +260,8 @@ async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
 async def histories_of(request: Request, viewer: Asking, job_id: str) -> Response:
     """How long jobs like this one lasted: what its prediction rests on."""
     view = request.app.state.reads.seen_by(viewer)
-    answer, why_not = dict[str, Any](), ""
+    answer: Mapping[str, Any] = {}
+    why_not = ""
     try:
         asked = await run_in_threadpool(view.job, job_id)
         of = {"owner": asked.owner, "vc": asked.vc, "gpus": asked.gpus, "name": asked.name}
@@ -269,7 +270,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
     except UnknownJob:
         await run_in_threadpool(request.app.state.refusals.missed, request, job_id)
         why_not = "There is no such job of yours."
-    found = _drawn(answer) | {"job_id": job_id, "problem": why_not}
+    found = {**_drawn(answer), "job_id": job_id, "problem": why_not}
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         return found | {"terms": _terms(queries, job_id) if answer else []}
@@ -304,7 +305,7 @@ async def histories(
     who = viewer.name if mine else owner
     where = vc if vc in vcs else (vcs[0] if vcs else "")
     answer = await _histories(request, viewer, owner=who, vc=where, gpus=max(0, gpus), name=like)
-    found = _drawn(answer) | {
+    found = {**_drawn(answer)} | {
         "job_id": "",
         "problem": str(answer.get("unavailable", "")),
         "owner": who,
@@ -325,7 +326,7 @@ async def _histories(request: Request, viewer: Viewer, **asked: str | int) -> Js
     return await questions.ask("histories", dict(asked), viewer.name)
 
 
-def _drawn(answer: Json) -> dict[str, Any]:
+def _drawn(answer: Mapping[str, Any]) -> Mapping[str, Any]:
     """The pictures in an answer, the narrowest history first."""
     outlived_s = float(answer.get("outlived_s", 0.0))
     known = [History.read(one) for one in answer.get("histories", ())]

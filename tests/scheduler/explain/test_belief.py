@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.explain.belief import Runs, alike_words, belief
+from scheduler.explain.belief import OwnWords, Runs, alike_words, belief
 from scheduler.explain.words import duration
 
 SPREAD = (("p50_s", 26.0), ("p90_s", 76.0))
@@ -44,7 +44,12 @@ def test_its_own_progress_is_named_where_it_says_something_else() -> None:
         (369.0, "It should run about 26 s; at most 76 s, nine in ten. It asks for 9 epochs."),
         (480.0, "It should run about 8 min, by its own progress."),
     ):
-        found = belief([predicted(368.0)], None, command="It asks for 9 epochs.", stated_s=stated_s)
+        found = belief(
+            [predicted(368.0)],
+            None,
+            own=OwnWords(command="It asks for 9 epochs."),
+            stated_s=stated_s,
+        )
         assert found is not None
         assert found.text == words
 
