@@ -56,8 +56,9 @@ def test_after_three_ends_of_a_kind_the_median_is_near(
         decisions = list[Decision]()
         for owner in OWNERS:
             words = ("sleep", f"{lasts[owner][command]:g}")
-            kind = {"name": f"try-{command}"} if named else {"like": digest_of(words, "/home")}
-            desk.submit(f"{owner}-{command}-{round_}", owner=owner, command=words, **kind)
+            name, like = (f"try-{command}", "") if named else ("", digest_of(words, "/home"))
+            job_id = f"{owner}-{command}-{round_}"
+            desk.submit(job_id, owner=owner, command=words, name=name, like=like)
         for _ in range(500):
             decisions += desk.turn(1e5)
             state = desk.decider.state
