@@ -133,7 +133,14 @@ def unlike_before(trace: pa.Table) -> list[str]:
     columns = [trace.column(name) for name in names]
     columns[0] = columns[0].cast("int64")
     jobs = [
-        Seen(at / 1000.0, seconds, gpus, vc or "", user or "", kind or "")
+        Seen(
+            submitted=at / 1000.0,
+            seconds=seconds,
+            gpus=gpus,
+            vc=vc or "",
+            user=user or "",
+            gpu_type=kind or "",
+        )
         for at, seconds, gpus, vc, user, kind in zip(
             *(column.to_pylist() for column in columns), strict=True
         )
