@@ -25,7 +25,6 @@ from features.expected import expected
 from features.history import KeyHistory
 from features.job import Job, Profile
 from features.names import normalise
-from features.progress import Progress
 from features.queue import VcQueue
 from features.repeats import LAST, OF, Claim, Made, Repeats, Statements, Word, made_of
 from features.schema import State
@@ -487,20 +486,6 @@ class FeatureState:
     def ran(self, job: Job) -> tuple[Ran, ...]:
         """The latest completed runs of what a job's command runs, by its user; oldest first."""
         return () if job.work is None else self._ran.get(_script(job, job.work), ())
-
-    def shares(self, job: Job, progress: Progress) -> list[float]:
-        """How much of the maximum that a job states its script's earlier runs took, at its pace.
-
-        Of runs that asked for as much, with as many GPUs; none where it counts something else.
-        """
-        work = job.work
-        if work is None or work.unit != progress.unit or abs(work.amount - progress.of) > 1.0:
-            return []
-        return [
-            ran.total_s / progress.total_s
-            for ran in self.ran(job)
-            if ran.gpus == job.gpus and ran.work.amount == work.amount
-        ]
 
     # -- rows --------------------------------------------------------------------------------
 

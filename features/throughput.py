@@ -8,6 +8,7 @@ how noisy runs are and how long the start-up takes is weighed by how well it exp
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import product
@@ -19,6 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from features.amounts import Work
+from features.job import Job
+from features.progress import Progress
 
 KEPT = 16  # runs of a script
 LATEST = 3  # of them are in the text
@@ -167,3 +170,15 @@ def in_words(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
+def shares(runs: Iterable[Ran], job: Job, progress: Progress) -> list[float]:
+    """How much of the maximum that a job states its script's earlier runs took, at its pace.
+
+    Of runs that asked for as much, with as many GPUs; none where it counts something else.
+    """
+    work = job.work
+    if work is None or work.unit != progress.unit or abs(work.amount - progress.of) > 1.0:
+        return []
+    alike = (ran for ran in runs if ran.gpus == job.gpus and ran.work.amount == work.amount)
+    return [ran.total_s / progress.total_s for ran in alike]

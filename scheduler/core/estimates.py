@@ -19,7 +19,7 @@ from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.state import FAMILIES, FeatureState
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
-from features.throughput import Asked, asked
+from features.throughput import Asked, asked, shares
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import positions
 from scheduler.core.curves import LONGEST_S, Predicted, moved
@@ -275,7 +275,7 @@ class FeatureEstimator(Estimator):
         self.state.tried_out(job_id, now)
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
-        return tempered(progress, self.state.shares(job, progress))
+        return tempered(progress, shares(self.state.ran(job), job, progress))
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
         self.state.stated(job_id, progress.total_s, progress.error, now)
