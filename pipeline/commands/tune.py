@@ -103,10 +103,11 @@ class _Known(NamedTuple):
 def tune(asked: Asked, address: Address) -> None:
     """Try other settings on your own past; adopt what is better beyond chance.
 
-    The last weeks of the service's log (or of a trace or dump) are replayed under a few candidate
-    settings of the policy pellucid. The best on the first half of the jobs (mean JCT, with a p99
-    wait no worse) is replayed on the second half, and adopted only if its mean JCT is lower there,
-    too, by a 95 % interval. Otherwise the settings stay. `settings set` goes back.
+    The last weeks of the service's log (or of a trace or dump) are replayed with each part of the
+    policy pellucid switched off or set otherwise; what helps is crossed. The best on the first half
+    of the jobs (mean JCT, with a p99 wait longer by at most --tail) is replayed on the second half,
+    and adopted only if its mean JCT is lower there, too, by a 95 % interval. Otherwise the settings
+    stay. `settings set` goes back.
 
     Examples:
 

@@ -66,7 +66,7 @@ def test_what_is_better_beyond_chance_is_adopted_and_says_the_way_back(past: His
 
 
 def test_what_is_worse_or_the_same_is_not(past: History) -> None:
-    tried = {"rigid": RIGID, "alike": {"partner_searches": 15}}
+    tried: dict[str, tuning.Values] = {"rigid": RIGID, "alike": {"partner_searches": 15}}
     found = tune(past, {}, tried, 1)
     assert (found["adopt"], found["picked"], found["settings"]) == (False, None, {})
     assert found["verdict"].startswith("Keep the settings: on the first half no candidate")
@@ -160,7 +160,7 @@ def test_what_helps_is_crossed_one_by_one(past: History, monkeypatch: pytest.Mon
         text.partition("=")[0]: 0 for text in texts
     })  # fmt: skip
     monkeypatch.setattr(tuning, "flat", lambda settings: {})
-    tried = {name.upper(): {name: 1.0} for name in "abcd"}
+    tried: dict[str, tuning.Values] = {name.upper(): {name: 1.0} for name in "abcd"}
     done: list[int] = []
     found = tune(past, {}, tried, 1, progress=done.append)
     crossed = [row["name"] for row in found["chosen_on"] if "+" in row["name"]]

@@ -18,7 +18,12 @@ from scheduler.testing.builders import Played, pellucid, play
 from scheduler.testing.worlds import World, worlds
 
 # its order and nothing else of `pellucid`: no bound, no ageing, predicted once
-AS_LUCID = {"max_wait_s": 1e12, "ageing": 0.0, "gpu_exponent": 1.0, "predict_again_s": 0.0}
+AS_LUCID: dict[str, Any] = {
+    "max_wait_s": 1e12,
+    "ageing": 0.0,
+    "gpu_exponent": 1.0,
+    "predict_again_s": 0.0,
+}
 PRICES = st.sampled_from([0.0, 0.3, 1.0, 1.0, 5.0])
 
 

@@ -292,9 +292,9 @@ def test_an_hour_of_waiting_forgives_as_much_prediction_as_is_set() -> None:
     assert order(3.4 * HOUR) == ["holds", "long", "short"]  # 61
 
 
-def deep_desk(user: str, **chosen: float) -> Desk:
+def deep_desk(user: str) -> Desk:
     """One GPU that is held, and jobs that wait for it: a long one first, then short ones."""
-    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, ageing=0.3, **chosen)
+    policy = pellucid(max_wait_s=1e9, predict_again_s=0.0, ageing=0.3)
     desk = Desk(policy, cluster_of(gpus=1), TableEstimator("given", {"long": 7200.0}, default=60.0))
     desk.submit(a_job("holds", user=user))
     desk.submit(a_job("long", user=user, at=1.0), now=1.0)
