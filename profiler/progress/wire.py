@@ -98,14 +98,14 @@ def unpacked(data: bytes) -> Answer:
     if flags & 8 and not 0.0 <= speed <= 1.0:
         raise NoAnswer("a speed that there is not")
     return Answer(
-        number,
-        bool(flags & 1),
-        progress,
-        bool(flags & 4),
-        speed if flags & 8 else None,
-        COMPLAINTS[complaint],
-        line,
-        cpu_s,
+        number=number,
+        failed=bool(flags & 1),
+        progress=progress,
+        beside=bool(flags & 4),
+        speed=speed if flags & 8 else None,
+        complaint=COMPLAINTS[complaint],
+        line=line,
+        cpu_s=cpu_s,
     )
 
 
@@ -113,4 +113,15 @@ def _progress(values: list[float], unit: str, source: str, doubts: str) -> Progr
     total, low, high, done, of, unit_s, at = values
     if not (0.0 <= low <= total <= high <= 1e15 and 0.0 <= at <= 1e15 and 0.0 <= unit_s <= 1e15):
         raise NoAnswer("times that there are not")
-    return Progress(total, low, high, done, of, unit, unit_s, at, source, doubts)
+    return Progress(
+        total_s=total,
+        low_s=low,
+        high_s=high,
+        done=done,
+        of=of,
+        unit=unit,
+        unit_s=unit_s,
+        at_s=at,
+        source=source,
+        doubts=doubts,
+    )

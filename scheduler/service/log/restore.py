@@ -74,7 +74,14 @@ class Restore:
         waiting = sum(phase.waits for phase in phases)
         running = sum(not phase.waits and not phase.over for phase in phases)
         return cls(
-            Path(url.database), state_dir, file, folder, every, waiting, running, last or 0.0
+            file=Path(url.database),
+            state_dir=state_dir,
+            backup=file,
+            folder=folder,
+            events=every,
+            waiting=waiting,
+            running=running,
+            at=last or 0.0,
         )
 
     def lines(self) -> list[str]:
