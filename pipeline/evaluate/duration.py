@@ -317,7 +317,7 @@ class Believed:
         return cls(behind, quantiles, chances, score)
 
 
-def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, Json]:
+def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
     """How well the chance to last over six hours finds such jobs, among those that the sum believes
     to last less than `SHORT_S`; and the sum itself."""
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
@@ -343,12 +343,12 @@ def _precision(long: Floats, by: Floats, recall: float) -> float:
     return float(hits[flagged - 1] / flagged)
 
 
-def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, Json]:
+def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]:
     """Of jobs that are given about the same chance to last over six hours: the mean of these
     chances, and the share that does."""
     these = test & np.isfinite(rows.y) & np.isfinite(believed.chances[:, 1])
     chance, long = believed.chances[these, 1], rows.y[these] > LONG_S[1][1]
-    found = dict[str, Json]()
+    found = dict[str, object]()
     for low, high in pairwise(CHANCES):
         mine = (chance >= low) & ((chance < high) | (high == 1.0))
         if mine.any():
