@@ -7,7 +7,7 @@ and what the parts of the policy hear of jobs that come, start and end.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.core.decisions import STARTS, Action, Decision
@@ -59,7 +59,7 @@ class PellucidMemory:
     durations: DurationMemory
     shares: SharesMemory
     demand: DemandMemory
-    patience: list[str]
+    patience: list[str] = field(default_factory=list)  # none in snapshots of version 5
     repredict: RepredictMemory
     bound: BoundMemory
     usual: UsualMemory

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
 from typing import Any
@@ -206,7 +206,7 @@ class RepredictMemory:
 
     last: dict[str, float]
     newest: dict[str, float]
-    heard: dict[str, list[str]]
+    heard: dict[str, list[str]] = field(default_factory=dict)  # none in snapshots of version 5
     alike: AlikeMemory
 
 

@@ -60,7 +60,8 @@ class Migration:
     Attributes:
         classes: what became of those that are called or lie otherwise.
         fields: of a class (as it is called now), what became of its fields; None: it is gone.
-        new: of a class likewise, the values of its new fields.
+        new: of a class likewise, the values of its new fields. Of a number with fields they are all
+            that may change, and stay in their order.
     """
 
     classes: Mapping[str, str] = field(default_factory=dict)
@@ -277,10 +278,20 @@ class Reader:
         if code == _FIELDS:
             return tuple.__new__(self._types[inside[0]], inside[1])
         if code == _NUMBER:
-            return _number(self._types[inside[0]], *inside[1])
+            return self._number(self._types[inside[0]], *inside[1])
         if code == _ENUM:
             return self._types[inside[0]].__members__[inside[1]]
         return self._container(_CONTAINERS[code], inside)
+
+    def _number(self, kind: type[float], number: float, *row: Any) -> float:
+        """A number with fields; the file does not name them."""
+        made, new = float.__new__(kind, number), dict[str, Any]()
+        for migration in self._migrations:
+            new |= migration.new.get(_path(kind), {})
+        had = [name for name in fields_of(made) if name not in new]
+        for name, value in (*zip(had, row, strict=True), *deepcopy(new).items()):
+            vars(kind)[name].__set__(made, value)
+        return made
 
     def _container(self, kind: type, inside: Sequence[Any]) -> Any:
         if kind is array:
@@ -291,14 +302,6 @@ class Reader:
             return kind(*inside)
         of, items = inside
         return defaultdict(_BUILTINS[of] if isinstance(of, str) else self._types[of], items)
-
-
-def _number(kind: type[float], number: float, *row: Any) -> float:
-    """A number with fields."""
-    made = float.__new__(kind, number)
-    for name, value in zip(fields_of(made), row, strict=True):
-        vars(kind)[name].__set__(made, value)
-    return made
 
 
 _UNSET_VALUE = _Unset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
 from dataclasses import asdict
 from dataclasses import fields as dataclass_fields
 from datetime import tzinfo
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from features.amounts import Work
 from features.progress import Progress
 from scheduler.backends.events import Event, Kind
+from scheduler.core.durations import plain
 from scheduler.core.holders import HoldingMemory
 from scheduler.core.nodes import ChangeMemory
 from scheduler.core.profiling import KnownProfile
@@ -40,6 +42,8 @@ from scheduler.service.log.snapshots import (
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
 from tests.scheduler.service.pages.bundle import small_bundle
+
+VERSION_5 = Path(__file__).with_name("version-5.snapshot.xz")
 
 
 class Kept(Desk):
@@ -279,24 +283,28 @@ def test_one_of_an_older_release_is_read_by_way_of_the_migrations(
     desk.goes_on()
 
 
-def test_the_phases_of_version_5_are_read(desk: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its other records had less in them: those here are as they are today."""
-    moved = MIGRATIONS[6].classes
-    assert moved
-    monkeypatch.setitem(MIGRATIONS, 6, Migration(classes=moved))
+def test_one_of_version_5_is_read(desk: Kept) -> None:
+    """As code of version 5 kept the same life: with predictions, and what the policy learned."""
     live(desk, Random(8), range(20))
     desk.decider.let_go()
     now = desk.newest()
-    _, code, at, recorded = desk.files()[-1]
-    part = msgpack.unpackb(recorded)
-    place = part["types"].index("scheduler.core.phase:Phase")
-    part["types"][place] = "scheduler.service.log.record:Phase"
-    desk.rewrite(5, code, at, msgpack.packb(part))
-    found = desk.newest()
+    at = desk.files()[-1][2]
+    version, code, _, recorded = msgpack.unpackb(lzma.decompress(VERSION_5.read_bytes())[32:])
+    assert version == 5
+    desk.rewrite(version, code, at, recorded)
+    bundle = small_bundle()
+    checkpoints = StateCheckpoints(desk.folder, lambda _: bundle, lambda: "now", desk.every)
+    with desk.store.reading() as connection:
+        found = checkpoints.newest(connection, desk.store, desk.store.last_seq())
     assert now
     assert found
-    assert found.ledger.records == now.ledger.records
-    desk.goes_on()
+    assert found.ledger.records.keys() == now.ledger.records.keys()
+    assert {one.phase for one in found.ledger.records.values()} >= {Phase.RUNNING, Phase.QUEUED}
+    assert found.core.policy.learned.remember().durations.ranges
+    curves = [plain(queued.estimate_s or 0.0) for queued in found.core.jobs.values()]
+    assert max(map(len, curves)) > 3, "predictions have the shape that they had"
+    ends = found.core.estimator.state.cut_off  # asks what the features have learned
+    assert ends(next(iter(found.core.jobs.values())).job, found.now) == 0.0
 
 
 def _planted(field: str = "at", path: str = "", **changed: Any) -> dict[str, Any]:
