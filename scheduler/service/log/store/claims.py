@@ -50,6 +50,7 @@ from scheduler.service.log.store.tables import claims, decisions, events, foreca
 
 MOST = 20_000  # claims that are kept, and first forecasts that are counted: the latest
 OPEN = 2_000  # claims that are judged in one go
+AT_ONCE = 500  # claims that are kept in one go
 OFFERS = tuple(kind.value for kind in Kind if kind.is_offer)
 # of another job of its owner's that only differs in that, these do not say whether it is the same
 _ITS_OWN = frozenset({"job_id", "submitted_at", "sealed"})
@@ -67,19 +68,25 @@ _CLUSTER = (
 def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
     """Keep claims, as of the event `seq`. An offer that is made again is of that moment; of
     anything else the first of a job stands."""
+    made = list(made)
+    for i in range(0, len(made), AT_ONCE):
+        _keep_some(connection, made[i : i + AT_ONCE], seq)
+
+
+def _keep_some(connection: Connection, made: Sequence[Claim], seq: int) -> None:
+    stand = _stand(connection, {one.job_id for one in made if not one.kind.is_offer})
+    rows: dict[tuple[str, str, str], Mapping[str, Any]] = {}
     for one in made:
         change = canonical(one.change)
-        same = and_(
-            claims.c.job_id == one.job_id,
-            claims.c.kind == one.kind.value,
-            claims.c.change == change,
-        )
+        known = one.job_id, one.kind.value, change
         if one.kind.is_offer:
-            left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
+            of = claims.c
+            same = and_(of.job_id == one.job_id, of.kind == one.kind.value, of.change == change)
+            left = and_(of.judged_at.is_(None), of.taken_at.is_(None))
             connection.execute(delete(claims).where(same, left))
-        elif connection.execute(select(claims.c.id).where(same).limit(1)).first() is not None:
+        elif known in stand or known in rows:
             continue
-        row = {
+        rows[known] = {
             "kind": one.kind.value,
             "job_id": one.job_id,
             "made_at": one.made_at,
@@ -88,7 +95,17 @@ def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
             "due": one.due,
             "figure": one.figure,
         }
-        connection.execute(insert(claims).values(row))
+    if rows:
+        connection.execute(insert(claims), list(rows.values()))
+
+
+def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, str, str]]:
+    """Job, kind and change of what was claimed of some jobs: one look at the table for all."""
+    if not job_ids:
+        return set()
+    of = claims.c
+    query = select(of.job_id, of.kind, of.change).where(of.job_id.in_(job_ids))
+    return {(row.job_id, row.kind, row.change) for row in connection.execute(query)}
 
 
 def prune(connection: Connection, before: float) -> int:

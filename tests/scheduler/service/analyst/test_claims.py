@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import select, text
+from sqlalchemy.event import listen
 
 from pipeline.commands.claims import lines
 from scheduler.backends.events import Event, Kind
@@ -285,6 +286,21 @@ def test_the_interval_of_a_record() -> None:
     assert (low, high) == (pytest.approx(0.804, abs=0.002), pytest.approx(0.983, abs=0.002))
     assert interval(5, 5)[1] == 1.0
     assert interval(0, 5)[0] == 0.0
+
+
+def test_of_those_who_never_start_the_first_claim_stands_and_one_look_finds_it(
+    service: Service,
+) -> None:
+    made = [Claim(Claimed.NEVER, f"j{i}", 1.0, due=9.0) for i in range(kept.AT_ONCE)]
+    later = [replace(one, made_at=2.0) for one in made]
+    with service.store.writing() as connection:
+        kept.keep(connection, [*made[:300], *later[:300]], 1)
+        asked = list[str]()
+        listen(connection, "before_cursor_execute", lambda *of: asked.append(of[2]))
+        kept.keep(connection, later, 2)
+        at = connection.execute(select(claims.c.made_at).order_by(claims.c.id)).scalars().all()
+    assert at == [1.0] * 300 + [2.0] * 200
+    assert [one.split()[0] for one in asked if "claims" in one][:-1] == ["SELECT", "INSERT"]
 
 
 def test_what_is_old_or_too_much_goes(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
