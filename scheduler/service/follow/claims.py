@@ -70,15 +70,22 @@ class Claims:
         """
         claims.keep(connection, [*self._made, *never], seq)
         self._made = []
+        self._forget_offers(now)
         for job in jobs if self._offers else ():
-            for change, (wanted, made_at) in list(self._offers.get(job.id, {}).items()):
-                if now - made_at > VALID_S:
-                    del self._offers[job.id][change]
-                elif all(encode(getattr(job, name)) == to for name, to in wanted.items()):
+            for change, (wanted, _) in list(self._offers.get(job.id, {}).items()):
+                if all(encode(getattr(job, name)) == to for name, to in wanted.items()):
                     claims.taken(connection, job.id, change, now)
                     del self._offers[job.id][change]
         claims.void(connection, otherwise)
         claims.apply(connection, claims.judged(connection, now))
+
+    def _forget_offers(self, now: float) -> None:
+        """Forget those that are too old to be taken, also of jobs that are gone."""
+        valid = (
+            (job_id, {change: one for change, one in of.items() if now - one[1] <= VALID_S})
+            for job_id, of in self._offers.items()
+        )
+        self._offers = {job_id: of for job_id, of in valid if of}
 
 
 def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select
 
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.explain.claims import Claim, Kind
+from scheduler.explain.claims import VALID_S, Claim, Kind
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.follow.answers import TRIED
 from scheduler.service.follow.claims import PASS_S, Claims, differs
@@ -74,6 +74,14 @@ def test_a_job_that_asks_for_something_else_has_no_claims_any_more(store: Store)
         kept.keep(connection, [Claim(Kind.NEVER, "3", scene.now, due=scene.now + 1e6)], 0)
     scene.look(*running(scene), replace(fewer, time_limit_s=60.0))  # more than was offered
     assert not rows(scene)
+
+
+def test_offers_of_jobs_that_are_gone_are_forgotten(store: Store) -> None:
+    scene = twin(store)
+    offered(scene)
+    assert scene.follower._claims._offers
+    scene.look(*running(scene), after_s=VALID_S + 1.0)
+    assert not scene.follower._claims._offers
 
 
 def test_a_job_that_starts_although_it_never_could_counts_at_once(store: Store) -> None:
