@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol
 
 from models.bundle import Bundle, BundleError
-from scheduler.core.capacity import NodeNow, counted
+from scheduler.core.capacity import Capacity, NodeNow, counted
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.core.obstacles import Obstacle
@@ -23,6 +23,8 @@ from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, ended, hold_words
 
 NodesNow = Callable[[], Sequence[NodeNow]]  # every node, as it stands
+# what a job may count on now: by virtual cluster, GPUs, GPU type, whether it is to be profiled
+Counting = Callable[[str, int, str | None, bool], Capacity]
 
 
 class JobView(Protocol):
@@ -59,7 +61,7 @@ def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
         # recorded when its reason changed: the line moves on, and so do others' jobs
         standing = view.standing(job_id)
         position = standing.position if standing else None
-        own[-1], step = _with_counts(view.nodes_now, job, own[-1], position)
+        own[-1], step = _with_counts(counting(view.nodes_now), job, own[-1], position)
     facts, until = _facts(job), max(now, job.submitted_at)
     spells = waits_for_gpus(life(facts, own, until))
     story = build_story(
@@ -149,15 +151,29 @@ def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
     return Decision.from_body(body)
 
 
-def sentence_now(nodes_now: NodesNow, job: JobRow, line: Line, position: int | None) -> str:
+def counting(nodes_now: NodesNow) -> Counting:
+    """Return what counts for many jobs at one moment: once for all that ask for the same."""
+
+    @cache
+    def nodes() -> Sequence[NodeNow]:
+        return nodes_now()
+
+    @cache
+    def count_for(vc: str, gpus: int, gpu_type: str | None, profiling: bool) -> Capacity:
+        return counted(nodes(), vc, gpus, gpu_type, profiling=profiling)
+
+    return count_for
+
+
+def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None) -> str:
     """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
     last = _decision(line)
-    now, _ = _with_counts(nodes_now, job, last, position)
+    now, _ = _with_counts(counts, job, last, position)
     return line.text if now is last else now.sentence()
 
 
 def _with_counts(
-    nodes_now: NodesNow, job: JobRow, last: Decision, position: int | None
+    counts: Counting, job: JobRow, last: Decision, position: int | None
 ) -> tuple[Decision, str]:
     """The last decision about a waiting job with the numbers of now, and what would help where its
     reason does not say so."""
@@ -168,7 +184,7 @@ def _with_counts(
     if last.action is not Action.WAIT or last.free is None:
         return last, ""
     profiling = last.reason is Reason.AWAITING_PROFILE
-    there = counted(nodes_now(), job.vc, job.gpus, job.gpu_type, profiling=profiling)
+    there = counts(job.vc, job.gpus, job.gpu_type, profiling)
     evidence = tuple((k, v) for k, v in last.evidence if k != "closed_gpus")
     if there.closed:
         evidence += (("closed_gpus", there.closed),)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import groupby
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.core.plural import count
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.explain.stories import sentence_now
+from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration
 from scheduler.service.log.record import ELIGIBLE
 from scheduler.service.log.store.rows import JobRow, Line, Node, QueueEntry
@@ -253,12 +252,12 @@ def _queues(
     ids = [job.job_id for job in found]
     latest, forecasts = view.latest_decisions(ids), view.forecasts(ids)
 
-    nodes_now = cache(view.nodes_now)
+    counts = counting(view.nodes_now)
 
     def row(vc: str, position: int | None, job: JobRow) -> Waiting:
         line = latest.get(job.job_id)
         if line is not None:
-            line = replace(line, text=sentence_now(nodes_now, job, line, position))
+            line = replace(line, text=sentence_now(counts, job, line, position))
         return Waiting(vc, position, job, line, forecasts.get(job.job_id))
 
     queues = []

@@ -10,7 +10,6 @@ import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
 from statistics import median
 from typing import Any
 from urllib.parse import urlencode
@@ -18,7 +17,7 @@ from urllib.parse import urlencode
 from scheduler.core.decisions import Reason
 from scheduler.core.plural import count
 from scheduler.explain import slurm
-from scheduler.explain.stories import sentence_now
+from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, percent, phrase
 from scheduler.service.pages.queries import DAY_S, HOLDING, WAITING, PageQueries, Short
 
@@ -169,7 +168,7 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
     now = view.now()
     ids = [job.job_id for job in jobs if job.phase in WAITING and not job.slurm]
     lines, rows = view.latest_decisions(ids), {job.job_id: job for job in view.those(ids)}
-    nodes_now = cache(view.nodes_now)
+    counts = counting(view.nodes_now)
     found = []
     for job in jobs:
         text = ""
@@ -180,7 +179,7 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
         elif job.slurm:
             text = slurm.headline(job.why(), job.job_id, now)
         elif (line := lines.get(job.job_id)) is not None and job.job_id in rows:
-            text = sentence_now(nodes_now, rows[job.job_id], line, None)
+            text = sentence_now(counts, rows[job.job_id], line, None)
         found.append(Listed(job, text))
     return found
 

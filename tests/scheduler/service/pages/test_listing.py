@@ -5,10 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
+from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
 
+from scheduler.core.capacity import Capacity
+from scheduler.explain import stories
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
 from tests.scheduler.service.pages.conftest import Lived, submit_many
 
@@ -98,6 +101,23 @@ def test_an_address_says_no_more_than_it_must() -> None:
     assert parse_qs(wanted.turned("name"))["sort"] == ["name"]
     assert Wanted().address() == ""
     assert Wanted(sort="command").by == "job_id"
+
+
+def test_nodes_are_counted_once_for_jobs_that_ask_for_the_same(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_many(lived, "ada.byron", [{"name": "w", "gpus": 4, "vc": "vision"} for _ in range(9)])
+    lived.settle(120)
+    asked, count = list[tuple[str, int]](), stories.counted
+
+    def counted(nodes: Any, vc: str, gpus: int, *rest: Any, **more: Any) -> Capacity:
+        asked.append((vc, gpus))
+        return count(nodes, vc, gpus, *rest, **more)
+
+    monkeypatch.setattr(stories, "counted", counted)
+    waits = [row for row in table(lived, "") if " free" in row["reason"]]
+    assert len(waits) > 2
+    assert asked == [("vision", 4)]
 
 
 def test_all_that_wait_are_counted_by_cause(lived: Lived) -> None:
