@@ -15,7 +15,15 @@ from typing import Protocol
 from features.job import Job
 from scheduler.core.cluster import Run
 from scheduler.core.curves import Predicted
-from scheduler.core.decisions import DEPENDS, STARTS, Action, Decision, PairPrediction, Reason
+from scheduler.core.decisions import (
+    DEPENDS,
+    STARTS,
+    Action,
+    Decision,
+    Evidence,
+    PairPrediction,
+    Reason,
+)
 from scheduler.core.durations import Stated
 from scheduler.core.estimates import Estimate, Estimator, Known, with_progress
 from scheduler.core.nodes import Nodes
@@ -179,6 +187,9 @@ class _AsLogged(Estimator):
     def enqueued(self, job: Job, now: float) -> Estimate:
         found = with_progress(self._estimator.enqueued(job, now), self._queued.progress)
         return as_logged(self._decision, found)
+
+    def rests_on(self, job: Job) -> Evidence:
+        return self._estimator.rests_on(job)
 
 
 def as_logged(d: Decision, found: Estimate) -> Estimate:

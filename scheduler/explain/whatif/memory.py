@@ -13,6 +13,7 @@ from features.progress import Progress
 from features.schema import State
 from models.bundle import Bundle
 from scheduler.core.core import Core
+from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator, moved_by, with_progress
 from scheduler.core.queue import QueuedJob
@@ -214,6 +215,9 @@ class Memory(Estimator):
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
         return self.inner.as_changed(job, to, now)
+
+    def rests_on(self, job: Job) -> Evidence:
+        return self.inner.rests_on(job)
 
     def estimate(self, job: Job, now: float) -> Estimate:
         return self.inner.estimate(job, now)

@@ -21,8 +21,10 @@ from features.job import Job
 from scheduler.backends.events import Kind
 from scheduler.backends.simulated import JobOutcome
 from scheduler.core.cluster import Run
+from scheduler.core.estimates import ENDED_HERE
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import ProfilingPartition
+from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import State
 from scheduler.service.log.mend import apply, find
 from scheduler.service.log.store.store import Store
@@ -274,3 +276,23 @@ def test_a_mended_clock_leaves_what_was_learned_while_it_was_wrong(desk: Desk) -
     assert set(after.repredict.newest) == set(before.repredict.newest) == {*"abc"}
     used = after.shares.users["vc"].members
     assert all(amount > 0 and since < YEARS_S for amount, _, since in used.values()), used
+
+
+def test_a_core_that_followed_the_log_knows_how_little_its_predictions_rest_on(
+    store: Store, tmp_path: Path
+) -> None:
+    """It records it with each reason to wait, as one that decided all along does."""
+    outcomes = {f"j{i}": lasting(400.0) for i in range(9)}
+    champion = small_bundle().save(tmp_path / "champion")
+    desk = Desk(store, tmp_path, outcomes, policy="pellucid", champion=champion)
+    for i in range(8):
+        desk.submit(f"j{i}", gpus=3 + i % 2, owner=f"owner-{i}")
+        desk.turn(5.0)
+    before = {job_id: one.evidence for job_id, one in desk.decider.state.core.jobs.items()}
+    desk.restart()
+    desk.turn()
+    after = {job_id: one.evidence for job_id, one in desk.decider.state.core.jobs.items()}
+    assert after == before
+    assert sum((ENDED_HERE, 0.0) in evidence for evidence in after.values()) > 4
+    desk.until_idle()
+    assert audit(store, desk.bundle_store.find, decide_again=True).clean
