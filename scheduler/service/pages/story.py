@@ -170,10 +170,14 @@ def page_of(queries: PageQueries, job_id: str) -> JobPage:
 
 
 def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
-    """The latest progress that was read, carried on to now at the speed that it says."""
+    """The latest progress that was read of this run, carried on to now at the speed it says."""
     if job.phase != Phase.RUNNING or job.started_at is None:
         return None
-    read = [line.body["progress"] for line in lines if line.kind == Kind.PROGRESS]
+    read = [
+        line.body["progress"]
+        for line in lines
+        if line.kind == Kind.PROGRESS and line.body.get("attempt", job.attempt) == job.attempt
+    ]
     if not read or not read[-1]:
         return None
     progress = Progress(**read[-1])

@@ -17,10 +17,10 @@ from tests.scheduler.service.pages.conftest import Lived
 SAID = Progress(100.0, 90.0, 120.0, 30, 60, "epoch", 1.6, 50.0, "epoch")
 
 
-def bar(now: float, *said: Progress, phase: str = "running") -> Any:
-    job: Any = SimpleNamespace(phase=phase, started_at=1000.0)
-    lines = [Line(1050.0, n, "progress", "", "", body={"progress": asdict(p)}) for n, p in
-             enumerate(said)]  # fmt: skip
+def bar(now: float, *said: Progress, phase: str = "running", attempt: int = 1) -> Any:
+    job: Any = SimpleNamespace(phase=phase, started_at=1000.0, attempt=attempt)
+    lines = [Line(1050.0, n, "progress", "", "", body={"attempt": 1, "progress": asdict(p)})
+             for n, p in enumerate(said)]  # fmt: skip
     return _bar(job, lines, now)
 
 
@@ -33,6 +33,7 @@ def test_progress_is_carried_on_to_now_and_no_further_than_its_end() -> None:
     assert bar(1075.0, replace(SAID, total_s=1e6), SAID).percent == pytest.approx(75.0)
     assert bar(1075.0) is None
     assert bar(1075.0, SAID, phase="queued") is None
+    assert bar(1075.0, SAID, attempt=2) is None  # it began again, and has printed nothing yet
 
 
 @pytest.mark.parametrize(
