@@ -4,7 +4,8 @@
 
 A day of a trace is changed as a bug would change it; the weeks before it are the site's past. Of
 each kind of bug some are planted, on days and in virtual clusters drawn by chance. Its limit was
-chosen on Venus alone.
+chosen on Venus. openb and Philly were looked at between changes of the watch, so their figures
+flatter.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ KNOWN_AFTER_S = 7 * DAY_S  # of the past, before who is new is counted
 WHOLE_S = 0.5 * DAY_S  # that jobs of a day lie apart, before the hours they come at are judged
 ALIKE = 0.5  # of what each says of that: who is busy for an hour is so for the next
 CAP = 2.5  # of what one observation says
-# A sum above which there is an alarm. Chosen on Venus alone.
+# A sum above which there is an alarm. Chosen on Venus; openb and Philly were looked at between
+# changes of this module, so what is measured on them flatters, too.
 LIMIT = 14.0
 RESTLESS = 1.2  # times the sum that the past would have had for one of its own days
 LONGEST_SILENCE_S = 3 * DAY_S  # nothing that changed: nobody worked, or nothing was recorded
