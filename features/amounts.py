@@ -102,7 +102,7 @@ def of_commands(commands: Sequence[Simple]) -> Amount:
 
 
 def _of_words(command: Sequence[str]) -> Amount:
-    """What one command's own words ask for."""
+    """Return how much a command is to do, by its own words; files that it names are not read."""
     found: dict[str, float] = {}
     runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
@@ -280,7 +280,7 @@ def _program(command: Sequence[str]) -> str:
 
 
 def digest_of(command: Sequence[str], workdir: str) -> str:
-    """What tells a command, and where it runs, from others."""
+    """Return a digest of a command and its working directory, the same for equal ones."""
     return _digest([workdir, *command])
 
 

@@ -145,14 +145,15 @@ class Word(NamedTuple):
 
 
 class Statements:
-    """How far the word of each owner has held: the last `STATED_KEPT` statements."""
+    """The last `STATED_KEPT` statements of each owner, and whether each held."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[tuple[str, bool], deque[bool]] = OrderedDict()
         self._all: dict[bool, tuple[float, float]] = {}
 
     def learn(self, owner: str, low_s: float, high_s: float, duration_s: float) -> None:
-        """A job of which an owner expected an end between two moments ended after so long."""
+        """Note that a job ended after `duration_s`, which its owner had expected within `low_s` and
+        `high_s`."""
         long, held = _is_long(low_s, high_s), low_s <= duration_s <= high_s
         mine = self._of.setdefault((owner, long), deque(maxlen=STATED_KEPT))
         mine.append(held)

@@ -188,7 +188,7 @@ class _Submission:
 
     @property
     def histories(self) -> tuple[KeyHistory, ...]:
-        """Of all that it is of."""
+        """Return the histories that this job counts in: of `KEYS`, of its command and name."""
         more = (self.command, self.named)
         return (*self.keys, *(one for one in more if one is not None))
 
@@ -559,7 +559,7 @@ class FeatureState:
         return None if ended else 0
 
     def word(self, user: str) -> Word:
-        """How the last statements of a user turned out."""
+        """Return how many of a user's last statements (`submit --expect`) held, and of how many."""
         return self._statements.word(user)
 
     def hazards(self, job: Job, now: float) -> list[float]:

@@ -51,7 +51,7 @@ class TemplateBook:
 
     @staticmethod
     def _key(job: Job, book: OrderedDict[Template, KeyHistory]) -> Template:
-        """What stands for the job in its owner's book."""
+        """Return the template that a job belongs to; a new one where none of its owner's fits."""
         return _template(job, book)
 
 

@@ -79,7 +79,7 @@ class Alarm:
 
     @property
     def kind(self) -> str:
-        """Of what kind its group is, one of `KINDS`."""
+        """Return the kind of its group, one of `KINDS`."""
         return next(kind for begins, kind in _KINDS.items() if self.group.startswith(begins))
 
 
@@ -148,8 +148,11 @@ class Watch:
         self._limits = self._restless(ordered) if learns else {}
 
     def _restless(self, ordered: Sequence[Seen]) -> dict[str, float]:
-        """The limit of each change: what the sums of the second half of the past come to, seen from
-        the first, and more."""
+        """Return a limit for each kind of change that the past itself seems to hold.
+
+        The second half of the past is watched day by day from the first. The limit is `RESTLESS`
+        times the largest sum of an alarm there.
+        """
         half = (ordered[0].submitted + ordered[-1].submitted) / 2 if ordered else 0.0
         days: defaultdict[float, list[Seen]] = defaultdict(list)
         for job in ordered:
@@ -169,7 +172,10 @@ class Watch:
         return [*silent, *self._found(jobs, self._limits)]
 
     def _silence(self, jobs: Sequence[Seen]) -> list[Alarm]:
-        """Whether no job came for longer than there is anything to say for."""
+        """Return an alarm if no job came for improbably long before the first of `jobs`; else none.
+
+        A gap above `LONGEST_SILENCE_S` is none: then nothing was recorded, or nobody worked.
+        """
         if self._last is None or not jobs:
             return []
         since, until = self._last, jobs[0].submitted
@@ -196,7 +202,8 @@ class Watch:
         return sorted(found, key=lambda alarm: -alarm.sum)
 
     def _questions(self, group: str) -> Iterable[tuple[str, Says]]:
-        """What could have changed of a group, and what an observation says of that."""
+        """Yield each change that is looked for in a group, in words, and a function that returns
+        how far an observation speaks for it."""
         mean, spread = self._spreads.get(group, (0.0, 1.0))
         if group in self._spreads:
             yield "last longer", lambda one: _shifted((one.z - mean) / spread)
@@ -209,7 +216,7 @@ class Watch:
             yield "are of users never seen before", self._of_newcomers
 
     def _moved(self, observed: Sequence[_Observation]) -> Alarm | None:
-        """Whether whole days of jobs come at other hours than is usual.
+        """Return an alarm if jobs come at other hours of the day than is usual; else None.
 
         Not summed job by job: each night there are hours that speak for the day being turned.
         """
@@ -279,7 +286,7 @@ class Watch:
 
 
 def _alike(job: Seen) -> tuple[Hashable, ...]:
-    """Whom its duration is compared with, the nearest first."""
+    """Return the keys of the jobs that its duration is compared with, the nearest first."""
     of_site: tuple[Hashable, ...] = ((job.vc, job.gpus), job.vc, None)
     if not job.user:
         return of_site
@@ -299,7 +306,10 @@ def groups_of(job: Seen) -> list[str]:
 
 
 class _Mix:
-    """How often each value comes in each virtual cluster."""
+    """Counts of a property of jobs (GPUs, GPU type), by virtual cluster and of the whole site.
+
+    `only` and `says` return log-likelihood ratios: above 0 an observation speaks for the change.
+    """
 
     def __init__(self) -> None:
         self._counts: defaultdict[str, Counter[object]] = defaultdict(Counter)
@@ -310,14 +320,15 @@ class _Mix:
         self._site[value] += 1
 
     def only(self, one: _Observation, name: str, value: object) -> float:
-        """What an observation says for nothing but one value."""
+        """Return how far an observation speaks for jobs that now have `value` alone."""
         mine = self._counts[one.jobs[0].vc]
         usual = (mine[value] + 1.0) / (sum(mine.values()) + 2.0)
         alone = all(getattr(job, name) == value for job in one.jobs)
         return log(ALMOST / usual) if alone else log((1.0 - ALMOST) / (1.0 - usual))
 
     def says(self, one: _Observation, name: str) -> float:
-        """What an observation says for any value being as likely as any other."""
+        """Return how far an observation speaks for a property that is now as likely to have one
+        value as another: the mean over its values, at most `MOST_OF_MIX`."""
         mine, known = self._counts[one.jobs[0].vc], len(self._site) + 1
         if known <= 2:
             return 0.0
@@ -331,7 +342,8 @@ class _Mix:
 
 
 def _shifted(z: float) -> float:
-    """What a residual says for durations having moved."""
+    """Return how far a residual speaks for durations that grew by `SHIFT`: the log-likelihood ratio
+    of two normal distributions."""
     return SHIFT * (z - SHIFT / 2)
 
 

@@ -33,10 +33,15 @@ def surviving(
     *,
     seed: int,
 ) -> set[Pair]:
-    """Return the pairs that help on rows that were held out.
+    """Return the pairs of features that lower the squared error of held-out rows.
+
+    Each bag measures what a pair takes off on the rows that it held out, beyond the main effects.
+    The stretches of time are then drawn again with replacement: a pair stays if it helps in
+    `SURVIVE` of the draws.
 
     Args:
-        stacks: tensors per term, the bags' after the first, (1 + bags, bins[, bins]).
+        stacks: the tensor of each term, by its features, (1 + bags, bins[, bins]). The first is of
+            all bags together, the others are of one each.
         weights: training rows per cell of each term.
         bins: of every feature, each (n,).
         intercepts: of the bags, (bags,).

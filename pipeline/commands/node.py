@@ -28,8 +28,10 @@ Examples:
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
 NODE = Annotated[str, typer.Argument(metavar="NODE", help="Its name, or its number.")]
 NODES = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names, or numbers.")]
-GPUS = Annotated[int | None, typer.Option(help="GPUs on it.", min=1, max=64)]
-TYPE = Annotated[str | None, typer.Option(help="Type of its GPUs.")]
+GPUS = Annotated[
+    int | None, typer.Option(help="GPUs that the node has, or is to have.", min=1, max=64)
+]
+TYPE = Annotated[str | None, typer.Option(help="Type that its GPUs are, or are to be.")]
 MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
 
 NEW_VC = Annotated[

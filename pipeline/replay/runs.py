@@ -214,7 +214,7 @@ def profiling(site: Site) -> ProfilingPartition:
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """One replay: job_id, wait_s, jct_s, start of every job that ended."""
+    """Play one replay. Returns job_id, wait_s, jct_s and start of every job that ended in it."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -229,11 +229,11 @@ def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALON
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A replay to be made; without a variant, what the duration model knows.
+    """One replay to be made, or without a variant an evaluation of the duration model.
 
     Attributes:
-        limits: jobs wait in it for all that the site's own Slurm knows, limits too; the others
-            come when they started, in every replay.
+        limits: jobs may also wait for the limits that the site's own Slurm knows. Without it, and
+            for causes that nothing models, a job comes when it started in the record.
     """
 
     variant: Variant | None

@@ -119,7 +119,8 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
 
 
 def rivals(c: Comparison) -> list[PolicyRun]:
-    """Whom the policy the report is about is compared with in words."""
+    """Return the runs that the report's own is compared with in words: `RIVALS`, or without any of
+    them the best two that know no durations."""
     named = [r for name in RIVALS if (r := c.run(name)) is not None and r is not c.own]
     return named or [r for r in c.ranked(oracle=False) if r is not c.own][:2]
 

@@ -281,7 +281,8 @@ class Followed:
         return not over
 
     def end(self, at_s: float, done: Callable[[], None]) -> None:
-        """It is over: `ended` is there when `done` is called, in another thread."""
+        """Have the last lines of a job that is over read. Calls `done`, in another thread, once
+        `ended` is set."""
 
         def heard(answer: Answer | None) -> None:
             found = answer or Answer(0)
@@ -295,7 +296,7 @@ class Followed:
             self._reading.put(_Task("end", self, at_s, done=heard))
 
     def beside(self, at_s: float, for_s: float) -> Paced:
-        """It gets company: measure its pace beside the other for so long."""
+        """Return a measurement of the pace at which the job goes on beside another, for `for_s`."""
         return Paced(self._reading, self, at_s, for_s)
 
     def drop(self) -> None:

@@ -40,7 +40,7 @@ _LANDLOCK_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}  # of files, by the versi
 
 
 class Job:
-    """What is read of one job."""
+    """The output of one job, its file of progress, and what was read of both."""
 
     def __init__(self, asked: dict[str, Any]) -> None:
         command, amount = asked["command"], asked["amount"]

@@ -120,7 +120,7 @@ def own() -> tuple[Format, ...]:
 
 
 def read(path: Path) -> tuple[Format, ...]:
-    """Return the formats of a file. Raises FormatsError."""
+    """Return the formats of a file. Raises FormatsError where it cannot be read or is not right."""
     try:
         rows = tomllib.loads(read_text(path, MOST_BYTES))["format"]
         if not isinstance(rows, list) or not 0 < len(rows) <= MOST_ROWS:
@@ -156,7 +156,10 @@ def _own(row: Any, where: str) -> Format:
 
 
 def _compiled(line: str, where: str) -> tuple[re.Pattern[str], str]:
-    """Return the pattern that a line with places becomes, and its longest text."""
+    """Return a line of the file as a pattern, and the longest word between its places.
+
+    Lines without that word are not matched. Raises FormatsError, which begins with `where`.
+    """
     parts = _PLACE.split(line)
     texts, places = parts[::2], parts[1::2]
     if set(places) - _PLACES.keys():

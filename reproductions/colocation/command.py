@@ -20,7 +20,9 @@ def colocate(
     out: Annotated[
         Path, typer.Option(help="Folder of the measurements; continued when it has some.")
     ] = Path("runs/colocate"),
-    minutes: Annotated[float, typer.Option(help="Time budget of this call.")] = 10.0,
+    minutes: Annotated[
+        float, typer.Option(help="Measure for at most so many minutes; run again to go on.")
+    ] = 10.0,
     pairs: Annotated[
         int | None, typer.Option(help="At most so many pairs; default: all.", show_default=False)
     ] = None,

@@ -52,7 +52,7 @@ class Submission(JobRequest):
         return replace(self, **to)
 
     def body(self) -> Json:
-        """As the body of a SUBMITTED event."""
+        """Return it as the body of a SUBMITTED event."""
         found = {name: getattr(self, name) for name in NAMES}
         found |= {"command": list(self.command), "environment": dict(self.environment)}
         if not self.sealed:

@@ -296,7 +296,7 @@ class FeatureEstimator(Estimator):
         return self.estimate(again, now), self.estimate(to, now)
 
     def from_histories(self, job: Job, now: float) -> Estimate:
-        """What the histories alone say, for as long as there is no model."""
+        """Return a prediction by the histories alone. Called while there is no model."""
         (intercept, *terms), error = self.state.outlook(job, now)
         value = intercept
         for term in terms:
@@ -600,7 +600,7 @@ def _moved(before: Score, was: Score, new: Score) -> Score:
 
 
 def scored(bundle: Bundle, row: Sequence[Value]) -> Estimate:
-    """What the duration model of a bundle makes of a feature row."""
+    """Return the prediction of a bundle's duration model for a row, with its terms."""
     value, intercept, terms = bundle.duration.explain(row)
     score = Score(
         value=value,

@@ -66,7 +66,7 @@ class WhatIfAnswer:
     then: ExpectedTimes | None = _about("As it would be.")
     words: str = _about("The change, as the beginning of a sentence.", "")
     starts_now: bool = _about("The core, tried, starts it at once.", False)
-    gain_s: float | None = _about("Seconds it starts earlier, p50 beside p50.")
+    gain_s: float | None = _about("Seconds by which its median start comes sooner; below 0: later.")
     earlier: int | None = _about("Futures in which it starts earlier.")
     futures: int = _about("Futures the figures rest on.", 0)
     moved: list[Moved] = _about("Other jobs of the asker's that would move.", list)
@@ -172,7 +172,10 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """One trial. `words`, `command`: what was otherwise, and the command that asks so."""
+    """What a job would do after one change, as tried on a copy.
+
+    `words` says what was changed, `command` is what asks for it.
+    """
 
     start_p50: float | None = None
     start_p90: float | None = None

@@ -135,7 +135,7 @@ def _found(core: Core, queued: QueuedJob) -> Findings:
 
 
 def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
-    """What is kept for the starving job of its virtual cluster."""
+    """Return the GPUs reserved in a job's virtual cluster; None where none are."""
     core = futures.core
     held = core.policy.reservation(queued.job.vc)
     if held is None:

@@ -223,7 +223,7 @@ def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = Non
 
 
 def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]:
-    """What it waited for, the longest first."""
+    """Return how long a job waited for each reason, the longest first."""
     total = sum(s.seconds for s in spans if s.phase is Phase.WAITING)
     waits = []
     for reason in {s.reason: None for s in spans if s.phase is Phase.WAITING}:

@@ -101,7 +101,7 @@ def where_it_stands(job: JobRow, story: Story, now: float) -> str:
 
 
 def _waited_s(job: JobRow, story: Story) -> float:
-    """Of a job that Slurm started, since it was eligible."""
+    """Return how long a job waited; one that Slurm started counts from when it was eligible."""
     if job.started_at is None or job.slurm is None:
         return story.waited_s
     return max(0.0, job.started_at - (job.queued_at or job.submitted_at))

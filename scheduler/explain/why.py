@@ -160,7 +160,7 @@ def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | No
 
 
 def detail_of(job: JobRow, now: float) -> str:
-    """What the backend, or a followed Slurm, says of a job."""
+    """Return the detail that the backend gave of a job; of one of a followed Slurm, its reason."""
     return job.detail if job.slurm is None else whole(job.slurm, job.job_id, now)
 
 

@@ -126,7 +126,7 @@ def test_an_operator_drains_a_node_and_opens_it(enter: Enter, width: int) -> Non
     page.get_by_role("button", name="Open the selected").click()
     page.get_by_role("button", name="Open", exact=True).click()
     page.goto("/nodes?state=drained")
-    expect(page.get_by_text("No node is like that.")).to_be_visible(timeout=10_000)
+    expect(page.get_by_text("No node matches.")).to_be_visible(timeout=10_000)
     page.get_by_role("link", name="Settings in force").click()
     expect(page.get_by_role("heading", name="Settings in force")).to_be_visible()
     fits(page, "settings")

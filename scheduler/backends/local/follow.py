@@ -14,7 +14,7 @@ from scheduler.backends.local.spool import Claim
 
 
 def asked_of(launch: Launch, allowed: bool) -> Claim:
-    """What is kept of a launch for `followed_of`."""
+    """Return what `followed_of` needs to know of a launch, as plain JSON that a spool keeps."""
     own = launch.environment.get(VARIABLE, "")
     reads = allowed and launch.progress and launch.partner is None
     amount = dict(launch.amount)

@@ -31,7 +31,9 @@ class Hearing:
         attempt.follower = attempt.last = followed_of(attempt.claim, output, self._reading)
 
     def news(self, attempt: LocalAttempt, now: float, at: Callable[[], float]) -> Report | None:
-        """What is new of how far it is; and once why nothing is known of it.
+        """Return a report of an attempt's progress, or why its output is not read.
+
+        None where neither has changed since the last call.
 
         Args:
             now: seconds on the monotonic clock. at: dates a report.
@@ -47,11 +49,13 @@ class Hearing:
         return None
 
     def is_out(self, attempt: LocalAttempt, over: Over, *, wait: bool) -> bool:
-        """Whether what an attempt wrote last has been read, where that says anything of its end.
-        If not, it is asked for, and the bell rings when it is there.
+        """Return whether the end of an attempt can be reported: its last lines are read, say
+        nothing of such an end, or did not come within `LAST_WORDS_S`.
+
+        The first call has them read, and the bell of the spool rings when they are.
 
         Args:
-            wait: until it is.
+            wait: do not return before they are read, or before that time is over.
         """
         if over["reason"] in (*PREVENTED, "lost"):
             return True
@@ -68,6 +72,6 @@ class Hearing:
         return attempt.last.ended is not None or time.monotonic() > attempt.ending_until
 
     def last_words(self, attempt: LocalAttempt) -> Ended:
-        """What it wrote last, as far as that was read."""
+        """Return what an attempt's last lines say of its end; empty where they were not read."""
         ended = attempt.last.ended if attempt.last is not None else None
         return ended or Ended()

@@ -89,7 +89,7 @@ class Claims:
 
 
 def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
-    """What of a job is otherwise, as plain values."""
+    """Return the fields in which `changed` differs from `job`, with its values as plain JSON."""
     names = (one.name for one in fields(job) if one.name not in _FOLLOWS)
     return {
         name: encode(to) for name in names if (to := getattr(changed, name)) != getattr(job, name)
@@ -99,7 +99,7 @@ def differs(job: SlurmJob, changed: SlurmJob) -> Mapping[str, Any]:
 def of_tried(
     job_id: str, change: Mapping[str, Any], tried: Tried, as_it_is: Tried | None, now: float
 ) -> Iterator[Claim]:
-    """What is claimed by a change that was tried."""
+    """Yield what an offer claims: that the job starts at once, or sooner and by a p90."""
     if not tried.reason:  # it starts at once
         yield Claim(Kind.OFFER_AT_ONCE, job_id, now, change=change, due=now + PASS_S)
         return

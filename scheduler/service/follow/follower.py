@@ -228,7 +228,7 @@ class Follower:
             self.log.warning("bundle_refused", why=str(error))
 
     def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
-        """What running jobs say of themselves."""
+        """Take in the progress that running jobs report."""
         if self._outputs is not None:
             self._planner.progressed(self._outputs.look(jobs, now), jobs, now)
             self._rows.unread = self._outputs.unread
@@ -315,7 +315,10 @@ class Follower:
         }
 
     def answer(self, kind: str, asked: Json) -> Json:
-        """What would be, by the last look."""
+        """Answer a question of the API on a copy of the queue as it was read last.
+
+        The answer holds `unavailable`, the reason, where Slurm was not read or does not answer.
+        """
         planner = self._planner
         if self._last is None or planner.site is None:
             return {"unavailable": "Slurm was not read yet, or is followed by another policy"}
@@ -344,7 +347,8 @@ class Follower:
             return {"unavailable": "it could not be tried"}
 
     def _offered(self, trials: Trials, job_id: str) -> Sooner:
-        """What would have a job start sooner, with how such offers turned out."""
+        """Return the changes that would have a job start sooner, each with how often such offers
+        held. Keeps them as claims to be judged."""
         found = trials.what_if(job_id)
         job = next((job for job in trials.jobs if job.id == job_id), None)
         if self.store is None or job is None or not trials.offered:

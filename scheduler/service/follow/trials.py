@@ -119,7 +119,8 @@ class Trials:
     # --- otherwise ----------------------------------------------------------------------------
 
     def what_if(self, job_id: str) -> Sooner:
-        """What would have a waiting job start sooner, each thing tried by itself."""
+        """Try each change of a waiting job by itself. Returns those that have it start sooner;
+        `unavailable` says why none was tried."""
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"

@@ -85,7 +85,7 @@ class Restore:
         )
 
     def lines(self) -> list[str]:
-        """What it holds, and what would be done, line by line."""
+        """Return what the backup holds and what a restore would do, line by line."""
         at = datetime.fromtimestamp(self.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
         return [
             f"backup {self.backup}: sound; {count(self.events, 'event')}, the last of {at}",

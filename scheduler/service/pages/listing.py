@@ -103,7 +103,12 @@ class Listing:
 
 
 def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
-    """One page of the table."""
+    """Return one page of the table of jobs.
+
+    Args:
+        wanted: what is searched for, and how it is sorted.
+        first: place of the page's first job among all that are found; `ROWS` are shown.
+    """
     every = view.short()
     found = chosen(view, every, wanted)
     first = min(max(first, 0), len(found))
@@ -210,7 +215,7 @@ def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tu
             (f"{hours:,.0f} h", "GPU-hours in seven days", count(len(over), "job")),
             (percent(lost / hours) if hours else "–", "of them in jobs that did not complete", ""),
             (duration(median(waited)), "median wait in seven days",
-             f"one in ten over {duration(waited[int(0.9 * (len(waited) - 1))])}"),
+             f"one in ten waited over {duration(waited[int(0.9 * (len(waited) - 1))])}"),
         ]  # fmt: skip
     return tiles
 
@@ -325,7 +330,7 @@ def _cause(code: str, jobs: Sequence[Short]) -> Cause:
 
 
 def _holders(view: PageQueries, waits: Sequence[Short], known: Mapping[str, Short]) -> list[Holder]:
-    """Whom most waiting jobs wait for, by their latest decisions."""
+    """Return the jobs that most others wait for, by the latest decisions, at most `WAITERS`."""
     gpus = {job.job_id: job.gpus for job in waits}
     lines = view.latest_decisions(list(gpus))
     found: dict[str, list[int]] = {}

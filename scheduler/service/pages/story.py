@@ -108,7 +108,7 @@ class JobPage:
 
     @property
     def crowded_out(self) -> bool:
-        """It failed beside another job on its GPUs: alone it may not."""
+        """Return whether it failed beside another job on its GPUs, so that it might not alone."""
         failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
         ended = self.job.ended_at
         beside = (pair.end for pair in self.drawn.story.sharing)

@@ -116,14 +116,15 @@ def prune(connection: Connection, before: float) -> int:
 
 
 def void(connection: Connection, job_ids: Collection[str]) -> None:
-    """Jobs ask for something else: what was claimed of them, and not taken, says nothing."""
+    """Delete the open claims of jobs that now ask for something else, but for offers that were
+    taken."""
     left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
     for job_id in job_ids:
         connection.execute(delete(claims).where(claims.c.job_id == job_id, left))
 
 
 def forget_open(connection: Connection) -> None:
-    """Claims that are not judged are of another clock."""
+    """Delete all claims that are not judged. Called when the clock was mended."""
     connection.execute(delete(claims).where(claims.c.judged_at.is_(None)))
 
 
@@ -132,14 +133,18 @@ def forget_open(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a claim: columns to be set; None: it says nothing any more, and goes."""
+    """What becomes of the claim numbered `claim`: its columns are set to `values`. None: the claim
+    says nothing any more, and its row is deleted."""
 
     claim: int
     values: Mapping[str, Any] | None
 
 
 def judged(connection: Connection, now: float) -> list[Verdict]:
-    """What can be stated now of the claims that are open."""
+    """Return the verdicts on open claims that can be given at `now`; the others stay open.
+
+    A claim whose job is not known has none for `VALID_S` seconds, and is then dropped.
+    """
     lies_open = and_(  # of a job that waits on, as was claimed, there may be many for long
         claims.c.kind == Kind.NEVER.value,
         jobs.c.started_at.is_(None),

@@ -27,7 +27,10 @@ def is_full(error: BaseException) -> bool:
 
 
 def has_room(store: Store) -> bool:
-    """Whether something can be written beside a SQLite file, or else here."""
+    """Return False while the disk is full; True also where a write fails otherwise.
+
+    It writes `ROOM` bytes beside a SQLite file, and for PostgreSQL to the temporary folder.
+    """
     file = store.engine.url.database
     try:
         folder = Path(file).parent if store.is_sqlite and file else Path(tempfile.gettempdir())
@@ -41,8 +44,11 @@ def has_room(store: Store) -> bool:
 
 
 def wait_for_room(store: Store, clock: Clock, stopping: Callable[[], object]) -> None:
-    """Return when there is room, or when stopped, after a moment at least; `stopping` is asked
-    often."""
+    """Wait until the disk has room, or until stopped; at least for `LOOK_S`.
+
+    Args:
+        stopping: asked every `LOOK_S`; true: stop.
+    """
     while not stopping():
         clock.sleep(LOOK_S)
         if has_room(store):

@@ -441,9 +441,12 @@ class VisibleQueries(VisibleRows):
         return decode(StartForecastRow, rows[0]) if rows else None
 
     def bound(self, job_id: str, now: float) -> Bound:
-        """When a waiting job of the viewer's starts at the latest, by the limits of those before
-        it, and by what those that run state of their progress; of one in no queue yet, all who wait
-        are before it."""
+        """Return when a waiting job of the viewer's starts at the latest. Raises UnknownJob.
+
+        It comes twice: with running jobs to their time limits, and to the ends that their progress
+        states. Jobs before it in line run to their limits. All that wait are before a job that is
+        in no queue yet.
+        """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         lent = self.lent()

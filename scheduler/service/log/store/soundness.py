@@ -59,7 +59,7 @@ def is_damage(error: BaseException) -> bool:
 
 
 class Soundness:
-    """What is known of one database."""
+    """Whether a SQLite database was found damaged; kept in a file beside it."""
 
     def __init__(self, url: URL | str) -> None:
         parsed = make_url(url)
@@ -71,7 +71,7 @@ class Soundness:
         return None if self.file is None else self.file.with_name(self.file.name + SUFFIX)
 
     def damage(self) -> Damage | None:
-        """What was found; None: nothing, or nobody has looked yet."""
+        """Return what was found; None where nothing was, or nobody has looked yet."""
         if self._mark is None:
             return None
         try:
@@ -120,7 +120,7 @@ def _damages(file: Path, pause: Callable[[], bool]) -> Iterator[Damage]:
 
 
 def _of_table(connection: sqlite3.Connection, table: str, pause: Callable[[], bool]) -> str:
-    """What SQLite finds wrong with a table and its indexes; "": nothing."""
+    """Return what SQLite finds wrong with a table and its indexes; "" where nothing is."""
     until = time.monotonic() + PIECE_S
     connection.set_progress_handler(lambda: time.monotonic() > until, STEPS)
     try:

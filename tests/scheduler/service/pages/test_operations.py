@@ -95,7 +95,7 @@ def test_nodes_are_found_by_name_type_and_state(lived: Lived) -> None:
     assert shown("state=open") == ["node000", "node002"]
     assert shown("find=SPEECH") == ["node002"]
     assert shown("find=a100&state=all") == ["node000", "node001", "node002"]
-    assert "No node is like that" in olga.get("/nodes?find=none").text
+    assert "No node matches" in olga.get("/nodes?find=none").text
 
 
 def test_only_our_own_form_of_an_operator_changes_a_node(lived: Lived) -> None:
