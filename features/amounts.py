@@ -129,7 +129,7 @@ def _of_words(command: Sequence[str]) -> Amount:
 
 
 def _swept(command: Sequence[str]) -> float:
-    """How many runs a sweep of Hydra makes."""
+    """Return how many runs a sweep of Hydra makes; 1 where the command is none."""
     script = next((i for i, word in enumerate(command) if word.endswith(".py")), len(command))
     if "--multirun" not in command and "-m" not in command[script:]:
         return 1.0
@@ -146,7 +146,7 @@ def _swept(command: Sequence[str]) -> float:
 
 
 def _of_agent(command: Sequence[str]) -> float:
-    """How many runs an agent of a sweep makes."""
+    """Return how many runs a `wandb agent` makes: its `--count` or `inf`. Others make 1."""
     if list(command[:2]) != ["wandb", "agent"]:
         return 1.0
     options = dict(pairwise(command))

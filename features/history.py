@@ -189,11 +189,11 @@ class KeyHistory:
 
     @property
     def ended(self) -> int:
-        """How many of its jobs have."""
+        """Number of its jobs that have ended."""
         return self._ended
 
     def latest(self, most: int) -> list[float]:
-        """How long the last ended jobs ran, at most so many, oldest first."""
+        """Return the durations of the `most` jobs that ended last, the oldest first."""
         ring, newest = self._ring, (self._ended - 1) % WINDOW
         count = min(most, len(ring))
         return [ring[(newest - i) % WINDOW][0] for i in reversed(range(count))]

@@ -113,19 +113,19 @@ class Repeats:
         self._held: dict[Kind, tuple[float, float]] = {}  # claims that held, and all of them
 
     def learn(self, made: Made, duration_s: float) -> None:
-        """A job that a claim was made of ended after so long."""
+        """Note that a job of which `made` was claimed ended after `duration_s`."""
         keep = 1.0 - 1.0 / MEMORY
         held, of = self._held.get(made.kind, (0.0, 0.0))
         holds = made.low_s <= duration_s <= made.high_s
         self._held[made.kind] = held * keep + holds, of * keep + 1.0
 
     def share(self, kind: Kind) -> float:
-        """The share of such claims that holds."""
+        """Return the share of a kind's claims that hold, near `kind.prior` while there are few."""
         held, of = self._held.get(kind, (0.0, 0.0))
         return (held + PRIOR * kind.prior) / (of + PRIOR)
 
     def best(self, made: Sequence[Made | None]) -> Claim | None:
-        """The claim that is most to be believed; of equal ones the first."""
+        """Return the claim of the kind that holds most often; of equal ones the first."""
         found = [one for one in made if one is not None]
         if not found:
             return None
@@ -179,7 +179,7 @@ class Statements:
         return Claim(low_s, high_s, share, f"expects {says}: {record}, {_holds(share)}")
 
     def word(self, owner: str) -> Word:
-        """How the last statements of an owner turned out."""
+        """Return how many of an owner's last statements held, and of how many."""
         mine = [held for long in (False, True) for held in self._of.get((owner, long), ())]
         return Word(sum(mine), len(mine))
 

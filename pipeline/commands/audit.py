@@ -51,8 +51,9 @@ def audit(
     2: it was not checked, as something is missing here: a policy of your own that cannot be
     imported, models, the database.
 
-    --decide-again shows that this code, with these models, decides as was decided. Code of another
-    release may decide otherwise: that is no damage, and the exit status is 1 all the same.
+    With --decide-again this code, with these models, takes every decision again and names the
+    first that differs. Code of another release may decide otherwise: that is no damage, and the
+    exit status is 1 all the same.
 
     A row that was altered, deleted or added behind the service's back is named. Whoever rewrites
     the whole chain is found by a head that was exported before: keep it on another machine.

@@ -40,7 +40,7 @@ def cancel(
     owner: Annotated[
         str | None, typer.Option(help="Of this user instead of yours (operators).")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking first.")] = False,
     preview: PREVIEW = False,
 ) -> None:
     """Cancel jobs: those that wait leave the queue, those that run are stopped. The id of an array

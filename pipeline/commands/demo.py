@@ -15,7 +15,9 @@ from pipeline.console import user_errors
 
 def serve_demo(
     jobs: Annotated[int, typer.Option(min=1, max=5000, help="Jobs to submit.")] = 300,
-    minutes: Annotated[float, typer.Option(min=0.01, help="Over how long.")] = 4.0,
+    minutes: Annotated[
+        float, typer.Option(min=0.01, help="Minutes over which they are submitted.")
+    ] = 4.0,
     seed: Annotated[int, typer.Option(help="The same seed sends the same jobs.")] = 0,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the pages.")] = 8401,
     policy: Annotated[str | None, typer.Option(help="As for `pellucid serve`.")] = None,

@@ -26,7 +26,7 @@ OPTIONS = Annotated[
 def eta(
     options: OPTIONS,
     service: Service,
-    user: Annotated[str | None, typer.Option(help="For this user; operators.")] = None,
+    user: Annotated[str | None, typer.Option(help="Ask for this user (operators).")] = None,
     site: Annotated[
         list[Path] | None,
         typer.Option(help="No service: an empty site of these files of Slurm's, as in replay."),

@@ -21,7 +21,7 @@ def evaluate(
     data: Annotated[
         Path, typer.Option(help="Folder of the public data: venus/, packing/ and so on.")
     ] = Path("../shared/data"),
-    seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the fits.")] = 0,
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Also leave out each family of features in turn.")
     ] = False,

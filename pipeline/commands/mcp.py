@@ -10,7 +10,10 @@ from typing import Annotated
 import typer
 
 PATIENCE = Annotated[
-    float, typer.Option(min=0.1, max=3600.0, metavar="SECONDS", help="For one answer of Slurm.")
+    float,
+    typer.Option(
+        min=0.1, max=3600.0, metavar="SECONDS", help="Wait so long for each answer of Slurm."
+    ),
 ]
 
 

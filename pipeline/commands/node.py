@@ -26,8 +26,10 @@ Examples:
   pellucid node move gpu17 --vc vision --preview
 """
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=HELP)
-NODE = Annotated[str, typer.Argument(metavar="NODE", help="Its name, or its number.")]
-NODES = Annotated[list[str], typer.Argument(metavar="NODE...", help="Names, or numbers.")]
+NODE = Annotated[str, typer.Argument(metavar="NODE", help="Name or number of the node.")]
+NODES = Annotated[
+    list[str], typer.Argument(metavar="NODE...", help="Names or numbers of the nodes.")
+]
 GPUS = Annotated[
     int | None, typer.Option(help="GPUs that the node has, or is to have.", min=1, max=64)
 ]

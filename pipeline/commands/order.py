@@ -17,7 +17,9 @@ from scheduler.explain.explanation import Order
 def order(
     service: Service,
     vc: ONE_VC = None,
-    limit: Annotated[int, typer.Option(min=1, max=500, help="Rows of each at most.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=500, help="At most so many jobs of each virtual cluster.")
+    ] = 50,
 ) -> None:
     """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
 

@@ -34,7 +34,7 @@ def profile(
         list[str] | None, typer.Argument(help="The command, after --.", show_default=False)
     ] = None,
     seconds: Annotated[
-        float, typer.Option("--seconds", "-t", help="T_prof: the longest it runs.")
+        float, typer.Option("--seconds", "-t", help="Run it for at most so many seconds.")
     ] = 200.0,
     gpus: Annotated[
         str,

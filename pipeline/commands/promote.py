@@ -40,14 +40,14 @@ def promote(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="Though it is not better beyond chance; needs --why.")
     ] = False,
-    why: Annotated[str | None, typer.Option(help="Kept with the promotion.")] = None,
+    why: Annotated[str | None, typer.Option(help="Reason, kept with the promotion.")] = None,
     trace: Annotated[Path, typer.Option(help="Dataset to judge on.")] = Path("data/trace"),
     out: Annotated[Path, typer.Option(help="Where services read the champion's bundle.")] = Path(
         "data/bundle"
     ),
-    params: Annotated[Path, typer.Option(help="Names the registry.", metavar="FILE")] = Path(
-        "params.yaml"
-    ),
+    params: Annotated[
+        Path, typer.Option(help="Parameters that name the registry.", metavar="FILE")
+    ] = Path("params.yaml"),
     as_json: JSON_OBJECT = False,
 ) -> None:
     """Judge a registered candidate against the champion, and make it champion if it is better.

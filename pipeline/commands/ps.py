@@ -33,7 +33,7 @@ NAMED = Annotated[str | None, typer.Option(metavar="GLOB", help="Jobs whose name
 def ps(
     service: Service,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that are over.")
+        bool, typer.Option("--all", "-a", help="Show jobs that are over, too.")
     ] = False,
     state: Annotated[
         str | None,

@@ -111,7 +111,7 @@ class Asked:
     anonymise: Annotated[
         bool, typer.Option("--anonymise", help="Hash users, job names and partitions.")
     ] = False
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print no progress.")] = False
     as_json: JSON_NO_TABLE = False
 
     @property
@@ -300,7 +300,7 @@ def _plain(out: Path, known: Site, found: Mapping[str, Any]) -> Json:
 
 
 def _summary(found: Mapping[str, Any], nearer: Sequence[str]) -> Iterator[str]:
-    """The check first, then the savings that it allows."""
+    """Yield the summary in sentences: the check against the record, then the savings."""
     from scheduler.explain.words import duration
 
     test = found["backtest"]

@@ -19,8 +19,12 @@ def report(
         Path | None,
         typer.Option(help="Folder of `pellucid compare --out` (or of one simulation)."),
     ] = None,
-    bundle: Annotated[Path | None, typer.Option(help="Exported models.")] = None,
-    trace: Annotated[Path | None, typer.Option(help="Ingested dataset.")] = None,
+    bundle: Annotated[
+        Path | None, typer.Option(help="Exported models that the report shows.")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option(help="Ingested dataset that the runs are of.")
+    ] = None,
     metrics: Annotated[
         Path | None, typer.Option(help="JSON with the models' errors (stage evaluate).")
     ] = None,

@@ -124,7 +124,7 @@ def _kept(config: Path) -> str:
 @app.command()
 @spread
 def erase(
-    user: Annotated[str, typer.Argument(help="As Slurm has the name.")],
+    user: Annotated[str, typer.Argument(help="User, by the name that Slurm has.")],
     stored: Stored,
 ) -> None:
     """Take what is kept about a user out of the database of a service in front of Slurm.

@@ -117,7 +117,7 @@ def create(
 @token.command()
 @spread
 def rotate(
-    name: Annotated[str, typer.Argument(help="Whose token.")],
+    name: Annotated[str, typer.Argument(help="Name that the token was made for.")],
     stored: Stored,
     overlap_days: Annotated[
         float, typer.Option(min=0, help="The old one goes on for so many days.")

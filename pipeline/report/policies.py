@@ -309,7 +309,7 @@ class Group:
 
     @property
     def far(self) -> float:
-        """How far the two are apart, either way."""
+        """Size of the logarithm of the ratio of the means; 0 where there is none."""
         return 0.0 if self.found is None else abs(log(self.found.ratio))
 
 
@@ -330,7 +330,8 @@ class Gains:
 
     @property
     def sentences(self) -> list[str]:
-        """The shares, then which groups gain and which lose beyond chance."""
+        """Return which shares of the jobs end sooner and later, then the groups that gain or lose
+        beyond chance."""
         text = [
             f"Against {self.rival}, {percent(self.sooner)} of the jobs end sooner and "
             f"{percent(self.later)} later."

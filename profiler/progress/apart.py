@@ -204,7 +204,7 @@ class Reading:
             os.close(file)
 
     def _ask(self, task: _Task, files: Mapping[str, int]) -> Answer | None:
-        """The reader's answer; None: there is none, and why stands with the job."""
+        """Return the reader's answer. None where it gave none; `job.unread` then says why."""
         reader, job = self._reader, task.job
         assert reader is not None
         asked: dict[str, Any] = {"do": task.what, "job": job.number}
@@ -225,7 +225,8 @@ class Reading:
         return answer
 
     def _called(self, patience_s: float) -> _Reader | None:
-        """The reader; another one where it has died, though not at once."""
+        """Return the reader, a new one where it has died. None where none can be started within
+        `patience_s`: after each death the pause before the next is twice as long."""
         if self._reader is not None and self._reader.process.poll() is None:
             return self._reader
         early_s = self._again_at - time.monotonic()

@@ -233,7 +233,7 @@ class Reader:
         return found
 
     def _structures(self) -> Iterator[Structure]:
-        """The likeliest first."""
+        """Yield what the counters seen may mean, the likeliest first."""
         alive = self._alive()
         yield from (Structure(c) for c in alive if c.mark.label == "explicit")
         epochs = [c for c in alive if c.mark.unit == "epoch"]

@@ -37,13 +37,13 @@ def colocate(
         bool, typer.Option("--mps", help="Measure pairs under MPS too, where it can be started.")
     ] = False,
     repeats: Annotated[
-        int | None, typer.Option(help="Fewest repeats of each.", show_default=False)
+        int | None, typer.Option(help="Measure each at least so many times.", show_default=False)
     ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option(help="Repeat until the 95 % interval is within this.", show_default=False),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the order of measurements.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the order of measurements.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,
 ) -> None:
     """Measure reference workloads alone and in pairs on one GPU.

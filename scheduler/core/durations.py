@@ -85,7 +85,7 @@ def plain(seconds: float) -> tuple[float, ...]:
 
 
 def of_plain(row: Sequence[float]) -> float:
-    """The predicted duration that `plain` made numbers of."""
+    """Return the predicted duration from the numbers that `plain` made of it."""
     if len(row) == 1:
         return row[0]
     first = 3 + SHARES  # of the numbers of its claims

@@ -288,7 +288,7 @@ def _take_turns(core: FollowingHost, script: Script, now: float) -> None:
 
 
 def _carry_out(core: FollowingHost, turn: Turn, script: Script) -> None:
-    """The decisions of one turn."""
+    """Carry out the logged decisions of one turn, up to the first of the profiling stage."""
     rest = script.rest
     while rest and (rest[0].vc == turn.vc or rest[0].action is Action.PREEMPT):
         if rest[0].action in _BY_STAGE_ALONE:

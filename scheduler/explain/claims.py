@@ -160,7 +160,11 @@ JUDGED = 200  # offers, the latest, that it is learned from
 
 
 def late_by(held: Iterable[bool]) -> float:
-    """The logarithm of that factor, from whether offers held, in order."""
+    """Return the logarithm of the factor by which the waits until p90 of offers are made longer.
+
+    Args:
+        held: whether each offer that was taken held, in order of judgement.
+    """
     late = BEGIN
     for one in held:
         late = min(MOST_LATE, max(0.0, late + PACE * ((not one) - BROKEN)))

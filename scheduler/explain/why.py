@@ -119,7 +119,7 @@ def believed(
 
 
 def asking(job_id: str) -> str:
-    """How an owner says what to expect of a job."""
+    """Return the command by which an owner states how long a job will run."""
     return f"pellucid change {job_id} --expect 6h"
 
 

@@ -18,7 +18,7 @@ DEEP = 3.0
 
 
 class Patience:
-    """The virtual clusters whose queues are deep."""
+    """Keeps in which virtual clusters the queue is deep: there, waiting does not count."""
 
     def __init__(self, deep: Iterable[str] = ()) -> None:
         self._deep = set(deep)
@@ -32,7 +32,7 @@ class Patience:
         return vc not in self._deep
 
     def changed(self, vc: str, demand: Demand) -> bool:
-        """Return whether that is another now, by what is asked for."""
+        """Look at the demand again. Returns whether that changed if waiting counts."""
         slowdown = demand.slowdown(vc)
         if self.counts(vc):
             if slowdown < DEEP:

@@ -324,7 +324,7 @@ class Pellucid(Policy):
 
 
 def _orders(policy: Pellucid) -> tuple[Any, ...]:
-    """The settings that keys depend on."""
+    """Return the settings that keys of the order depend on, to see whether any changed."""
     chosen = policy.settings
     return (
         chosen.ageing,

@@ -279,7 +279,7 @@ class Analyst:
             return claims.lately(connection, kind)
 
     def record(self, kind: Claimed) -> tuple[int, int]:
-        """How many claims of a kind held, of how many that were judged."""
+        """Return how many claims of a kind held, and how many were judged."""
         with self.store.reading() as connection:
             return claims.record_of(connection, kind)
 

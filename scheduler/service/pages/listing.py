@@ -292,7 +292,7 @@ class Causes:
 
 
 def causes(view: PageQueries) -> Causes:
-    """The waiting jobs of the viewer's by cause, that of most GPUs first."""
+    """Return the viewer's waiting jobs by cause, at most `CAUSES`, that of most GPUs first."""
     every = view.short()
     waits = [job for job in every if job.phase in WAITING]
     by: dict[str, list[Short]] = {}

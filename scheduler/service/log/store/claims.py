@@ -312,7 +312,7 @@ def _company(
 
 
 def _seq_of(connection: Connection, row: Row[Any]) -> int:
-    """The event by which an offer was taken."""
+    """Return the number of the event by which an offer was taken."""
     at = (Happened.CHANGED.value, Happened.SUBMITTED.value)
     query = select(events.c.seq).where(
         events.c.job_id == row.taken_by, events.c.seq > row.seq, events.c.kind.in_(at)
@@ -337,14 +337,17 @@ def _since(
 
 
 def records(connection: Connection, now: float) -> list[Record]:
-    """How claims turned out, kind by kind; of those that were made when jobs were submitted by the
-    table of forecasts, and of the others as they were judged."""
+    """Return how claims of each kind turned out.
+
+    Forecasts made at submission are counted from the table of forecasts, other claims as they were
+    judged.
+    """
     made = [*outcomes(connection), *_first_forecasts(connection, now)]
     return sorted(made, key=lambda one: _ORDER[one.kind])
 
 
 def outcomes(connection: Connection) -> list[Record]:
-    """The same of the claims that are kept one by one."""
+    """Return how the claims that are kept one by one turned out, by kind."""
     of = claims.c
     counted = select(
         of.kind,
@@ -364,8 +367,10 @@ _ORDER = {kind.value: place for place, kind in enumerate(Kind)}
 
 
 def _first_forecasts(connection: Connection, now: float) -> list[Record]:
-    """Starts that were promised at submission; those that are overdue count, and those of jobs held
-    or changed meanwhile do not."""
+    """Return how starts that were forecast at submission turned out.
+
+    One that is overdue counts as not held. Jobs that were held or changed meanwhile do not count.
+    """
     made, started = forecasts.c, jobs.c.started_at
     latest = select(jobs.c.job_id).order_by(jobs.c.submitted_seq.desc()).limit(MOST)
     otherwise = exists().where(
@@ -397,7 +402,7 @@ def _first_forecasts(connection: Connection, now: float) -> list[Record]:
 
 
 def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
-    """How many claims of a kind held, of how many that were judged."""
+    """Return how many claims of a kind held, and how many were judged."""
     of = claims.c
     query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
     held, judged = connection.execute(query.where(of.kind == kind.value)).one()
@@ -405,7 +410,7 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def lately(connection: Connection, kind: Kind) -> list[bool]:
-    """Whether the latest claims of a kind held, in the order in which they were judged."""
+    """Return whether each of the latest `JUDGED` claims of a kind held, the oldest first."""
     of = claims.c
     query = select(of.held).where(of.kind == kind.value, of.held.is_not(None))
     found = connection.execute(query.order_by(of.judged_at.desc(), of.id.desc()).limit(JUDGED))

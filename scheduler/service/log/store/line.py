@@ -43,7 +43,7 @@ class Line:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait for one's turn, and have it."""
+        """Wait until it is this process's turn, and have it for the body of the `with`."""
         # nobody else's: who can open a file can lock it
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
