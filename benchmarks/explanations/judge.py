@@ -97,7 +97,7 @@ def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
     """Do what an answer says is in the way away with: runs end, others leave, nodes open."""
     for holder in holders:
         if holder["node"] is not None:
-            core.nodes.set_open(holder["node"], True)
+            core.nodes.open_wholly(holder["node"])
         elif (run := core.cluster.runs.get(holder["job"])) is not None:
             core.ended(holder["job"], State.COMPLETED, now - run.start_time, now)
         else:
@@ -252,7 +252,7 @@ class Judge:
                    and vc in (None, core.jobs[other].job.vc)]  # fmt: skip
         pools = list(core.cluster.pools.values()) if vc is None else [core.cluster.pools[vc]]
         pools = [core.cluster.profiling] if profiling else pools
-        nodes = [node for pool in pools for node in pool.nodes() if not pool.is_open(node)]
+        nodes = [node for pool in pools for node in pool.nodes() if pool.closed_on(node)]
         found: list[Holder] = [{"job": one, "node": None} for one in sorted(runs + waiting)]
         return found + [{"job": "", "node": node} for node in nodes]
 

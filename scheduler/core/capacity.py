@@ -29,12 +29,13 @@ class Capacity:
         owned: of the nodes of the virtual cluster.
         lent: of those, on nodes that are in the profiling partition now.
         unsuited: of another type than the job asks for.
-        closed: of the type asked for, on drained nodes, busy or not.
-        used: on open nodes, by one job or by two; `shared`: by two, on closed nodes too.
-        free: on open nodes, by nobody; those that are kept included.
+        closed: of the type asked for, that take nothing new, busy or not: those of drained nodes,
+            and those that are closed alone.
+        used: open, by one job or by two; `shared`: by two, closed ones too.
+        free: open, by nobody; those that are kept included.
         kept: of the free ones, kept for another waiting job.
-        holds: the job would fit on the open nodes if nobody else were there.
-        holds_opened: it would if the closed nodes were open as well.
+        holds: the job would fit on the open ones if nobody else were there.
+        holds_opened: it would if the closed ones were open as well.
     """
 
     need: int
@@ -51,7 +52,7 @@ class Capacity:
 
     @property
     def limit(self) -> int:
-        """GPUs here that are of the type asked for, on closed nodes too."""
+        """GPUs here that are of the type asked for, closed ones too."""
         return self.owned - self.lent - self.unsuited
 
     @property
@@ -79,17 +80,19 @@ def capacity(
     nodes = suiting(cluster, pool, job)
     fits = None if nodes == ALL else [node for node in pool.nodes() if nodes >> node & 1]
     unsuited = 0 if fits is None else pool.gpus - sum(map(pool.gpus_of, fits))
-    closed = sum(pool.gpus_of(node) for node in pool.closed_nodes if nodes >> node & 1)
+    closed = sum(
+        pool.closed_on(node).bit_count() for node in pool.closed_nodes if nodes >> node & 1
+    )
     free = (
         pool.free
         if fits is None
-        else sum(pool.free_on(node).bit_count() for node in fits if pool.is_open(node))
+        else sum((pool.free_on(node) & ~pool.closed_on(node)).bit_count() for node in fits)
     )
     own = dict(kept_for_it)
     kept = sum(
-        (pool.free_on(node) & mask & ~own.get(node, 0)).bit_count()
+        (pool.free_on(node) & mask & ~own.get(node, 0) & ~pool.closed_on(node)).bit_count()
         for node, mask in pool.kept()
-        if nodes >> node & 1 and pool.is_open(node)
+        if nodes >> node & 1
     )
     lent = 0 if pool is cluster.profiling else cluster.lent_by(pool.name)
     holds = pool.holds(job.gpus, among=nodes)
@@ -143,6 +146,7 @@ class NodeNow:
         number: unlike any other node's.
         lent: it is in the profiling partition.
         jobs: how many run on each of its GPUs.
+        closed: bit mask of its GPUs that are closed alone.
     """
 
     number: int
@@ -151,6 +155,7 @@ class NodeNow:
     open: bool
     lent: bool
     jobs: tuple[int, ...]
+    closed: int = 0
 
 
 def counted(
@@ -173,7 +178,9 @@ def counted(
         pool.add_node(node.number, len(node.jobs))
         pool.take([(node.number, sum(1 << i for i, jobs in enumerate(node.jobs) if jobs))])
         pool.set_open(node.number, node.open)
-    limit, closed = pool.gpus, sum(map(pool.gpus_of, pool.closed_nodes))
+        pool.close_alone(node.number, node.closed)
+    closed = sum(pool.closed_on(node).bit_count() for node in pool.closed_nodes)
+    limit = pool.gpus
     holds = pool.holds(gpus)
     return Capacity(
         need=gpus,
@@ -204,6 +211,7 @@ def nodes_of(cluster: Cluster) -> list[NodeNow]:
             open=cluster.pool_of(node).is_open(node),
             lent=cluster.pool_of(node) is cluster.profiling,
             jobs=tuple(jobs[node]),
+            closed=cluster.pool_of(node).closed_alone(node),
         )
         for node, has in cluster.nodes.items()
     ]

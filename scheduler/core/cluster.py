@@ -197,8 +197,9 @@ Placement = list[tuple[int, int]]  # (node, GPU bit mask) pairs
 class Pool:
     """Nodes of one virtual cluster (or of the profiling partition).
 
-    ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free, not reserved; none
-    of a drained node is. Lent nodes are in no mask. ``_of_size[k]`` has the nodes of k GPUs.
+    ``_by_free[k]`` has bit n set when node n has exactly k GPUs that are free, not reserved and not
+    closed; of a drained node every GPU is closed. Lent nodes are in no mask. ``_of_size[k]`` has
+    the nodes of k GPUs.
     """
 
     name: str
@@ -206,12 +207,13 @@ class Pool:
     size: int = 0  # nodes now in the pool
     gpus: int = 0  # GPUs now in the pool
     changes: int = 0  # counts whenever GPUs become free or busy, or nodes come, go or are drained
-    free: int = 0  # free GPUs, those of drained nodes apart
+    free: int = 0  # free GPUs, closed ones apart
     shared: int = 0  # GPUs that two jobs run on
     _by_free: list[int] = field(default_factory=list)
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
     _shut: set[int] = field(default_factory=set)  # drained nodes
+    _closed: dict[int, int] = field(default_factory=dict)  # node -> GPUs that are closed alone
     _gpus_of: dict[int, int] = field(default_factory=dict)  # node -> GPUs on it
     _of_size: dict[int, int] = field(default_factory=dict)  # GPUs on a node -> nodes with so many
 
@@ -245,9 +247,9 @@ class Pool:
         gpus = self._gpus_of.pop(node)
         self.changes += 1
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
-        if node not in self._shut:
-            self.free -= gpus
+        self.free -= self._unclosed(node).bit_count()
         self._shut.discard(node)
+        self._closed.pop(node, None)
         del self._free_gpus[node]
         self._of_size[gpus] &= ~(1 << node)
         if not self._of_size[gpus]:
@@ -286,7 +288,7 @@ class Pool:
         return iter(self._free_gpus)
 
     def free_on(self, node: int) -> int:
-        """Bit mask of free GPUs on a node."""
+        """Bit mask of free GPUs on a node, closed ones too."""
         return self._free_gpus[node]
 
     def place(self, gpus: int, *, among: int = -1, per_node: int | None = None) -> Placement | None:
@@ -365,19 +367,34 @@ class Pool:
             self._set(node, self._free_gpus[node] | mask)
 
     def open_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that may be given: free, not reserved or drained."""
-        return 0 if node in self._shut else self._free_gpus[node] & ~self._held.get(node, 0)
+        """Bit mask of the GPUs of a node that may be given: free, not reserved and not closed."""
+        if node in self._shut:
+            return 0
+        return self._free_gpus[node] & ~self._held.get(node, 0) & ~self._closed.get(node, 0)
 
     def reserved_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are reserved (or drained), busy or not."""
+        """Bit mask of the GPUs of a node that are reserved (or closed), busy or not."""
+        return self.closed_on(node) | self._held.get(node, 0)
+
+    def closed_on(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that take nothing new, busy or not: all of a drained one,
+        else those that are closed alone."""
         if node in self._shut:
             return (1 << self.gpus_of(node)) - 1
-        return self._held.get(node, 0)
+        return self._closed.get(node, 0)
+
+    def closed_alone(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that are closed whether it is drained or not."""
+        return self._closed.get(node, 0)
+
+    def are_open(self, placement: Placement) -> bool:
+        """Whether no GPU of a placement is closed."""
+        return not any(self.closed_on(node) & gpus for node, gpus in placement)
 
     @property
     def has_reserved(self) -> bool:
-        """Whether any GPU is reserved, or any node drained."""
-        return bool(self._held or self._shut)
+        """Whether any GPU is reserved or closed."""
+        return bool(self._held or self._shut or self._closed)
 
     def is_open(self, node: int) -> bool:
         """False for a drained node."""
@@ -385,8 +402,8 @@ class Pool:
 
     @property
     def closed_nodes(self) -> Iterable[int]:
-        """Drained nodes."""
-        return self._shut
+        """Nodes with closed GPUs: drained ones, and those where some are closed alone."""
+        return self._shut | self._closed.keys() if self._closed else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
         """Reserved GPUs, busy or free, as (node, bit mask) pairs."""
@@ -397,13 +414,22 @@ class Pool:
 
         Args:
             among: nodes that will do, as a bit mask; all by default.
-            closed_too: drained nodes will do as well.
+            closed_too: closed GPUs will do as well.
         """
+        parts = [0]  # GPUs of the nodes that have lost some, which are no whole nodes
         if not closed_too:
-            among &= ~sum(1 << node for node in self._shut)
+            lacking = self._closed.keys() - self._shut
+            parts += [
+                (self.gpus_of(node) - self._closed[node].bit_count())
+                for node in lacking
+                if among >> node & 1
+            ]
+            among &= ~sum(1 << node for node in self._shut | lacking)
+        if gpus <= max(parts):
+            return True
         if gpus <= self.per_node:
             return any(size >= gpus and nodes & among for size, nodes in self._of_size.items())
-        left, spare = gpus, 0  # spare: GPUs of the largest node that is left over
+        left, spare = gpus, max(parts)  # spare: GPUs of the largest node that is left over
         for size in sorted(filter(None, self._of_size), reverse=True):
             there = (self._of_size[size] & among).bit_count()
             taken = min(there, left // size)
@@ -416,15 +442,35 @@ class Pool:
         if is_open is self.is_open(node):
             return
         self.changes += 1
-        free = self._free_gpus[node].bit_count()
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
+        self.free -= self._unclosed(node).bit_count()
         if is_open:
             self._shut.discard(node)
-            self.free += free
         else:
             self._shut.add(node)
-            self.free -= free
+        self.free += self._unclosed(node).bit_count()
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
+
+    def close_alone(self, node: int, gpus: int) -> None:
+        """Let exactly these GPUs of a node, a bit mask, take nothing new; the others do, unless it
+        is drained."""
+        if gpus >> self.gpus_of(node):
+            raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
+        if gpus == self._closed.get(node, 0):
+            return
+        self.changes += 1
+        self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
+        self.free -= self._unclosed(node).bit_count()
+        if gpus:
+            self._closed[node] = gpus
+        else:
+            del self._closed[node]
+        self.free += self._unclosed(node).bit_count()
+        self._by_free[self.open_on(node).bit_count()] |= 1 << node
+
+    def _unclosed(self, node: int) -> int:
+        """Bit mask of the GPUs of a node that are free and not closed."""
+        return 0 if node in self._shut else self._free_gpus[node] & ~self._closed.get(node, 0)
 
     def reserve(self, placement: Placement) -> None:
         """Keep GPUs, busy or free, from being given to anyone until they are unreserved."""
@@ -446,7 +492,8 @@ class Pool:
     def _set(self, node: int, free: int) -> None:
         self.changes += 1
         if node not in self._shut:
-            self.free += free.bit_count() - self._free_gpus[node].bit_count()
+            closed = self._closed.get(node, 0)
+            self.free += (free & ~closed).bit_count() - self._unclosed(node).bit_count()
         self._refile(node, free, self._held.get(node, 0))
 
     def _refile(self, node: int, free: int, held: int) -> None:
@@ -487,12 +534,17 @@ class RunMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodeMemory:
-    """A node: its number, what it has, whether it is open, and its GPUs that are kept for a job."""
+    """A node: its number, what it has, and whether it is open.
+
+    Attributes:
+        kept, closed: bit masks of its GPUs that are kept for a job, and that are closed alone.
+    """
 
     node: int
     has: Node
     open: bool
     kept: int
+    closed: int
 
 
 @dataclass(slots=True, kw_only=True)
@@ -626,18 +678,18 @@ class Cluster:
 
     def lend(self, node: int) -> None:
         """Move an idle node from its virtual cluster to the profiling partition."""
-        home = self.pools[self.node_vc[node]]
-        gpus = home.gpus_of(node)
-        home.remove_node(node)
-        self.profiling.add_node(node, gpus)
-        self._pool_of[node] = self.profiling
+        self._move(node, self.pools[self.node_vc[node]], self.profiling)
 
     def give_back(self, node: int) -> None:
         """Move an idle node from the profiling partition back to its virtual cluster."""
-        gpus = self.profiling.gpus_of(node)
-        self.profiling.remove_node(node)
-        pool = self._pool_of[node] = self.pools[self.node_vc[node]]
-        pool.add_node(node, gpus)
+        self._move(node, self.profiling, self.pools[self.node_vc[node]])
+
+    def _move(self, node: int, home: Pool, to: Pool) -> None:
+        gpus, closed = home.gpus_of(node), home.closed_alone(node)
+        home.remove_node(node)
+        to.add_node(node, gpus)
+        to.close_alone(node, closed)
+        self._pool_of[node] = to
 
     def add_node(self, node: int, has: Node, *, lent: bool = False) -> None:
         """A node comes into a virtual cluster, which may be new; `lent`: it is for profiling."""
@@ -676,6 +728,7 @@ class Cluster:
                 has=has,
                 open=self.pool_of(node).is_open(node),
                 kept=self.pool_of(node)._held.get(node, 0),
+                closed=self.pool_of(node).closed_alone(node),
             )
             for node, has in self.nodes.items()
         ]
@@ -720,6 +773,7 @@ class Cluster:
             pool = self.pool_of(one.node)
             if not one.open:
                 pool.set_open(one.node, False)
+            pool.close_alone(one.node, one.closed)
             if one.kept:
                 pool.reserve([(one.node, one.kept)])
 
@@ -756,13 +810,28 @@ class Cluster:
             if node in run.nodes and run.partner is None and not run.profiling:
                 (self._open if is_open else self._close)(run)
 
+    def close_alone(self, node: int, gpus: int) -> None:
+        """Let exactly these GPUs of a node, a bit mask, take nothing new while it is open."""
+        pool = self.pool_of(node)
+        changed = pool.closed_alone(node) ^ gpus
+        pool.close_alone(node, gpus)
+        for run in self.runs.values():
+            on = dict(zip(run.nodes, run.gpus, strict=True)).get(node, 0)
+            if on & changed and run.partner is None and not run.profiling:
+                (self._close if self.has_closed(run) else self._open)(run)
+
     def is_reserved(self, run: Run) -> bool:
-        """True when GPUs of a run are kept for a waiting job, or its node is drained."""
+        """True when GPUs of a run are kept for a waiting job, or closed."""
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             pool = self._pool_of[node]
             if pool.has_reserved and pool.reserved_on(node) & mask:
                 return True
         return False
+
+    def has_closed(self, run: Run) -> bool:
+        """Whether any GPU of a run is closed."""
+        parts = zip(run.nodes, run.gpus, strict=True)
+        return any(self._pool_of[node].closed_on(node) & mask for node, mask in parts)
 
     def gpu_type(self, run: Run) -> str:
         """GPU type a run is on; a gang never spans two. "" where none is stated."""
@@ -784,8 +853,8 @@ class Cluster:
         return found
 
     def _open(self, run: Run) -> None:
-        """Let a run take a partner, if its owner and its nodes allow."""
-        if run.job.share and all(self.pool_of(node).is_open(node) for node in run.nodes):
+        """Let a run take a partner, if its owner allows and none of its GPUs is closed."""
+        if run.job.share and not self.has_closed(run):
             key = run.vc, run.job.gpus
             self.alone.setdefault(key, {})[run.order] = run
             self._in_order.pop(key, None)
@@ -816,7 +885,7 @@ class Cluster:
                 assert pool._by_free[pool.open_on(node).bit_count()] >> node & 1
             sharers_here = [n for (n, _), runs in held.items() if len(runs) == 2 and n in pool]
             assert pool.shared == len(sharers_here)
-            opened = (pool.free_on(n) for n in pool.nodes() if pool.is_open(n))
+            opened = (pool.free_on(n) & ~pool.closed_on(n) for n in pool.nodes())
             assert pool.free == sum(mask.bit_count() for mask in opened)
         everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
         assert sorted(everywhere) == sorted(self.nodes), "no node lost or doubled"

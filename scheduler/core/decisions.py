@@ -169,9 +169,7 @@ _SUMMARY: dict[Reason, str] = {
     ),
     Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
-    Reason.NODE_DRAINED: (
-        "needs {gpus}; {closed} of {limit} are on closed nodes, which take nothing new"
-    ),
+    Reason.NODE_DRAINED: ("needs {gpus}; {closed} of {limit} are closed, and take nothing new"),
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
     Reason.KEEPS_OTHERS_OUT: (
@@ -272,7 +270,7 @@ _NEXT: dict[Reason, str] = {
         "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
         "to add nodes"
     ),
-    Reason.NODE_DRAINED: "it can start when nodes are opened again",
+    Reason.NODE_DRAINED: "it can start when they are open again",
     Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
     Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
     Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
@@ -426,7 +424,7 @@ def in_line(position: int) -> str:
 
 
 def _closed(d: Decision) -> str:
-    """How many of the GPUs counted in `limit` were on closed nodes."""
+    """How many of the GPUs counted in `limit` were closed."""
     closed = dict(d.evidence).get("closed_gpus")
     return "(not recorded)" if closed is None else f"{float(closed):.0f}"
 

@@ -101,7 +101,8 @@ def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holdin
         left = left_s(run, None)
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             if node in pool and pool.is_open(node):
-                on.setdefault(node, []).append((left, run.order, mask, run.job.job_id))
+                opened = mask & ~pool.closed_on(node)
+                on.setdefault(node, []).append((left, run.order, opened, run.job.job_id))
     found: list[tuple[float, int, int, list[str]]] = []  # seconds, runs, node, jobs
     need = min(gpus, pool.per_node)
     for node, parts in on.items():

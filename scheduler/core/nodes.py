@@ -131,6 +131,20 @@ class Nodes:
         cluster.set_open(node, is_open)
         self._touch(cluster.node_vc[node])
 
+    def close_alone(self, node: int, gpus: int) -> None:
+        """Exactly these GPUs of a node, a bit mask, take nothing new; what runs on them goes on.
+
+        Those that a node has not are left out.
+        """
+        cluster = self._core.cluster
+        cluster.close_alone(node, gpus & ((1 << cluster.nodes[node].gpus) - 1))
+        self._touch(cluster.node_vc[node])
+
+    def open_wholly(self, node: int) -> None:
+        """Every GPU of a node takes jobs again: what an explanation tries."""
+        self.close_alone(node, 0)
+        self.set_open(node, True)
+
     def add(self, node: int, has: Node, *, lent: bool = False) -> None:
         """A node comes. `lent`: into the profiling partition."""
         self._core.cluster.add_node(node, has, lent=lent)
@@ -164,6 +178,7 @@ class Nodes:
                 continue
             was = core.cluster.node_vc[node]
             core.policy.node_leaves(core.cluster, node)
+            closed = core.cluster.pool_of(node).closed_alone(node)
             core.cluster.remove_node(node)
             del self.changing[node]
             lent = node in self._lent and to is not None and to.vc == was
@@ -171,6 +186,7 @@ class Nodes:
             if to is not None:
                 self.add(node, to, lent=lent)
                 core.cluster.set_open(node, opens)
+                self.close_alone(node, closed)
             self._reshaped(was)
             core.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
 

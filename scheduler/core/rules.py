@@ -47,8 +47,7 @@ def may_share(
     if not (job.share and run.job.share):
         return Obstacle.OWN
     if cluster.is_reserved(run):
-        drained = any(not cluster.pool_of(node).is_open(node) for node in run.nodes)
-        return Obstacle.CLOSED if drained else Obstacle.KEPT
+        return Obstacle.CLOSED if cluster.has_closed(run) else Obstacle.KEPT
     if not suits(cluster.gpu_type(run), job.gpu_type):
         return Obstacle.TYPE
     own_mib, other_mib = newcomer.memory_mib, partner.memory_mib
@@ -62,7 +61,7 @@ SHARING = {
     Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
     Obstacle.BUSY: "its GPUs are not for this job to share",
     Obstacle.OWN: "the owner of one of them does not want it",
-    Obstacle.CLOSED: "one of its nodes is drained",
+    Obstacle.CLOSED: "one of its nodes is drained, or one of its GPUs is closed",
     Obstacle.KEPT: "its GPUs are kept for a waiting job",
     Obstacle.TYPE: "its GPUs are not of the type asked for",
     Obstacle.MEMORY: "the memory of its GPUs does not hold both",
@@ -169,6 +168,8 @@ def _node_fault(
     if busy := gpus & ~pool.free_on(node):
         holders = [run.job.job_id for run in cluster.runs.values() if _holds(run, node, busy)]
         return f"GPUs of node {node} are held by job {', '.join(holders)}"
+    if gpus & pool.closed_on(node):
+        return f"GPUs of node {node} are closed"
     if gpus & pool.reserved_on(node):
         return f"GPUs of node {node} are kept for another waiting job"
     return ""

@@ -99,7 +99,7 @@ def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decis
     """What a copy decides at once when some leave."""
     for item in gone:
         if isinstance(item, int):
-            core.nodes.set_open(item, True)
+            core.nodes.open_wholly(item)
         else:
             core.withdrawn(item, now)
     return core.decide(now)
@@ -287,7 +287,8 @@ class _Search:
     def _seed(
         self, pool: Pool, node: int, without: Container[Item] = ()
     ) -> tuple[float, list[str]] | None:
-        mask, names, last = pool.free_on(node), list[str](), 0.0
+        opened = ~pool.closed_on(node)
+        mask, names, last = pool.free_on(node) & opened, list[str](), 0.0
         need = min(self.queued.job.gpus, pool.per_node)
         for run, end in self._on.get(node, ()):
             pair = [run.job.job_id, *([run.partner.job.job_id] if run.partner else [])]
@@ -297,7 +298,7 @@ class _Search:
                 break
             for at, gpus in zip(run.nodes, run.gpus, strict=True):
                 if at == node:
-                    mask |= gpus
+                    mask |= gpus & opened
             names += pair  # shared GPUs are free when both have gone
             last = max(last, end)
         return (last, names) if mask.bit_count() >= need else None
@@ -432,7 +433,5 @@ def _runs(futures: Futures, queued: QueuedJob) -> list[Run]:
 
 
 def _closed(core: Core, queued: QueuedJob) -> list[int]:
-    """Drained nodes it might be placed on."""
-    return [
-        node for pool in _pools(core, queued) for node in pool.nodes() if not pool.is_open(node)
-    ]
+    """Nodes with closed GPUs it might be placed on."""
+    return [node for pool in _pools(core, queued) for node in pool.nodes() if pool.closed_on(node)]

@@ -243,8 +243,8 @@ def blocker_words(found: Answer, holders: Sequence[InTheWay], *, recorded: bool 
 
 
 def counts(found: Answer, *, recorded: bool = False) -> str:
-    """What there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are on closed
-    nodes"."""
+    """What there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are
+    closed"."""
     there = found.capacity
     verb, when = (were, "then") if recorded else (are, "now")
     text = f"{there.free} of {found.limit} {verb(there.free)} free {when}"
@@ -254,7 +254,7 @@ def counts(found: Answer, *, recorded: bool = False) -> str:
     if there.lent:
         text += f", {there.lent} more {verb(there.lent)} lent for profiling"
     if there.closed:
-        text += f", {there.closed} {verb(there.closed)} on closed nodes"
+        text += f", {there.closed} {verb(there.closed)} closed"
     return text
 
 

@@ -168,13 +168,13 @@ class Easy(Policy):
                 for where, gpus in zip(run.nodes, run.gpus, strict=True)
                 if where == node
             ]
-            left, taken = mask.bit_count(), 0
+            left, taken = mask.bit_count(), turn.pool.closed_on(node)
             for _, gpus in sorted((p for p in parts if p[0] <= shadow_s), reverse=True):
                 free = gpus & ~taken
                 while free and left:
                     low = free & -free
                     taken, free, left = taken | low, free ^ low, left - 1
-            spared.append((node, taken))
+            spared.append((node, taken & ~turn.pool.closed_on(node)))
         return spared
 
     def _reason(self, turn: Turn, queued: QueuedJob) -> Reason:

@@ -384,7 +384,7 @@ class _MustEnd:
         pool = core.cluster.pools[vc]
         runs = [] if core.policy.capabilities.borrows else core.runs_of(vc)
         self._held = [
-            (sum(m.bit_count() for n, m in held if n in pool and pool.is_open(n)), run)
+            (sum((m & ~pool.closed_on(n)).bit_count() for n, m in held if n in pool), run)
             for run in runs
             for held in [zip(run.nodes, run.gpus, strict=True)]
         ]

@@ -104,7 +104,7 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
     copy = futures.copy()
     for item in gone:
         if isinstance(item, int):
-            copy.nodes.set_open(item, True)
+            copy.nodes.open_wholly(item)
         else:
             copy.withdrawn(item, futures.now)
     return crude(copy, futures.memory, futures.now)[job_id].start_p50

@@ -351,6 +351,9 @@ class PoolView:
     def reserved_on(self, node: int) -> int:
         return self._pool.reserved_on(node) & ((1 << self.per_node) - 1)
 
+    def closed_on(self, node: int) -> int:
+        return self._pool.closed_on(node) & ((1 << self.per_node) - 1)
+
     def gpus_of(self, node: int) -> int:
         return self._pool.gpus_of(node)
 

@@ -172,11 +172,11 @@ class PellucidLearned(Learned):
             self._policy.estimates[queued.job.job_id] = queued.estimate_s
 
     def followed(self, turn: Turn) -> None:
-        """Keep nothing where nodes were closed: no decision says that, one says what is kept."""
+        """Keep nothing where GPUs were closed: no decision says that, one says what is kept."""
         policy = self._policy
         policy.memos.pop(turn.vc, None)  # of passes that were decided here
         held, pool = policy.reservations.get(turn.vc), turn.pool
-        if held is None or all(pool.is_open(node) for node, _ in held.placement):
+        if held is None or pool.are_open(held.placement):
             return
         if any(queued.job.job_id == held.holder for queued in turn.queue):
             pool.unreserve(held.placement)

@@ -236,7 +236,7 @@ class Pass:
         """The GPUs to keep for a job, instead of those that were."""
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
-        if before and all(turn.pool.is_open(node) for node, _ in before):
+        if before and turn.pool.are_open(before):
             return exchange(where, before)
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
 

@@ -316,7 +316,14 @@ def choose(
         gpus -= pool.gpus_of(node)
         if gpus <= 0:
             return chosen
-    return None
+    taken = {node for node, _ in chosen}
+    rest = [  # a node of which GPUs are closed is no whole one, and may do for what is left
+        (seconds, node, mask)
+        for node in ready
+        if node not in taken and pool.closed_on(node) == pool.reserved_on(node)
+        for seconds, mask in filter(None, [_soonest(ready[node], gpus, pool.closed_on(node))])
+    ]
+    return [*chosen, min(rest)[1:]] if rest else None
 
 
 def _ready(

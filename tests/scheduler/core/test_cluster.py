@@ -125,6 +125,7 @@ class Walk(RuleBasedStateMachine):
             (node, gpu): set() for node, gpus in self.gpus_of.items() for gpu in range(gpus)
         }
         self.open: dict[str, Run] = {}  # alone on their GPUs, and ready to share them
+        self.closed: set[tuple[int, int]] = set()
         self.count = 0
         self.next_node = len(self.gpus_of)
 
@@ -150,6 +151,27 @@ class Walk(RuleBasedStateMachine):
         del self.pool_of[node]
         for gpu in range(self.gpus_of.pop(node)):
             del self.on[node, gpu]
+            self.closed.discard((node, gpu))
+
+    @precondition(lambda self: self.on)
+    @rule(data=st.data())
+    def gpus_are_closed_or_opened(self, data: st.DataObject) -> None:
+        """What runs there goes on, and takes no partner meanwhile."""
+        node = data.draw(st.sampled_from(sorted(self.gpus_of)))
+        mask = data.draw(st.integers(0, (1 << self.gpus_of[node]) - 1))
+        changed = mask ^ self.cluster.pool_of(node).closed_alone(node)
+        self.cluster.close_alone(node, mask)
+        self.closed = {(n, g) for n, g in self.closed if n != node}
+        self.closed |= {(node, gpu) for gpu in range(self.gpus_of[node]) if mask >> gpu & 1}
+        for run in self.cluster.runs.values():
+            if not any(n == node and changed >> g & 1 for n, g in held(run)):
+                continue
+            self.open.pop(run.job.job_id, None)
+            if run.partner is None and not run.profiling and not self.is_closed(run):
+                self.open[run.job.job_id] = run
+
+    def is_closed(self, run: Run) -> bool:
+        return not self.closed.isdisjoint(held(run))
 
     def new(self, gpus: int, vc: str) -> Sample:
         self.count += 1
@@ -168,6 +190,7 @@ class Walk(RuleBasedStateMachine):
             assert not self.on[node, gpu]
             assert self.pool_of[node] == ("profiling" if profiling else vc)
             self.on[node, gpu].add(job.job_id)
+            assert (node, gpu) not in self.closed
         if not profiling:
             self.open[job.job_id] = run
 
@@ -191,7 +214,7 @@ class Walk(RuleBasedStateMachine):
             jobs.discard(job_id)
         self.open.pop(job_id, None)
         for survivor in left:
-            if survivor_open:
+            if survivor_open and not self.is_closed(self.cluster.runs[survivor]):
                 self.open[survivor] = self.cluster.runs[survivor]
 
     @precondition(lambda self: self.on)
@@ -219,10 +242,11 @@ class Walk(RuleBasedStateMachine):
             assert sorted(pool.nodes()) == sorted(nodes)
             mine = [(n, g) for n in nodes for g in range(self.gpus_of[n])]
             free = {gpu for gpu in mine if not self.on[gpu]}
-            assert pool.free == len(free)
+            assert pool.free == len(free - self.closed)
             assert pool.gpus == len(mine)
             assert free == {(n, g) for n, g in mine if pool.free_on(n) >> g & 1}
-            idle = [n for n in nodes if all((n, g) in free for g in range(self.gpus_of[n]))]
+            opened = free - self.closed
+            idle = [n for n in nodes if all((n, g) in opened for g in range(self.gpus_of[n]))]
             assert (pool.idle_nodes, [n for n in nodes if pool.is_idle(n)]) == (len(idle), idle)
         assert all(len(jobs) <= 2 for jobs in self.on.values())
         for (node, gpu), jobs in self.on.items():

@@ -84,14 +84,17 @@ def test_gpus_that_are_held_are_not_given() -> None:
 
 @st.composite
 def unlike_pools(draw: st.DrawFn) -> tuple[Pool, set[int]]:
-    """A pool of nodes of several sizes, and which of them are drained."""
+    """A pool of nodes of several sizes, and which of them are drained or have closed GPUs."""
     sizes = draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=6))
     groups = [NodeGroup("", 1, size) for size in sizes]
     pool = Cluster(ClusterSpec.mixed({VC: groups})).pools[VC]
     shut = draw(st.sets(st.integers(0, len(sizes) - 1)))
     for node in shut:
         pool.set_open(node, False)
-    return pool, shut
+    some = draw(st.sets(st.integers(0, len(sizes) - 1)))
+    for node in some:
+        pool.close_alone(node, draw(st.integers(1, (1 << sizes[node]) - 1)))
+    return pool, shut | some
 
 
 @settings(max_examples=300)
@@ -104,4 +107,5 @@ def test_a_pool_holds_what_it_would_place_if_it_were_idle(
     assert holds is (pool.place(gpus) is not None)
     for node in shut:
         pool.set_open(node, True)
+        pool.close_alone(node, 0)
     assert holds_opened is (pool.place(gpus) is not None)

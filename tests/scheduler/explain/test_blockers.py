@@ -285,9 +285,9 @@ def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() 
     desk.core.nodes.set_open(1, False)
     told = asked()
     assert told.reason == "NodeDrained"
-    assert told.dominant.startswith("needs 8 GPUs; 4 of 8 are on closed nodes")
+    assert told.dominant.startswith("needs 8 GPUs; 4 of 8 are closed")
     assert told.promise == "No GPUs are kept for it while the nodes that would hold it are closed."
     assert told.in_the_way.startswith(
-        "It needs 8 GPUs; 0 of 8 are free now, 4 are on closed nodes. It would start if not for"
+        "It needs 8 GPUs; 0 of 8 are free now, 4 are closed. It would start if not for"
     )
     assert crude(desk.core, memory, 1.0)["next"].why_not == WhyNot.CLOSED
