@@ -142,18 +142,29 @@ def survey(nvml: Any) -> Survey:
     Raises DriverSilent: not even their number is known.
     """
     found = Survey([], {})
+    for index in range(count(nvml)):
+        one = survey_one(nvml, index)
+        found.gpus.extend(one.gpus)
+        found.silent.update(one.silent)
+    return found
+
+
+def count(nvml: Any) -> int:
+    """How many GPUs this host has, whether they answer or not. Raises DriverSilent."""
     try:
-        count = nvml.nvmlDeviceGetCount()
+        return int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
         raise DriverSilent(f"the NVIDIA driver does not answer ({_text(error)})") from None
-    for index in range(count):
-        try:
-            found.gpus.extend(_at(nvml, index))
-        except nvml.NVMLError as error:
-            number = getattr(error, "value", 0)
-            why = LOST.get(number) or FOR_GOOD.get(number) or _text(error)
-            found.silent[str(index)] = why
-    return found
+
+
+def survey_one(nvml: Any, index: int) -> Survey:
+    """Ask one GPU who it is; of one in MIG mode its MIG devices."""
+    try:
+        return Survey(_at(nvml, index), {})
+    except nvml.NVMLError as error:
+        number = getattr(error, "value", 0)
+        why = LOST.get(number) or FOR_GOOD.get(number) or _text(error)
+        return Survey([], {str(index): why})
 
 
 def list_gpus(nvml: Any) -> list[Gpu]:

@@ -168,7 +168,8 @@ class Outside(Protocol):
     """A backend where others act too: they submit jobs, cancel them, drain nodes."""
 
     def news(self) -> Sequence[Event]:
-        """What others did (SUBMITTED, CANCEL_ASKED, NODE_SET), again until it is `heard`."""
+        """What others did (SUBMITTED, CANCEL_ASKED, NODE_SET), or which GPUs answer
+        (GPUS_CLOSED), again until it is `heard`."""
         ...
 
     def heard(self, events: Sequence[Event]) -> None:

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     RELEASED = "released"  # operator: whether one asks
     CHANGED = "changed"  # what a waiting job asks for instead: gpus, time_limit_s, share, vc, ...
     NODE_SET = "node_set"  # node, open (False: drained, nothing new starts there), reason
+    # node, closed: which of its GPUs do not answer from here on, and why, by index; none: all do
+    GPUS_CLOSED = "gpus_closed"
     NODE_ADDED = "node_added"  # name, vc, gpus, gpu_type, gpu_memory_mib; numbered by the fold
     # node, and what it is to be once nothing runs there: vc, gpus, gpu_type, gpu_memory_mib; reason
     NODE_CHANGED = "node_changed"
@@ -66,7 +68,9 @@ INPUTS = frozenset(Kind) - {
 }
 
 
-ABOUT_NODES = frozenset({Kind.NODE_SET, Kind.NODE_ADDED, Kind.NODE_CHANGED, Kind.NODE_REMOVED})
+ABOUT_NODES = frozenset({
+    Kind.NODE_SET, Kind.GPUS_CLOSED, Kind.NODE_ADDED, Kind.NODE_CHANGED, Kind.NODE_REMOVED,
+})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 
@@ -117,6 +117,31 @@ def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
     return f"drained{by}{why}" + (f"; {then} once nothing runs there" if then else "")
+
+
+def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float) -> str:
+    """Which GPUs of a node do not answer, since when and why: "7 of 8 GPUs answer; GPU 3 does not
+    since 16:02: the GPU is lost"; "" when all do.
+
+    Args:
+        closed: by index, since when (seconds since the epoch), and why.
+        gpus: on the node.
+    """
+    ones = sorted(closed)
+    if not ones:
+        return ""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for gpu, since, why in ones:
+        alike.setdefault((clock_time(since, now), why), []).append(str(gpu))
+    told = [
+        f"GPU {which[0]} does not since {since}: {why}"
+        if len(which) == 1
+        else f"GPUs {listed(which)} do not since {since}: {why}"
+        for (since, why), which in alike.items()
+    ]
+    left = gpus - len(ones)
+    verb = "answers" if left == 1 else "answer"
+    return "; ".join([f"{left} of {count(gpus, 'GPU')} {verb}", *told])
 
 
 def listed(items: list[str]) -> str:

@@ -32,6 +32,7 @@ from features.watch import KINDS, PAST_S, Seen, unlike
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
+from scheduler.service.log.nodes import closed_gpus_of
 from scheduler.service.log.record import ELIGIBLE, Phase
 from scheduler.service.log.store.claims import outcomes
 from scheduler.service.log.store.store import Store
@@ -242,9 +243,10 @@ class Metrics(Collector):
         count: Counter[tuple[str, str]] = Counter()
         for row in connection.execute(select(nodes)):
             count[row.vc, "open" if row.open else "drained"] += 1
+            silent = {one.gpu for one in closed_gpus_of(row.closed_gpus)}
             for gpu in range(row.gpus):
                 n = on[row.node, gpu]
-                free = "free" if row.open else "drained"
+                free = "drained" if not row.open else "silent" if gpu in silent else "free"
                 use[row.vc, free if not n else "exclusive" if n == 1 else "shared"] += 1
         gpus = GaugeMetricFamily("pellucid_gpus", "GPUs by what they do.", labels=["vc", "use"])
         for (vc, what), n in sorted(use.items()):

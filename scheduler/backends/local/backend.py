@@ -38,7 +38,7 @@ from scheduler.backends.local.exit_status import (
     reached_profile_limit,
 )
 from scheduler.backends.local.follow import asked_of
-from scheduler.backends.local.health import Health
+from scheduler.backends.local.health import Health, News
 from scheduler.backends.local.hearing import Hearing
 from scheduler.backends.local.host import Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
@@ -127,13 +127,13 @@ class LocalBackend:
         self._clock = self._acked.latest
         self._groups = cgroup.base()
         self._found: list[Report] | None = None  # while the spool is taken over
-        self._drains: dict[int, Event] = {}  # of nodes where something would not end
+        self._news: News = {}  # of nodes where something would not end, or a GPU not answer
         self.health = Health(host, self.spool.root / "silent-gpus.json", nvml_module)
         self._next_check = 0.0
         self._hearing = Hearing(self.spool)
         self._grown = 0.0  # MiB that were left since outputs were pruned
         self._adopt()
-        self.health.begin(self._drains, self.now())
+        self.health.begin(self._news, self.now())
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -191,7 +191,7 @@ class LocalBackend:
             for name in _rung(self._bell) if ready else ():
                 if name in self._attempts:
                     self._look(self._attempts[name])
-            if self._drains:  # first nobody else is to be sent there, see `news`
+            if self._news:  # first nobody else is to be sent there, see `news`
                 return []
             if self._unacked or time.monotonic() >= until:
                 return list(self._unacked.values())
@@ -222,16 +222,17 @@ class LocalBackend:
         return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
-        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs,
-        or a GPU does not answer; and to open again.
+        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs;
+        and GPUs to close, since they do not answer, or to open again.
 
         No report is given before they are `heard`.
         """
-        return list(self._drains.values())
+        return list(self._news.values())
 
     def heard(self, events: Sequence[Event]) -> None:
         for event in events:
-            self._drains.pop(event.body["node"], None)
+            self._news.pop((event.kind, event.body["node"]), None)
+            self.health.heard(event)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
         """Nothing here shows reasons."""
@@ -296,7 +297,7 @@ class LocalBackend:
         if now < self._next_check:
             return
         self._next_check = now + self.bounds.check_s
-        self.health.look(self._drains, self.now())
+        self.health.look(self._news, self.now())
         self.host = self.health.host
         there = self._zygote.pid is not None
         for attempt in list(self._attempts.values()):
@@ -479,7 +480,7 @@ class LocalBackend:
         for node in attempt.claim["nodes"] if survivors else ():
             why = f"processes of job {job_id} would not end: {_some(survivors)}"
             body = {"node": node, "open": False, "reason": why}
-            self._drains[node] = Event(Kind.NODE_SET, self.now(), body=body)
+            self._news[Kind.NODE_SET, node] = Event(Kind.NODE_SET, self.now(), body=body)
 
     def _report(self, attempt: LocalAttempt, what: Happened, at: float, **more: Any) -> None:
         """Report, unless it was acknowledged before."""

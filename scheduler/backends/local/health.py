@@ -1,59 +1,70 @@
-"""GPUs of this host that answer no more: their nodes are drained, and opened when they recover.
+"""GPUs of this host that do not answer: each is closed alone, and opened when it answers again.
 
-The driver may hang on a GPU that is lost: it is asked on a thread of its own.
+The driver may hang on a GPU that is lost: each is asked on a thread of its own.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from features.files import write_json
 from features.given import read_text
 from profiler.errors import ProfilerError
-from profiler.samplers.nvml import Survey, open_nvml, survey
+from profiler.samplers.nvml import Survey, count, open_nvml, survey_one
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.local.host import Host
 
 EVERY_S = 30.0
-PATIENCE_S = 60.0  # a driver that has not answered by then does not
+PATIENCE_S = 60.0  # a GPU that has not answered by then does not
+DRIVER_PATIENCE_S = 1.5 * PATIENCE_S  # nor does a driver that has not told of any GPU
+
+News = dict[tuple[Kind, int], Event]  # by kind and node
 
 
 class Health:
-    """Which nodes have a GPU that does not answer.
+    """Which GPUs of which nodes do not answer.
 
     Args:
-        path: keeps which nodes it has drained, and why, over a restart.
+        drained: which nodes a release before this one drained for a GPU, and why, as JSON.
         nvml_module: stands in for `pynvml`, in tests.
     """
 
-    def __init__(self, host: Host, path: Path, nvml_module: Any = None) -> None:
+    def __init__(self, host: Host, drained: Path, nvml_module: Any = None) -> None:
         self.host = host
-        self._path, self._nvml = path, nvml_module
-        self._drained: dict[int, str] = {}
-        with suppress(OSError, ValueError, AttributeError):
-            kept = json.loads(read_text(path))
-            self._drained = {int(node): str(why) for node, why in kept.items()}
+        self._drained, self._nvml = drained, nvml_module
+        self._told: dict[int, dict[str, str]] = {}  # by node: why, by index
         self._due = self._asked = time.monotonic()
         self._found: Survey | str | None = None
+        self._hang: dict[int, Thread] = {}  # by the index of the GPU that has not answered
         self.asking: Thread | None = None
 
-    def begin(self, events: dict[int, Event], now: float) -> None:
-        """Put in what the host showed when it was opened: as `look`."""
-        if not self.host.fake:
-            self._compare(self.host.silent, events, now)
+    def begin(self, news: News, now: float) -> None:
+        """Put in what the host showed when it was opened, of nodes where every GPU answers too:
+        the log may know otherwise."""
+        if self.host.fake:
+            return
+        kept: dict[str, str] = {}
+        with suppress(OSError, ValueError):
+            kept = dict(json.loads(read_text(self._drained)))
+        for node, why in kept.items():
+            body = {"node": int(node), "open": True, "reason": "", "ends": why}
+            news.setdefault((Kind.NODE_SET, int(node)), Event(Kind.NODE_SET, now, body=body))
+        self._compare(self.host.silent, news, now)
 
-    def look(self, events: dict[int, Event], now: float) -> None:
-        """Put in the nodes to drain or to open again, by what was asked last; asks again when that
-        is due.
+    def heard(self, event: Event) -> None:
+        """An event of `begin` or `look` is in the log."""
+        if "ends" in event.body:
+            self._drained.unlink(missing_ok=True)
+
+    def look(self, news: News, now: float) -> None:
+        """Put in which GPUs are closed from now on, where others are than before, by what was asked
+        last; asks again when that is due.
 
         Args:
-            events: by node; one that is there stays.
             now: the time that the events get.
         """
         if self.host.fake:
@@ -63,12 +74,12 @@ class Health:
         if isinstance(found, Survey):
             self._found = None
             self.host, silent = self.host.again(found)
-            self._compare(silent, events, now)
-        elif found is not None or (busy and at > self._asked + PATIENCE_S):
+            self._compare(silent, news, now)
+        elif found is not None or (busy and at > self._asked + DRIVER_PATIENCE_S):
             why = found or "the NVIDIA driver does not answer"
             every = {device: why for devices in self.host.devices for device in devices}
             self._found = None
-            self._compare(every, events, now)
+            self._compare(every, news, now)
         if at >= self._due and not busy:
             self._due, self._asked = at + EVERY_S, at
             self.asking = Thread(target=self._ask, daemon=True)
@@ -78,38 +89,42 @@ class Health:
         try:
             nvml = open_nvml(self._nvml)
             try:
-                self._found = survey(nvml)
+                self._found = self._survey(nvml)
             finally:
-                with suppress(nvml.NVMLError):
-                    nvml.nvmlShutdown()
+                if not self._hang:
+                    with suppress(nvml.NVMLError):
+                        nvml.nvmlShutdown()
         except ProfilerError as error:
             self._found = str(error)
 
-    def _compare(self, silent: dict[str, str], events: dict[int, Event], now: float) -> None:
-        """Put in the nodes to drain, and those to open that were drained here before.
+    def _survey(self, nvml: Any) -> Survey:
+        """Ask every GPU. One that still owes an answer is not asked again until it has given it."""
+        found: dict[int, Survey] = {}
 
-        A drain is repeated at each look: the log drops what it has, and drains again a node that
-        somebody opened while its GPU is still silent.
-        """
-        wrong = {
-            node: why
-            for node, devices in enumerate(self.host.devices)
-            if (why := _words(devices, silent))
-        }
-        for node, why in wrong.items():
-            body = {"node": node, "open": False, "reason": self._drained.get(node, why)}
-            events.setdefault(node, Event(Kind.NODE_SET, now, body=body))
-        for node in self._drained.keys() - wrong.keys():
-            reason, pending = self._drained[node], events.get(node)
-            if pending is None or pending.body["reason"] == reason:  # else somebody else's
-                ended = {"node": node, "open": True, "reason": "", "ends": reason}
-                events[node] = Event(Kind.NODE_SET, now, body=ended)
-        if wrong.keys() != self._drained.keys():
-            self._drained = {node: self._drained.get(node, why) for node, why in wrong.items()}
-            with suppress(OSError):  # then only a restart forgets it
-                write_json(self._path, {str(node): why for node, why in self._drained.items()})
+        def ask(index: int) -> None:
+            found[index] = survey_one(nvml, index)
 
+        self._hang = {index: thread for index, thread in self._hang.items() if thread.is_alive()}
+        until, threads = time.monotonic() + PATIENCE_S, dict(self._hang)
+        for index in range(count(nvml)):
+            if index not in threads:
+                threads[index] = Thread(target=ask, args=(index,), daemon=True)
+                threads[index].start()
+        for index, thread in threads.items():
+            if index not in self._hang:
+                thread.join(max(0.0, until - time.monotonic()))
+        self._hang = {index: thread for index, thread in threads.items() if thread.is_alive()}
+        every = Survey([], {})
+        for index in sorted(threads):
+            one = found.get(index)
+            every.gpus.extend(one.gpus if one is not None else ())
+            every.silent.update(one.silent if one is not None else {str(index): "the driver hangs"})
+        return every
 
-def _words(devices: Sequence[str], silent: Mapping[str, str]) -> str:
-    lost = [(gpu, silent[device]) for gpu, device in enumerate(devices) if device in silent]
-    return "; ".join(f"GPU {gpu} does not answer: {why}" for gpu, why in lost)
+    def _compare(self, silent: dict[str, str], news: News, now: float) -> None:
+        for node, devices in enumerate(self.host.devices):
+            closed = {str(gpu): silent[d] for gpu, d in enumerate(devices) if d in silent}
+            if closed != self._told.get(node):
+                self._told[node] = closed
+                body = {"node": node, "closed": closed}
+                news[Kind.GPUS_CLOSED, node] = Event(Kind.GPUS_CLOSED, now, body=body)

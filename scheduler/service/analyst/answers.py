@@ -23,7 +23,7 @@ from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot
 from scheduler.explain.whatif.moved import Moved, moved
-from scheduler.explain.words import drained_words
+from scheduler.explain.words import closed_words, drained_words
 from scheduler.service.analyst.records import body_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.visibility import SOMEBODY
@@ -241,18 +241,24 @@ class Answers:
         if promised is None or latest is None:
             return None
         records = self._of.state.ledger.nodes.records.items()
-        closed = {n: r.since for n, r in records if not r.open and r.since is not None}
+        closed = {n: since for n, record in records if (since := record.closed_since) is not None}
         return moved(
             futures=futures, job_id=job_id, promised=promised, latest=latest, closed=closed
         )
 
     def _closed(self, names: bool) -> dict[int, str]:
-        """The drained nodes in words, by number; `names`: of who drained them."""
-        found = {}
+        """The nodes with closed GPUs in words, by number; `names`: of who drained them."""
+        found, now = {}, self._of.now()
         for node, record in self._of.state.ledger.nodes.records.items():
+            words = []
             if not record.open:
                 actor = record.actor if names or not record.actor else SOMEBODY
-                found[node] = f"node {record.name}, {drained_words(actor, record.reason)}"
+                words.append(drained_words(actor, record.reason))
+            if record.closed_gpus:
+                closed = [(one.gpu, one.since, one.why) for one in record.closed_gpus]
+                words.append(closed_words(closed, record.has.gpus, now))
+            if words:
+                found[node] = f"node {record.name}, {'; '.join(words)}"
         return found
 
     def _unanswerable(self, kind: str, job_id: str) -> str:

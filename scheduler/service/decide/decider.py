@@ -361,7 +361,9 @@ class Decider:
             known = set(
                 connection.execute(select(jobs.c.job_id).where(jobs.c.job_id.in_(came))).scalars()
             )
-        fresh = [event for event in news if self._is_new(event, known)]
+            closed = self.store.last_in(connection, Kind.GPUS_CLOSED)
+        pending = closed is not None and closed.seq > self.state.covered
+        fresh = [event for event in news if self._is_new(event, known, pending)]
 
         def tables(connection: Connection, appended: list[Event]) -> None:
             rows = [first_row(event) for event in appended if event.kind is Kind.SUBMITTED]
@@ -373,7 +375,9 @@ class Decider:
                 self.log.info(str(event.kind), job=event.job_id, seq=event.seq, actor=event.actor)
         self.backend.heard(news)
 
-    def _is_new(self, event: Event, known: Collection[str]) -> bool:
+    def _is_new(self, event: Event, known: Collection[str], pending: bool) -> bool:
+        """Whether the log does not know of it. `known`: jobs; `pending`: it tells of GPUs that were
+        closed, or opened, what no pass has covered."""
         if event.kind is Kind.SUBMITTED:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
@@ -382,6 +386,12 @@ class Decider:
                 return False
             # what ends with one reason does not open a node that is drained for another
             return bool(event.body.get("ends", node.reason) == node.reason)
+        if event.kind is Kind.GPUS_CLOSED:
+            node = self.state.ledger.nodes.records.get(event.body["node"])
+            if node is None:
+                return False
+            closed = {str(one.gpu): one.why for one in node.closed_gpus}
+            return pending or closed != event.body["closed"]
         return self.state.ledger.matters(event)
 
     def _append(self, events: Sequence[Event]) -> None:

@@ -48,6 +48,7 @@ class NodesListener(Protocol):
     """What it does with nodes."""
 
     def set_open(self, node: int, is_open: bool) -> None: ...
+    def close_alone(self, node: int, gpus: int) -> None: ...
     def add(self, node: int, has: Node) -> None: ...
     def change(self, node: int, to: Node | None) -> None: ...
 
@@ -328,6 +329,10 @@ def _node_set(state: State, core: Listener, event: Event) -> None:
     core.nodes.set_open(event.body["node"], event.body["open"])
 
 
+def _gpus_closed(state: State, core: Listener, event: Event) -> None:
+    core.nodes.close_alone(event.body["node"], sum(1 << int(gpu) for gpu in event.body["closed"]))
+
+
 def _node_added(state: State, core: Listener, event: Event) -> None:
     _fit_types(state, core, event)
     core.nodes.add(state.ledger.nodes.next, node_of(event.body))
@@ -425,6 +430,7 @@ def _not_started(state: State, core: Listener, event: Event) -> None:
 # What an event does to the decision core, or to who follows in its stead, before the ledger.
 HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
     Kind.NODE_SET: _node_set,
+    Kind.GPUS_CLOSED: _gpus_closed,
     Kind.NODE_ADDED: _node_added,
     Kind.NODE_CHANGED: _node_changed,
     Kind.NODE_REMOVED: _node_removed,

@@ -94,6 +94,8 @@ class Ledger:
         """An event that matters. Raises IllegalTransition."""
         if event.kind in ABOUT_NODES:
             self.nodes.take(event)
+            if event.kind is Kind.GPUS_CLOSED:
+                self._tell_runs(event.body["node"])
         elif event.kind is Kind.SUBMITTED:  # its row is there already
             self.records[event.job_id] = Record.submitted(event)
         elif event.kind not in ABOUT_NO_JOB:
@@ -151,6 +153,25 @@ class Ledger:
                 assert partner.grant.partner == record.job_id, partner.story()
 
     # --- what events do ---------------------------------------------------------------------
+
+    def _tell_runs(self, node: int) -> None:
+        """Say on each job that holds GPUs of a node which of them do not answer."""
+        for record in self.holding.values():
+            if record.grant is not None and node in record.grant.nodes:
+                silent = self._silent(record.grant)
+                if silent != record.silent:
+                    record.silent = silent
+                    self._changed[record.job_id] = None
+
+    def _silent(self, grant: Grant) -> str:
+        """Which of a job's GPUs do not answer, in words; "": all do."""
+        return "; ".join(
+            f"GPU {one.gpu} of node {self.nodes.records[node].name}, which it runs on, does not "
+            f"answer: {one.why}"
+            for node, gpus in zip(grant.nodes, grant.gpus, strict=True)
+            for one in self.nodes.records[node].closed_gpus
+            if gpus >> one.gpu & 1
+        )
 
     def _cancelled(self, record: Record, event: Event) -> None:
         record.cancel_asked = True
@@ -215,7 +236,10 @@ class Ledger:
         if record.started_at is None and ran_s is not None:
             record.started_at = event.at - ran_s  # it ended while being profiled
         phase = Phase.CANCELLED if state is EndState.CANCELLED else Phase.ENDED
-        self._over(record, phase, _end(event, state))
+        end = _end(event, state)
+        if state is EndState.FAILED:
+            end = replace(end, detail="; ".join(filter(None, (record.silent, end.detail))))
+        self._over(record, phase, end)
 
     def _lost(self, record: Record, event: Event) -> None:
         self._over(record, Phase.LOST, _end(event, EndState.NODE_FAIL))
@@ -247,6 +271,7 @@ class Ledger:
         record.phase = Phase.PROFILING if profiling else Phase.STARTING
         record.attempt += 1
         record.unread = ""
+        record.silent = ""
         record.granted = d.seq
         record.grant = Grant(
             purpose=purpose, nodes=d.nodes, gpus=d.gpus, at=d.time, partner=d.partner

@@ -19,6 +19,21 @@ from scheduler.service.log.store.tables import Columns
 
 
 @dataclass(frozen=True, slots=True)
+class ClosedGpu:
+    """A GPU that does not answer: its index on its node, since when (seconds since the epoch), and
+    why."""
+
+    gpu: int
+    since: float
+    why: str
+
+
+def closed_gpus_of(column: str | None) -> tuple[ClosedGpu, ...]:
+    """From the column `closed_gpus`."""
+    return tuple(ClosedGpu(*one) for one in json.loads(column or "[]"))
+
+
+@dataclass(frozen=True, slots=True)
 class NodeRecord:
     """One node.
 
@@ -29,6 +44,7 @@ class NodeRecord:
         leaves: it goes once nothing runs there.
         becomes: what it is to be once nothing runs there; `opens`: and whether it is open then.
         reason, actor, since: why, by whom and since when (seconds since the epoch) it is drained.
+        closed_gpus: those that do not answer, in order; nothing new starts on them.
     """
 
     node: int
@@ -42,6 +58,7 @@ class NodeRecord:
     reason: str = ""
     actor: str = ""
     since: float | None = None
+    closed_gpus: tuple[ClosedGpu, ...] = ()
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> NodeRecord:
@@ -51,12 +68,24 @@ class NodeRecord:
             n: row[n] for n in ("node", "name", "profiling", "open", "reason", "actor", "since")
         }
         becomes = node_of(to) if to else None
-        return cls(has=node_of(row), leaves=to == {}, becomes=becomes, **columns)
+        return cls(
+            has=node_of(row),
+            leaves=to == {},
+            becomes=becomes,
+            closed_gpus=closed_gpus_of(row["closed_gpus"]),
+            **columns,
+        )
 
     @property
     def intended(self) -> Node | None:
         """What it is to be once the change that waits is made; None: it is to go."""
         return None if self.leaves else self.becomes or self.has
+
+    @property
+    def closed_since(self) -> float | None:
+        """Since when the latest of its GPUs to be closed is; None: all are open."""
+        drained = [self.since] if not self.open and self.since is not None else []
+        return max([*drained, *(one.since for one in self.closed_gpus)], default=None)
 
     @property
     def vcs(self) -> tuple[str, ...]:
@@ -76,6 +105,9 @@ class NodeRecord:
             "reason": self.reason,
             "actor": self.actor,
             "since": self.since,
+            "closed_gpus": canonical([[one.gpu, one.since, one.why] for one in self.closed_gpus])
+            if self.closed_gpus
+            else None,
         }
 
 
@@ -118,6 +150,12 @@ def well_formed(event: Event) -> bool:
         return False
     if kind is Kind.NODE_SET:
         return isinstance(body.get("open"), bool)
+    if kind is Kind.GPUS_CLOSED:
+        closed = body.get("closed")
+        return isinstance(closed, Mapping) and all(
+            gpu.isdecimal() and int(gpu) < MOST_GPUS and isinstance(why, str)
+            for gpu, why in closed.items()
+        )
     return kind is Kind.NODE_REMOVED or _describes_node(body)
 
 
@@ -168,7 +206,18 @@ class NodeTable:
             return
         record = self.records[body["node"]]
         if event.kind is Kind.NODE_SET and body["open"]:
-            self._put(NodeRecord(record.node, record.name, record.has, record.profiling))
+            opened = NodeRecord(record.node, record.name, record.has, record.profiling)
+            self._put(replace(opened, closed_gpus=record.closed_gpus))
+            return
+        if event.kind is Kind.GPUS_CLOSED:
+            since = {one.gpu: one.since for one in record.closed_gpus}
+            closed = sorted((int(gpu), why) for gpu, why in body["closed"].items())
+            closed_gpus = tuple(
+                ClosedGpu(gpu, since.get(gpu, event.at), why)
+                for gpu, why in closed
+                if gpu < record.has.gpus
+            )
+            self._put(replace(record, closed_gpus=closed_gpus))
             return
         waits = record.leaves or record.becomes is not None
         record = replace(
@@ -194,7 +243,14 @@ class NodeTable:
             self._changed.add(node)
             return
         lent = record.profiling and to.vc == record.has.vc
-        done = replace(record, has=to, becomes=None, profiling=lent, open=record.opens)
+        done = replace(
+            record,
+            has=to,
+            becomes=None,
+            profiling=lent,
+            open=record.opens,
+            closed_gpus=tuple(one for one in record.closed_gpus if one.gpu < to.gpus),
+        )
         self._put(replace(done, reason="", actor="", since=None) if done.open else done)
 
     def _put(self, record: NodeRecord) -> None:

@@ -88,6 +88,7 @@ class Record:
         attempt: of the latest launch, from 1; 0 before.
         profile: of its latest profiling run or observation.
         progress: the latest that it reported of how long it runs; `unread`: why it is not known.
+        silent: which of its GPUs do not answer, and why, in words.
         profiled: it has been in the profiling partition.
         granted: the decision that gave it GPUs last; -1 before.
         grant: while it holds GPUs.
@@ -111,6 +112,7 @@ class Record:
     profile: Profile | None = None
     progress: Progress | None = None
     unread: str = ""
+    silent: str = ""
     profiled: bool = False
     granted: int = -1
     queued_at: float | None = None
@@ -160,9 +162,9 @@ class Record:
             **self.standing(),
         }
 
-    def _progress_text(self) -> str:
-        """What its own progress comes to, in words; "" of one that says nothing."""
-        return progress_words(self.progress, self.unread)
+    def _so_far(self) -> str:
+        """Which of its GPUs do not answer, and what its own progress comes to, in words."""
+        return "; ".join(filter(None, (self.silent, progress_words(self.progress, self.unread))))
 
     def standing(self) -> JobColumns:
         """What of its row changes in its life."""
@@ -183,7 +185,7 @@ class Record:
             "ended_at": None if end is None else end.at,
             "state": None if end is None or end.state is None else end.state.value,
             "exit_code": None if end is None else end.exit_code,
-            "detail": self._progress_text() if end is None else end.detail,
+            "detail": self._so_far() if end is None else end.detail,
             "slurm": None,  # no Slurm is followed
             "cancel_asked": self.cancel_asked,
             "hold": "" if hold is None else hold.by.value,

@@ -39,9 +39,16 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 6
+VERSION = 7
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    7: Migration(
+        new={
+            "scheduler.core.cluster:NodeMemory": {"closed": 0},
+            "scheduler.service.log.nodes:NodeRecord": {"closed_gpus": ()},
+            "scheduler.service.log.record:Record": {"silent": ""},
+        },
+    ),
     6: Migration(
         classes={"scheduler.service.log.record:Phase": "scheduler.core.phase:Phase"},
         new={
@@ -98,7 +105,7 @@ FIELDS = {
     ),
     "scheduler.core.cluster:Node": "gpu_memory_mib gpu_type gpus vc",
     "scheduler.core.cluster:ClusterMemory": "nodes pools profiling runs starts",
-    "scheduler.core.cluster:NodeMemory": "has kept node open",
+    "scheduler.core.cluster:NodeMemory": "closed has kept node open",
     "scheduler.core.cluster:RunMemory": (
         "alone gpus job_id nodes order partner profiling start_time vc"
     ),
@@ -124,8 +131,9 @@ FIELDS = {
     "scheduler.core.waiting:DependentMemory": "by job_id joined never since",
     "scheduler.core.waiting:WaitingMemory": "dependent ends held recheck set_aside",
     "scheduler.service.log.ledger:Ledger": "keep records nodes holding _changed",
+    "scheduler.service.log.nodes:ClosedGpu": "gpu since why",
     "scheduler.service.log.nodes:NodeRecord": (
-        "actor becomes has leaves name node open opens profiling reason since"
+        "actor becomes closed_gpus has leaves name node open opens profiling reason since"
     ),
     "scheduler.service.log.nodes:NodeTable": "records next _changed",
     "scheduler.service.log.present:SettingsChange": "actor at reason seq settings",
@@ -135,8 +143,8 @@ FIELDS = {
     "scheduler.service.log.record:Hold": "actor by since",
     "scheduler.service.log.record:Record": (
         "attempt cancel_asked changed depends end estimate_s grant granted held_s hold key phase "
-        "priority profile profiled progress queued_at reason seq started_at steps submission "
-        "unread updated_seq"
+        "priority profile profiled progress queued_at reason seq silent started_at steps "
+        "submission unread updated_seq"
     ),
 }
 SCHEMA = {kind: tuple(names.split()) for kind, names in FIELDS.items()}

@@ -54,16 +54,18 @@ class NodeRow:
     @property
     def words(self) -> str:
         lent = "for profiling: " * self.node.profiling
-        if not self.blocks:
+        silent = self.node.silent
+        if not self.blocks and not silent:
             return f"{lent}all free"
-        return lent + "; ".join(block.tip for block in self.blocks)
+        closed = [f"{count(len(silent), 'GPU')} closed"] if silent else []
+        return lent + "; ".join([*(block.tip for block in self.blocks), *closed])
 
 
 @dataclass(frozen=True, slots=True)
 class VcMap:
     """The nodes of a virtual cluster.
 
-    `gpus`, `free` and `shared` leave out nodes lent for profiling; closed ones have none free.
+    `gpus`, `free` and `shared` leave out nodes lent for profiling; closed ones are not free.
     """
 
     name: str
@@ -166,6 +168,9 @@ def _tiles(
     busy = sum(bool(gpu.jobs) for gpu in gpus)
     shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
     drained = sum(not node.open for node in nodes)
+    silent = sum(len(node.silent) for node in nodes)
+    in_use = f"{100 * busy // max(len(gpus), 1)} %"
+    in_use += f", {silent} closed" if silent else ""
     total = {
         name: sum(n for (_, phase), (n, _) in phases.items() if phase in group)
         for name, group in (
@@ -178,7 +183,7 @@ def _tiles(
     wait = duration(now - min(oldest)) if oldest else "no job waits"
     profiled = f"{total['profiling']} being profiled" if total["profiling"] else ""
     return [
-        (f"{busy} of {len(gpus)}", "GPUs in use", f"{100 * busy // max(len(gpus), 1)} %"),
+        (f"{busy} of {len(gpus)}", "GPUs in use", in_use),
         (f"{shared}", "GPUs shared by two", ""),
         (f"{total['holding']}", "jobs on GPUs", profiled),
         (f"{total['waiting']}", "jobs waiting", ""),
@@ -198,7 +203,7 @@ def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> lis
         own = list(members)
         rows = [NodeRow(node, _blocks(node, known, me)) for node in own]
         gpus = [gpu for node in own if not node.profiling for gpu in node.gpus]
-        free = sum(not g.jobs for n in own if n.open and not n.profiling for g in n.gpus)
+        free = sum(len(node.free) for node in own if not node.profiling)
         shared = sum(len(gpu.jobs) > 1 for gpu in gpus)
         maps.append(VcMap(vc, len(gpus), free, shared, rows[:NODES], rows[NODES:]))
     return maps

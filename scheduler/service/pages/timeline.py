@@ -250,8 +250,10 @@ def _end(one: Holding, now: float) -> str:
 
 
 def _state(node: Node) -> str:
-    busy = sum(bool(gpu.jobs) for gpu in node.gpus)
-    free = f"{len(node.gpus) - busy} of {count(len(node.gpus), 'GPU')} free"
+    idle = sum(not (gpu.jobs or gpu.closed) for gpu in node.gpus)
+    free = f"{idle} of {count(len(node.gpus), 'GPU')} free"
+    if node.silent:
+        free += f", {len(node.silent)} closed"
     if node.profiling:
         free = f"for profiling, {free}"
     return f"{node.name}: {free}" if node.open else f"{node.name}: {node.drained}"
@@ -262,7 +264,7 @@ def _words(
 ) -> str:
     """The drawing in a few sentences."""
     own = [node for node in nodes if not node.profiling]
-    free = sum(not gpu.jobs for node in own if node.open for gpu in node.gpus)
+    free = sum(len(node.free) for node in own)
     gpus = sum(len(node.gpus) for node in own)
     text = f"{count(len(held), 'job')} on GPUs of {vc}; {free} of its {gpus} GPUs {are(free)} free."
     ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)

@@ -1,19 +1,23 @@
-"""GPUs that do not answer: their nodes are drained with the reason, and opened later."""
+"""GPUs that do not answer: each is closed alone with the reason, and opened later."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from threading import Event as Signal
+from typing import Any
 
 import pytest
 
 from scheduler.backends.base import Launch, Purpose
-from scheduler.backends.events import Event
-from scheduler.backends.local.health import Health
+from scheduler.backends.events import Event, Kind
+from scheduler.backends.local import health as module
+from scheduler.backends.local.health import Health, News
 from scheduler.backends.local.host import Host, HostError
 from tests.profiler.fake_nvml import GPU_IS_LOST, FakeGpu, FakeNvml
 
 LOST = {"nvmlDeviceGetHandleByIndex": GPU_IS_LOST}
-WHY = "GPU 1 does not answer: the GPU is lost"
+WHY = "the GPU is lost"
 
 
 def four(lost: bool = True) -> FakeNvml:
@@ -24,26 +28,34 @@ def four(lost: bool = True) -> FakeNvml:
 
 def asked(health: Health) -> list[Event]:
     """What a look finds once the driver was asked."""
-    health._due, events = 0.0, dict[int, Event]()
-    health.look(events, 1.0)
-    assert events == {}
+    health._due, news = 0.0, News()
+    health.look(news, 1.0)
+    assert news == {}
     assert health.asking is not None
     health.asking.join()
-    health.look(events, 2.0)
-    return list(events.values())
+    health.look(news, 2.0)
+    return list(news.values())
 
 
 def begun(health: Health) -> list[Event]:
-    events = dict[int, Event]()
-    health.begin(events, 0.0)
-    return list(events.values())
+    news = News()
+    health.begin(news, 0.0)
+    return list(news.values())
+
+
+def bodies(events: list[Event]) -> list[Any]:
+    assert {event.kind for event in events} <= {Kind.GPUS_CLOSED}
+    return [event.body for event in events]
+
+
+ALL_ANSWER = [{"node": 0, "closed": {}}, {"node": 1, "closed": {}}]
 
 
 def test_a_host_serves_with_the_gpus_that_answer(tmp_path: Path) -> None:
     host = Host.here([2, 2], four())
     assert host.devices == (("GPU-a", "silent:1"), ("GPU-c", "GPU-d"))
-    [event] = begun(Health(host, tmp_path / "kept"))
-    assert event.body == {"node": 0, "open": False, "reason": WHY}
+    found = bodies(begun(Health(host, tmp_path / "kept")))
+    assert found == [{"node": 0, "closed": {"1": WHY}}, {"node": 1, "closed": {}}]
     launch = Launch("1", 1, Purpose.RUN, ("true",), (0,), ((1,),))
     with pytest.raises(HostError, match="GPU 1 of node 0 does not answer: the GPU is lost"):
         host.chosen(launch)
@@ -63,36 +75,80 @@ def test_too_few_and_none_are_refused_with_the_reason() -> None:
         Host.here([1], Mute())
 
 
-def test_a_gpu_that_recovers_opens_its_node(tmp_path: Path) -> None:
-    nvml = four()
-    health = Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml)
-    drained = [event.body for event in begun(health)]
-    assert [event.body for event in asked(health)] == drained, "said again: the log drops it"
-    nvml.gpus[1].refuses.clear()
-    [event] = asked(health)
-    assert event.body == {"node": 0, "open": True, "reason": "", "ends": WHY}
-    assert health.host.devices == (("GPU-a", "GPU-b"), ("GPU-c", "GPU-d"))
-    nvml.gpus[3].refuses.update(LOST)
-    [event] = asked(health)
-    assert event.body == {"node": 1, "open": False, "reason": WHY}
-
-
-def test_what_was_drained_is_known_after_a_restart(tmp_path: Path) -> None:
-    nvml = four()
-    begun(Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml))
-    [again] = begun(Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml))
-    assert not again.body["open"], "the log may not have it: it drops what it has"
-    nvml.gpus[1].refuses.clear()
-    [event] = begun(Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml))
-    assert event.body["open"]
-
-
-def test_a_driver_that_fails_drains_every_node(tmp_path: Path) -> None:
+def test_a_gpu_that_is_lost_is_closed_alone_and_opened_when_it_recovers(tmp_path: Path) -> None:
     nvml = four(lost=False)
     health = Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml)
+    assert bodies(begun(health)) == ALL_ANSWER
+    assert asked(health) == [], "nothing is new"
+    nvml.gpus[3].refuses.update(LOST)
+    assert bodies(asked(health)) == [{"node": 1, "closed": {"1": WHY}}]
+    assert health.host.chosen(Launch("1", 1, Purpose.RUN, ("true",), (1,), ((0,),))) == ("GPU-c",)
+    nvml.gpus[2].refuses.update(LOST)
+    assert bodies(asked(health)) == [{"node": 1, "closed": {"0": WHY, "1": WHY}}]
+    nvml.gpus[3].refuses.clear()
+    assert bodies(asked(health)) == [{"node": 1, "closed": {"0": WHY}}]
+
+
+def test_one_that_was_silent_from_the_start_recovers(tmp_path: Path) -> None:
+    nvml = four()
+    health = Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml)
+    begun(health)
+    nvml.gpus[1].refuses.clear()
+    assert bodies(asked(health)) == [{"node": 0, "closed": {}}]
+    assert health.host.devices == (("GPU-a", "GPU-b"), ("GPU-c", "GPU-d"))
+
+
+def test_what_recovered_while_no_service_ran_is_said_at_the_start(tmp_path: Path) -> None:
+    """The log knows it as closed: every node is told of."""
+    nvml = four(lost=False)
+    assert bodies(begun(Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml))) == ALL_ANSWER
+
+
+def test_one_that_hangs_costs_only_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml, answers = four(lost=False), Signal()
+    health = Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml)
+    begun(health)
+    whole, calls = nvml.nvmlDeviceGetHandleByIndex, list[int]()
+
+    def hangs(index: int) -> object:
+        calls.append(index)
+        if index == 2:
+            answers.wait()
+        return whole(index)
+
+    nvml.nvmlDeviceGetHandleByIndex = hangs  # type: ignore[method-assign]
+    monkeypatch.setattr(module, "PATIENCE_S", 0.2)
+    assert bodies(asked(health)) == [{"node": 1, "closed": {"0": "the driver hangs"}}]
+    assert asked(health) == []
+    assert sorted(calls) == [0, 0, 1, 1, 2, 3, 3], "it is not asked again while it hangs"
+    answers.set()
+    health._hang[2].join()
+    assert bodies(asked(health)) == [{"node": 1, "closed": {}}]
+
+
+def test_a_driver_that_fails_closes_every_gpu(tmp_path: Path) -> None:
+    nvml = four(lost=False)
+    health = Health(Host.here([2, 2], nvml), tmp_path / "kept", nvml)
+    begun(health)
     nvml.broken = 999
-    events = asked(health)
-    assert [event.body["node"] for event in events] == [0, 1]
-    assert all("does not answer" in event.body["reason"] for event in events)
+    found = bodies(asked(health))
+    assert [(body["node"], list(body["closed"])) for body in found] == [
+        (0, ["0", "1"]),
+        (1, ["0", "1"]),
+    ]
+    assert all("does not answer" in why for body in found for why in body["closed"].values())
     nvml.broken = 0
-    assert [event.body["open"] for event in asked(health)] == [True, True]
+    assert bodies(asked(health)) == ALL_ANSWER
+
+
+def test_nodes_that_an_earlier_release_drained_for_a_gpu_are_opened(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    kept.write_text(json.dumps({"0": "GPU 1 does not answer: the GPU is lost"}))
+    health = Health(Host.here([2, 2], four()), kept)
+    opened, *_ = begun(health)
+    assert opened.kind is Kind.NODE_SET
+    assert opened.body["open"]
+    assert opened.body["ends"] == "GPU 1 does not answer: the GPU is lost"
+    assert kept.exists(), "until it is in the log"
+    health.heard(opened)
+    assert not kept.exists()

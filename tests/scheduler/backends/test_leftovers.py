@@ -246,7 +246,7 @@ def test_a_gpu_that_recovers_opens_only_what_was_drained_for_it(tmp_path: Path) 
 
     def says(is_open: bool, **more: str) -> bool:
         body = {"node": 0, "open": is_open, "reason": "", **more}
-        backend._drains[0] = Event(Kind.NODE_SET, backend.now(), body=body)
+        backend._news[Kind.NODE_SET, 0] = Event(Kind.NODE_SET, backend.now(), body=body)
         turn_until(decider, lambda: not backend.news())
         return decider.state.ledger.nodes.records[0].open
 

@@ -57,8 +57,8 @@ _ITS_OWN = frozenset({"job_id", "submitted_at", "sealed"})
 # what makes a claim say nothing any more
 _CHANGES = (Happened.CHANGED, Happened.HELD, Happened.PRIORITY_SET)
 _CLUSTER = (
-    Happened.NODE_SET, Happened.NODE_ADDED, Happened.NODE_CHANGED, Happened.NODE_REMOVED,
-    Happened.SETTINGS_SET,
+    Happened.NODE_SET, Happened.GPUS_CLOSED, Happened.NODE_ADDED, Happened.NODE_CHANGED,
+    Happened.NODE_REMOVED, Happened.SETTINGS_SET,
 )  # fmt: skip
 
 

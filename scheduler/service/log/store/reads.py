@@ -44,7 +44,7 @@ from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
 from scheduler.service.job_rows import job_row
-from scheduler.service.log.nodes import change_words
+from scheduler.service.log.nodes import change_words, closed_gpus_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import lease_of
 from scheduler.service.log.store.meanwhile import held_meanwhile
@@ -263,7 +263,7 @@ class VisibleQueries(VisibleRows):
                 vc=row["vc"],
                 gpu_type=row["gpu_type"],
                 open=row["open"],
-                gpus=[Gpu(i, on.get((row["node"], i), [])) for i in range(row["gpus"])],
+                gpus=_gpus(row, on),
                 gpu_memory_mib=row["gpu_memory_mib"],
                 profiling=row["profiling"],
                 change=change_words(row["change"]),
@@ -292,7 +292,7 @@ class VisibleQueries(VisibleRows):
                     vc=vc,
                     nodes=len(own),
                     gpus=gpus,
-                    free=sum(not gpu.jobs for node in own for gpu in node.gpus),
+                    free=sum(len(node.free) for node in own),
                     waiting=counts.get((vc, QUEUED), 0),
                     running=counts.get((vc, Phase.RUNNING.value), 0),
                     profiling=sum(len(node.gpus) for node in members) - gpus,
@@ -311,6 +311,7 @@ class VisibleQueries(VisibleRows):
                 open=node.open,
                 lent=node.node in lent,
                 jobs=tuple(len(gpu.jobs) for gpu in node.gpus),
+                closed=sum(1 << gpu.index for gpu in node.silent),
             )
             for node in self.cluster()
         ]
@@ -450,10 +451,10 @@ class VisibleQueries(VisibleRows):
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
         lent = self.lent()
-        of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type)
+        of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
         wanted = json.loads(row["spec"]).get("gpu_type")
         has = {
-            r["node"]: r["gpus"]
+            r["node"]: r["gpus"] - len(closed_gpus_of(r["closed_gpus"]))
             for r in self._all(of_vc.where(nodes.c.vc == row["vc"], nodes.c.open))
             if r["node"] not in lent and suits(r["gpu_type"], wanted)
         }
@@ -573,6 +574,18 @@ class VisibleQueries(VisibleRows):
 _LAST = 1e300
 _ORDER = (-jobs.c.priority, func.coalesce(jobs.c.key, _LAST), jobs.c.submitted_seq)
 Place = tuple[int, float, int]
+
+
+def _gpus(row: RowMapping, on: Mapping[tuple[int, int], list[str]]) -> list[Gpu]:
+    """The GPUs of a row of `nodes`. `on`: labels of jobs, by node and GPU."""
+    closed = {one.gpu: one for one in closed_gpus_of(row["closed_gpus"])}
+    found = []
+    for i in range(row["gpus"]):
+        gpu = Gpu(i, on.get((row["node"], i), []))
+        if (one := closed.get(i)) is not None:
+            gpu = replace(gpu, closed=one.why, closed_since=one.since)
+        found.append(gpu)
+    return found
 
 
 def _place(row: RowMapping, priority: int | None = None) -> Place:

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from features.codec import Json
 from scheduler.explain.job import JobRow as JobRow
 from scheduler.explain.job import Line as Line
-from scheduler.explain.words import drained_words
+from scheduler.explain.words import closed_words, drained_words
 
 T = TypeVar("T")
 
@@ -36,10 +36,18 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: who is on it. Jobs not shown appear as "another job"."""
+    """One GPU: who is on it. Jobs not shown appear as "another job".
+
+    Attributes:
+        closed: why nothing new starts on it though its node is open: it does not answer; "" when it
+            does.
+        closed_since: since when.
+    """
 
     index: int
     jobs: list[str] = field(default_factory=list)
+    closed: str = ""
+    closed_since: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +79,28 @@ class Node:
         """That it is drained, why and by whom, in words; "" when it is open."""
         return "" if self.open else drained_words(self.actor, self.reason, self.change)
 
+    @property
+    def silent(self) -> list[Gpu]:
+        """Its GPUs that do not answer."""
+        return [gpu for gpu in self.gpus if gpu.closed]
+
+    @property
+    def free(self) -> list[Gpu]:
+        """Its GPUs that nobody is on and that something may start on."""
+        return [gpu for gpu in self.gpus if self.open and not gpu.jobs and not gpu.closed]
+
+    def answers(self, now: float) -> str:
+        """Which of its GPUs do not answer, since when and why, in words; "" when all do."""
+        closed = [(gpu.index, gpu.closed_since or now, gpu.closed) for gpu in self.silent]
+        return closed_words(closed, len(self.gpus), now)
+
 
 @dataclass(frozen=True, slots=True)
 class VcLoad:
     """A virtual cluster at a glance.
 
     Attributes:
-        nodes, gpus: what its jobs may run on. free: GPUs of them nobody is on.
+        nodes, gpus: what its jobs may run on. free: those that a job may start on.
         profiling: GPUs it lends to the profiling partition for good, not counted above.
     """
 

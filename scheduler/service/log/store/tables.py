@@ -182,6 +182,8 @@ nodes = Table(
     Column("reason", Text, nullable=False, server_default=""),  # why it is drained,
     Column("actor", String(128), nullable=False, server_default=""),  # by whom,
     Column("since", Float(53)),  # and since when
+    # [index, since, why] of its GPUs that do not answer (canonical JSON); NULL = all do
+    Column("closed_gpus", Text),
 )
 
 # Changes of the policy's settings that were taken: the last is in force, or how the log began.

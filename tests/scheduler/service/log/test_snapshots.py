@@ -31,6 +31,7 @@ from scheduler.service.log import snapshots
 from scheduler.service.log.audit import audit
 from scheduler.service.log.fold import State
 from scheduler.service.log.graph import Migration, Writer
+from scheduler.service.log.nodes import ClosedGpu
 from scheduler.service.log.record import End, Phase
 from scheduler.service.log.snapshots import (
     KEPT,
@@ -235,7 +236,7 @@ def test_the_schema_names_every_field(desk: Kept) -> None:
     of_code = {"features", "_blocks", "_picks", "_whole", "_zone", "_survives"}
     fields["features.state:FeatureState"] -= of_code
     del fields["features.spec:FeatureSpec"]  # likewise
-    for rare in (End, HoldingMemory, ChangeMemory, KnownProfile):  # none in this life
+    for rare in (End, HoldingMemory, ChangeMemory, ClosedGpu, KnownProfile):  # none in this life
         fields[f"{rare.__module__}:{rare.__name__}"] = {
             field.name for field in dataclass_fields(rare)
         }
