@@ -13,8 +13,9 @@ from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration
 from scheduler.service.log.record import ELIGIBLE
 from scheduler.service.log.store.rows import JobRow, Line, Node, QueueEntry
+from scheduler.service.log.store.short import HOLDING, WAITING
 from scheduler.service.pages.groups import GROUPS, in_order
-from scheduler.service.pages.queries import HOLDING, WAITING, Group, PageQueries
+from scheduler.service.pages.queries import Group, PageQueries
 from scheduler.service.pages.timeline import Timeline, colour, timeline
 
 ROWS = 8  # of a queue, before "all of it"

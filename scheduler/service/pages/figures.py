@@ -12,8 +12,9 @@ from features.schema import State
 from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
+from scheduler.service.log.store.short import FIGURES
 from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
-from scheduler.service.pages.queries import FIGURES, Kept, Outcome, PageQueries
+from scheduler.service.pages.queries import Kept, Outcome, PageQueries
 
 PERIODS = (
     ("day", "24 hours", DAY_S),

@@ -11,7 +11,7 @@ from scheduler.explain.explanation import StartForecastRow
 from scheduler.explain.words import CRUDE, LIMITS, ForecastKind, stated_words
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
-from scheduler.service.pages.queries import WAITING
+from scheduler.service.log.store.short import WAITING
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,8 @@ from scheduler.core.plural import count
 from scheduler.explain import slurm
 from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, percent, phrase
-from scheduler.service.pages.queries import DAY_S, HOLDING, WAITING, PageQueries, Short
+from scheduler.service.log.store.short import HOLDING, WAITING, Short
+from scheduler.service.pages.queries import DAY_S, PageQueries
 
 ROWS = 100  # on a page
 PERIOD_S = 7 * DAY_S  # of the figures about a person or an account

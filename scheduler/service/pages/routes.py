@@ -28,6 +28,7 @@ from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import UnknownJob
 from scheduler.service.log.store.rows import JobRow
+from scheduler.service.log.store.short import LIVE
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages import figures
@@ -48,7 +49,7 @@ from scheduler.service.pages.listing import (
 )
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
-from scheduler.service.pages.queries import LIVE, PageQueries
+from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.shapes import placed
 from scheduler.service.pages.story import page_of

@@ -23,9 +23,10 @@ from scheduler.explain.whatif.changes import Change
 from scheduler.explain.why import believed, detail_of, forecast_of
 from scheduler.explain.words import act, duration, progress_words
 from scheduler.service.log.store.rows import JobRow, Line
+from scheduler.service.log.store.short import WAITING
 from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline
-from scheduler.service.pages.queries import WAITING, PageQueries
+from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 
 LEAST_SHARE = 0.01  # of a wait, that its reason is shown

@@ -64,6 +64,7 @@ from scheduler.service.log.store.rows import (
     Share,
     VcLoad,
 )
+from scheduler.service.log.store.short import ShortRows
 from scheduler.service.log.store.tables import (
     decisions,
     events,
@@ -78,7 +79,7 @@ from scheduler.service.log.store.visibility import (
     shown_actor,
     shown_event,
 )
-from scheduler.service.log.store.visible_rows import MAX_PAGE, VisibleRows
+from scheduler.service.log.store.visible_rows import MAX_PAGE
 
 JOB_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")  # 12+1: of a heterogeneous job
 ARRAY = re.compile(r"([0-9a-z]{1,20})(?:_\[[^/]*\])?")  # as submit, sbatch or squeue names it
@@ -125,7 +126,7 @@ class Reads:
             return bool(connection.execute(query).scalar_one())
 
 
-class VisibleQueries(VisibleRows):
+class VisibleQueries(ShortRows):
     """What one viewer sees."""
 
     # --- jobs -------------------------------------------------------------------------------
