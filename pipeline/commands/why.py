@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipeline.options import CODES, JOB, spread
+from pipeline.errors import UserError
+from pipeline.options import CODES, spread
 from pipeline.printed.why import after_lines, lines_of, node_lines, sooner_lines, waits_in_slurm
 from pipeline.remote import Service, print_json
 
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
 NODES = Annotated[
     bool, typer.Option("--nodes", help="In front of Slurm: what it lacks, node by node.")
 ]
+JOB = Annotated[str | None, typer.Argument(metavar="JOB", help="Id of the job.")]
+ALL = Annotated[bool, typer.Option("--all", help="Count all that wait, by cause.")]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
 
 
 @spread
 def why(
-    job: JOB,
     service: Service,
+    job: JOB = None,
     after: Annotated[
         str | None,
         typer.Option(metavar="OTHER", help="Say why this other job of yours went first."),
@@ -32,6 +35,7 @@ def why(
     codes: CODES = False,
     full: FULL = False,
     nodes: NODES = False,
+    every: ALL = False,
 ) -> None:
     """Say why a job waits (or runs where it does, or how it ended), and when it will start.
 
@@ -40,17 +44,35 @@ def why(
     would help keeps its place. Of an array in Slurm: of its first task that waits, or else runs.
     With --full also what makes its place in line, what is promised,
     what else would help, and what was not tried. In front of Slurm, ids are Slurm's.
+    With --all: every job of yours that waits (an operator's: all), by cause, and whose end would
+    free most of them.
 
     Examples:
 
       pellucid why 7njjr7qk87fm
 
       pellucid why 4711_3 --after 4715
+
+      pellucid why --all
     """
-    if nodes:
+    if every == (job is not None):
+        raise UserError("give a JOB, or --all")
+    if job is None:
+        _print_all(service)
+    elif nodes:
         _print_nodes(service, job)
     else:
         print_why(service, job, after=after, codes=codes, full=full)
+
+
+def _print_all(service: Service) -> None:
+    from features.codec import decode
+    from pipeline.printed.causes import lines
+    from scheduler.explain.causes import Causes
+
+    with service.client() as client:
+        answer = client.causes()
+    print_json(answer) if service.as_json else _print(lines(decode(Causes, answer)))
 
 
 def _print_nodes(service: Service, job: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from features.codec import encode
 from pipeline.errors import UserError
+from pipeline.printed import causes as printed_causes
 from pipeline.printed import eta as printed_eta
 from pipeline.printed import jobs as printed_jobs
 from pipeline.printed.why import lines_of, node_lines, sooner_lines, waits_in_slurm
@@ -43,6 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
+    if not asked.job:
+        found = look.causes(everybody=asked.all)
+        return encode(found), printed_causes.lines(found)
     if asked.nodes:
         by_node = look.by_node(asked.job)
         return encode(by_node), node_lines(by_node, look.now)
@@ -92,7 +96,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
     why = of.add_parser("why", parents=[common], help="why a job waits, and when it starts")
-    why.add_argument("job", metavar="JOB", help="as squeue shows it: 4711, 4711_3")
+    of_whom = why.add_mutually_exclusive_group(required=True)
+    of_whom.add_argument("job", metavar="JOB", nargs="?", help="as squeue shows it: 4711, 4711_3")
+    of_whom.add_argument("--mine", action="store_true", help="all of yours that wait, by cause")
+    of_whom.add_argument("--all", action="store_true", help="all that Slurm shows you, by cause")
     why.add_argument("--nodes", action="store_true", help="what it lacks, node by node")
     eta = of.add_parser(
         "eta", parents=[common], help="when a job would start; nothing is submitted"

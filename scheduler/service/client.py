@@ -231,6 +231,10 @@ class JobClient(Connection):
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
+    def causes(self) -> Json:
+        """All that wait, by cause; and whose end would free most of them."""
+        return self._json("GET", "/causes")
+
     def claims(self) -> list[Any]:
         """How what was claimed of jobs turned out, by kind of claim."""
         return list(self._json("GET", "/claims"))

@@ -22,10 +22,12 @@ from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
 from scheduler.core.phase import Phase
 from scheduler.explain.bound import Bound
+from scheduler.explain.causes import Causes, Other, causes_of, of_slurm
 from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held
+from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
 from scheduler.policies.slurm.site import Site
@@ -164,6 +166,20 @@ class Direct:
         self._foresee(own)
         found = sorted(map(self.job, own), key=lambda job: -job.submitted_at)
         return [job for job in found if not Phase(job.phase).over]
+
+    def causes(self, *, everybody: bool = False) -> Causes:
+        """Why the user's jobs that wait do, by cause; and whose end would free most of them."""
+        every = [self.job(job_id) for job_id in self._rows]
+        waits = []
+        for job in every:
+            if not Phase(job.phase).waits or not (everybody or job.owner == self.user):
+                continue
+            decided = self._decisions.get(job.job_id)
+            named = {*decided.held_by, *filter(None, [decided.blocker])} if decided else set()
+            one = of_slurm(job.job_id, job.gpus, job.submitted_at, job.slurm or SlurmReason())
+            waits.append(replace(one, waits_for=one.waits_for | named))
+        others = {job.job_id: Other(job.job_id, job.owner, job.phase) for job in every}
+        return causes_of(waits, others, self.now)
 
     def _trials(self) -> Trials:
         planner = self._planner

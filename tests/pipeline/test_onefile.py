@@ -137,7 +137,7 @@ def test_reasons_are_those_of_a_service_in_front() -> None:
     made = scene()
     look = direct(made)
     for job_id, reason in made.follower.reasons.items():
-        assert look.why(job_id).slurm == replace(reason, own="")
+        assert look.why(job_id).slurm == replace(reason, own="", partition="main")
     assert {job.job_id for job in look.queue(everybody=True)} == {"1", "2", "3", "4", "5"}
     assert {job.owner for job in look.queue()} == {look.user}
     forecast = look.why("3").forecast
@@ -146,6 +146,19 @@ def test_reasons_are_those_of_a_service_in_front() -> None:
     assert forecast.start_p50 > look.now
     with pytest.raises(NotThere, match="no such job"):
         look.why("999")
+
+
+def test_all_that_wait_are_counted_by_slurms_words() -> None:
+    look = direct(scene())
+    found = look.causes(everybody=True)
+    assert (found.waiting, found.gpus) == (3, 8 + look.job("5").gpus)
+    assert {(one.code, one.example) for one in found.causes} == {
+        ("Resources", "3"), ("Priority", "4"), ("JobHeldUser", "5")
+    }  # fmt: skip
+    assert {one.job_id for one in found.waited_for} & {"1", "2"}
+    assert look.causes().waiting == 0  # whoever asks has one job, and it runs
+    look.user = look.job("4").owner
+    assert [one.example for one in look.causes().causes] == ["4"]
 
 
 LATE = int(NOW)

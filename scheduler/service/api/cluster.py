@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from scheduler.explain.causes import Causes
 from scheduler.explain.claims import Record
 from scheduler.service.api.auth import Asking, Operator, Seen
 from scheduler.service.api.changes import Changes
@@ -51,6 +52,13 @@ def queue(
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)
+
+
+@router.get("/causes", summary="Why jobs wait: all of them, by cause")
+def causes(request: Request, view: Seen) -> Causes:
+    """Of your jobs that wait, of an operator all; and whose end would free most of them."""
+    changes: Changes = request.app.state.changes
+    return view.causes(changes.now())
 
 
 @router.get("/models", summary="The models in use")

@@ -7,24 +7,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
 from typing import Any
 from urllib.parse import urlencode
 
-from scheduler.core.decisions import Reason
 from scheduler.core.plural import count
 from scheduler.explain import slurm
 from scheduler.explain.stories import counting, sentence_now
-from scheduler.explain.words import duration, percent, phrase
+from scheduler.explain.words import duration, percent
 from scheduler.service.log.store.short import HOLDING, WAITING, Short
 from scheduler.service.pages.queries import DAY_S, PageQueries
 
 ROWS = 100  # on a page
 PERIOD_S = 7 * DAY_S  # of the figures about a person or an account
-CAUSES, WAITERS = 12, 8  # shown of causes and of those who are waited for
 COLUMNS = (
     ("job_id", "ID"), ("name", "name"), ("owner", "user"), ("account", "account"),
     ("partition", "partition"), ("gpus", "GPUs"), ("phase", "state"), ("reason", "reason"),
@@ -247,98 +245,3 @@ def _plain(text: str) -> str:
 
 def _iso(epoch_s: float | None) -> str:
     return "" if epoch_s is None else f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%dT%H:%M:%SZ}"
-
-
-# --- all that wait, by cause ---------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Waiting jobs of one reason: how many, the GPUs they ask for, since when the first waits.
-
-    `step`: what helps them; "": nothing that its owner could do. `example`: the one that waits
-    longest.
-    """
-
-    code: str
-    text: str
-    step: str
-    jobs: int
-    gpus: int
-    oldest: float
-    example: str
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A job that others wait for: how many, and the GPUs they ask for.
-
-    `job`: the viewer's to see; None: another's.
-    """
-
-    job: Short | None
-    jobs: int
-    gpus: int
-
-
-@dataclass(frozen=True)
-class Causes:
-    """All that wait, by cause; and what would free most of them."""
-
-    waiting: int
-    gpus: int
-    now: float
-    causes: Sequence[Cause]
-    holders: Sequence[Holder]
-
-
-def causes(view: PageQueries) -> Causes:
-    """Return the viewer's waiting jobs by cause, at most `CAUSES`, that of most GPUs first."""
-    every = view.short()
-    waits = [job for job in every if job.phase in WAITING]
-    by: dict[str, list[Short]] = {}
-    for job in waits:
-        by.setdefault(_code(job), []).append(job)
-    return Causes(
-        waiting=len(waits),
-        gpus=sum(job.gpus for job in waits),
-        now=view.now(),
-        causes=sorted(
-            (_cause(code, jobs) for code, jobs in by.items()), key=lambda c: (-c.gpus, c.text)
-        )[:CAUSES],
-        holders=_holders(view, waits, {job.job_id: job for job in every}),
-    )
-
-
-def _code(job: Short) -> str:
-    """Slurm's word where that decides, else the reason of the latest decision."""
-    return "held" if job.hold else (job.why().code if job.slurm else job.reason)
-
-
-def _cause(code: str, jobs: Sequence[Short]) -> Cause:
-    known = code in {reason.value for reason in Reason}
-    oldest = min(jobs, key=lambda job: job.since or 0.0)
-    text = phrase(code) if known else code
-    return Cause(
-        code=code,
-        text=text or "not evaluated yet",
-        step=Reason(code).next_step() if known else "",
-        jobs=len(jobs),
-        gpus=sum(job.gpus for job in jobs),
-        oldest=oldest.since or 0.0,
-        example=oldest.job_id,
-    )
-
-
-def _holders(view: PageQueries, waits: Sequence[Short], known: Mapping[str, Short]) -> list[Holder]:
-    """Return the jobs that most others wait for, by the latest decisions, at most `WAITERS`."""
-    gpus = {job.job_id: job.gpus for job in waits}
-    lines = view.latest_decisions(list(gpus))
-    found: dict[str, list[int]] = {}
-    for job_id, line in lines.items():
-        body = line.body
-        named = {one for one in (body.get("blocker"), *body.get("held_by", ())) if one in known}
-        for one in named - {job_id}:
-            found.setdefault(one, []).append(gpus[job_id])
-    holders = [Holder(known.get(one), len(of), sum(of)) for one, of in found.items()]
-    return sorted(holders, key=lambda h: (-h.jobs, -h.gpus))[:WAITERS]

@@ -42,7 +42,6 @@ from scheduler.service.pages.listing import (
     COLUMNS,
     Wanted,
     as_csv,
-    causes,
     chosen,
     listing,
     with_reasons,
@@ -171,7 +170,7 @@ def why_they_wait(request: Request, viewer: Asking) -> Response:
         viewer,
         template="causes.html",
         here="/causes",
-        build=lambda queries: {"c": causes(queries)},
+        build=lambda queries: {"c": queries.causes(queries.now())},
     )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlalchemy import RowMapping, func, select
 
 from features.codec import decode
+from scheduler.explain.causes import Causes, Other, Waiting, causes_of, of_slurm
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import Line
@@ -109,3 +110,28 @@ class ShortRows(VisibleRows):
         return {
             row["job_id"]: line for row, line in zip(rows, self._decision_lines(rows), strict=True)
         }
+
+    def causes(self, now: float) -> Causes:
+        """Those of the viewer's jobs that wait, by cause; and who are waited for among them all."""
+        every = self.short()
+        waits = [job for job in every if job.phase in WAITING]
+        lines = self.latest_decisions([job.job_id for job in waits])
+        found = [_waiting(job, lines.get(job.job_id)) for job in waits]
+        others = {job.job_id: Other(job.job_id, job.owner, job.phase) for job in every}
+        return causes_of(found, others, now)
+
+
+def _waiting(job: Short, line: Line | None) -> Waiting:
+    """A job that waits, and for whom by the latest decision about it."""
+    body = line.body if line is not None else {}
+    named = {one for one in (body.get("blocker"), *body.get("held_by", ())) if one is not None}
+    if job.slurm and not job.hold:
+        found = of_slurm(job.job_id, job.gpus, job.since, job.why())
+        return replace(found, waits_for=found.waits_for | named)
+    return Waiting(
+        job_id=job.job_id,
+        gpus=job.gpus,
+        code="held" if job.hold else job.reason,
+        since=job.since,
+        waits_for=frozenset() if job.hold else frozenset(named),
+    )

@@ -111,6 +111,23 @@ def test_a_job_that_is_over_tells_how_it_ended_and_what_it_waited_for(
     assert "bob.noyce" not in text
 
 
+def test_all_that_wait_are_counted_by_cause(service: Service, run: Run) -> None:
+    service.waiting(gpus=4)
+    done = run("olga", "why", "--all")
+    assert done.exit_code == 0, (done.output, done.exception)
+    table = done.output.splitlines()
+    found = json.loads(run("olga", "why", "--all", "--json").output)
+    assert table[0] == f"{found['waiting']} job waits, for {found['gpus']} GPUs in all."
+    (cause,) = found["causes"]
+    assert [line.split() for line in table][1:3] == [
+        ["JOBS", "GPUS", "LONGEST", "OF", "JOB", "BECAUSE"],
+        ["1", "4", *table[2].split()[2:-3], cause["example"], "GPUs", "busy"],
+    ]
+    assert any(line.split()[2:3] == [found["waited_for"][0]["job_id"]] for line in table)
+    for words in (["why"], ["why", "--all", cause["example"]]):
+        assert isinstance(run("olga", *words).exception, UserError)
+
+
 def test_why_tells_what_kept_a_job_from_being_started(service: Service, run: Run) -> None:
     job = service.submit("alice", 100)
     service.turn(1)

@@ -88,3 +88,17 @@ def test_the_map_shows_who_is_where(shared: Service, played: dict[str, str]) -> 
         vision, speech = cluster["vcs"]
         assert (vision["gpus"], vision["free"], vision["running"]) == (8, 6, 1)
         assert (speech["gpus"], speech["free"]) == (4, 4)
+
+
+def test_who_waits_is_counted_by_cause(shared: Service, played: dict[str, str]) -> None:
+    waits = [shared.submit("bob.noyce", 100, gpus=8) for _ in range(2)]
+    shared.turn(2)
+    seen = {who: shared.by(who).get("/api/v1/causes").json() for who in ("olga", "bob.noyce")}
+    for found in seen.values():
+        assert (found["waiting"], found["gpus"]) == (2, 16)
+        assert sum(one["jobs"] for one in found["causes"]) == 2
+        assert {one["example"] for one in found["causes"]} <= set(waits)
+    assert {one["job_id"] for one in seen["olga"]["waited_for"]} >= {played["running"]}
+    others = {one["job_id"] for one in seen["bob.noyce"]["waited_for"]}
+    assert others <= set(waits)  # of another's job nothing is said
+    assert shared.by("alice").get("/api/v1/causes").json()["waiting"] == 0

@@ -128,5 +128,12 @@ def test_all_that_wait_are_counted_by_cause(lived: Lived) -> None:
     assert f"{len(waits)} jobs wait, for {sum(int(row['GPUs']) for row in waits)} GPUs" in page
     counted = re.findall(r'data-label="jobs">(\d+)<', page)
     assert sum(map(int, counted)) == len(waits)
+    view = lived.see("olga")
+    found = view.causes(0.0)
+    assert [str(one.jobs) for one in found.causes] == counted
+    assert (found.waiting, sum(one.gpus for one in found.causes)) == (len(waits), found.gpus)
+    assert {one.phase for one in found.waited_for} <= {"running", "queued"}
+    assert found.waited_for
+    assert lived.see("grace.hopper").causes(0.0).waiting == 0
     lived.settle(60_000)
     assert "No job waits." in lived.browser("olga").get("/causes").text

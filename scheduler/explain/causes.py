@@ -1,0 +1,171 @@
+"""All that wait, by cause, and whose end would free most of them: for pages, API and commands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.core.decisions import Reason
+from scheduler.explain.slurm import SlurmReason
+from scheduler.explain.words import phrase
+
+HOLDERS = 8  # shown of those who are waited for
+_JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A job that waits.
+
+    Attributes:
+        code: of its reason, or Slurm's word; "": none yet. words: what it means; "": what the
+            code does.
+        since: when it was submitted or held, seconds since the epoch; None: nobody knows.
+        waits_for: the jobs in its way, by their ids.
+    """
+
+    job_id: str
+    gpus: int
+    code: str
+    words: str = ""
+    since: float | None = None
+    waits_for: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A job that may be in the way: whose, and where it stands."""
+
+    job_id: str
+    owner: str
+    phase: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Waiting jobs of one reason.
+
+    Attributes:
+        code, text: the reason; its words.
+        step: what helps them; "": nothing that their owners could do.
+        jobs, gpus: how many they are, and the GPUs they ask for.
+        oldest: since when the first of them waits, seconds since the epoch; None: nobody knows.
+        example: the one that waits longest.
+    """
+
+    code: str
+    text: str
+    step: str
+    jobs: int
+    gpus: int
+    oldest: float | None
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class WaitedFor:
+    """A job that others wait for: whose it is, where it stands, how many they are, their GPUs."""
+
+    job_id: str
+    owner: str
+    phase: str
+    jobs: int
+    gpus: int
+
+
+@dataclass(frozen=True)
+class Causes:
+    """All that wait, by cause.
+
+    Attributes:
+        waiting, gpus: how many wait, and the GPUs they ask for.
+        now: seconds since the epoch.
+        causes: that of most GPUs first.
+        waited_for: whose end would free most of them, at most `HOLDERS`, by the latest decision
+            about each.
+    """
+
+    waiting: int
+    gpus: int
+    now: float
+    causes: list[Cause]
+    waited_for: list[WaitedFor]
+
+
+def of_slurm(job_id: str, gpus: int, since: float | None, reason: SlurmReason) -> Waiting:
+    """A job that waits in Slurm: those whom the same limit keeps are of one cause."""
+    limit = reason.limit
+    if limit is not None:
+        words = f"{limit.whose} ({' '.join(filter(None, (limit.name, limit.tres)))})"
+    else:
+        words = reason.meaning or _WORDS.get(reason.code, "")
+    return Waiting(
+        job_id=job_id,
+        gpus=gpus,
+        code=reason.code,
+        words=": ".join(filter(None, (reason.code, words))),
+        since=since,
+        waits_for=frozenset(_JOB.findall(reason.dependency)),
+    )
+
+
+# of those that a job's own page explains by what was found of the job
+_WORDS: Mapping[str, str] = {
+    "Resources": "what it asks for is not free",
+    "Priority": "jobs of higher priority go first",
+    "Dependency": "other jobs have to end first",
+    "JobHeldUser": "its user holds it",
+    "JobHeldAdmin": "an administrator holds it",
+}
+
+
+def causes_of(waits: Sequence[Waiting], others: Mapping[str, Other], now: float) -> Causes:
+    """Those that wait, counted.
+
+    Args:
+        others: the jobs that may be shown, by id: no other one is named.
+    """
+    by: dict[tuple[str, str], list[Waiting]] = {}
+    for job in waits:
+        by.setdefault((job.code, job.words), []).append(job)
+    found = [_cause(*of, jobs) for of, jobs in by.items()]
+    return Causes(
+        waiting=len(waits),
+        gpus=sum(job.gpus for job in waits),
+        now=now,
+        causes=sorted(found, key=lambda cause: (-cause.gpus, -cause.jobs, cause.text)),
+        waited_for=_waited_for(waits, others),
+    )
+
+
+def _cause(code: str, words: str, jobs: Sequence[Waiting]) -> Cause:
+    known = not words and code in {reason.value for reason in Reason}
+    oldest = min(jobs, key=lambda job: (job.since is None, job.since or 0.0))
+    return Cause(
+        code=code,
+        text=words or (phrase(code) if known else code) or "not evaluated yet",
+        step=Reason(code).next_step() if known else "",
+        jobs=len(jobs),
+        gpus=sum(job.gpus for job in jobs),
+        oldest=oldest.since,
+        example=oldest.job_id,
+    )
+
+
+def _waited_for(waits: Iterable[Waiting], others: Mapping[str, Other]) -> list[WaitedFor]:
+    found: dict[str, list[int]] = {}
+    for job in waits:
+        for one in (job.waits_for & others.keys()) - {job.job_id}:
+            found.setdefault(one, []).append(job.gpus)
+    rows = [
+        WaitedFor(
+            job_id=one,
+            owner=others[one].owner,
+            phase=others[one].phase,
+            jobs=len(gpus),
+            gpus=sum(gpus),
+        )
+        for one, gpus in found.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.jobs, -row.gpus, row.job_id))[:HOLDERS]
