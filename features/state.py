@@ -490,9 +490,10 @@ class FeatureState:
     # -- rows --------------------------------------------------------------------------------
 
     def row(self, job: Job, now: float) -> list[Value]:
-        """Feature values of `job` as of `now`, aligned with `self.features`. Changes nothing.
+        """Return the feature values of `job` as of `now`, aligned with `self.features`.
 
-        Of a job that was submitted otherwise: as they would be if it were changed now.
+        Where `job` differs from what was submitted, the values are those that it would have if it
+        were changed now. Changes nothing.
         """
         submission = self._seen_now(job, now)
         was = self._live.get(job.job_id, submission)

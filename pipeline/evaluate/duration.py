@@ -234,9 +234,12 @@ def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
 def _outlived(
     believed: Believed, rows: Rows, score: Floats, test: Mask
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Of the jobs that outlive each of `OUTLIVED_S`: the prediction made at submission, and the
-    one that knows of it, by hazards (n, stretches) as of submission. Pinball and p90_held are of
-    the distributions: how predictions turned out alone, and the one that decides."""
+    """Return the figures of jobs that outlive each of `OUTLIVED_S`, by that time.
+
+    "as submitted" is the prediction made at submission, with the distribution of how predictions
+    turned out. "outlived" is the prediction that knows how long the job has run, with the
+    distribution that decides. `pinball` and `p90_held` are of these distributions.
+    """
     found = {}
     limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
     before = Believed.of(rows, score).quantiles
@@ -286,8 +289,13 @@ class Believed:
         hazards: Floats | None = None,
         claims: Sequence[Sequence[Claim]] | None = None,
     ) -> Believed:
-        """Of predictions `score`, ln(1 + seconds), with the job's own hazards and what is claimed
-        of it, if given. NaN where there is no prediction."""
+        """Replay the jobs in order of submission. Returns what was believed of each at its own.
+
+        Args:
+            score: predictions, ln(1 + seconds); NaN: none, and then nothing is believed.
+            hazards: of each job, (n, stretches). None: only how predictions turned out counts.
+            claims: on each job; counted only with `hazards`.
+        """
         distribution, running = DurationDistribution(), list[tuple[float, int]]()
         limit = _limits(rows) if "time_limit_s" in rows.X else np.full(len(rows), np.inf)
         quantiles = np.full((len(rows), len(OUTLIVED_S), len(LEVELS)), np.nan)

@@ -102,12 +102,13 @@ def _verdict(found: Mapping[str, Any]) -> Mapping[str, Any] | None:
 def _claimed(
     stated: Sequence[Mapping[str, Any]], variant: str, *, whole: bool = False
 ) -> list[Mapping[str, Any]]:
-    """Return what is stated of each part under a variant, the parts with most jobs; users are in a
-    table of their own.
+    """Return the rows of the table of parts (partitions, numbers of GPUs) under a variant.
+
+    Users are left out: they have a table of their own.
 
     Args:
-        stated: of `runs.replay`.
-        whole: with the whole before its parts.
+        stated: the claims of `runs.replay`, in its order.
+        whole: begin with the row of all jobs.
     """
     parts = [claim for claim in stated if claim["by"] != "user" and (whole or claim["by"])]
     return [

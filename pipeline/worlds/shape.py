@@ -83,7 +83,10 @@ def _node(name: str, partitions: Sequence[str], types: Mapping[str, int]) -> Nod
 
 
 def nodes_listed(path: Path) -> list[Node]:
-    """Nodes in the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`."""
+    """Read nodes from the output of `scontrol show nodes` or of `sinfo -N -o "%N %P %G"`.
+
+    Raises UserError where it cannot be read, or is neither.
+    """
     try:
         text = read_text(path, LARGE, errors="replace")
     except OSError as error:

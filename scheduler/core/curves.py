@@ -171,13 +171,15 @@ def claimed(
     elapsed_s: float,
     most_s: float = LONGEST_S,
 ) -> Sequence[float]:
-    """Return equally likely durations of a job that has outlived `elapsed_s`, ascending, as claims
-    have it. Each claim is applied to what the one before has made.
+    """Move the durations of a job until each claim holds in its share of the cases.
+
+    Returns equally likely durations of a job that has outlived `elapsed_s`, ascending. Claims are
+    applied one after the other. One that says no more than is believed already changes nothing.
 
     Args:
-        all_of: the durations before anything was outlived.
-        left: those of who has outlived as much.
-        share_left: the share of all that does.
+        all_of: equally likely durations, as of the job's start.
+        left: equally likely durations of those that outlive `elapsed_s`.
+        share_left: share of all that outlives it.
         most_s: no job lasts longer.
     """
     for claim in claims:

@@ -114,9 +114,11 @@ class _OutOfTime(Exception):
 
 
 class _Search:
-    """One search, on copies without those behind it in line, which are made faster.
+    """A search for the smallest set without which a waiting job starts.
 
-    Of a very long line nobody before it is in the copies either: they are one thing, named whole.
+    It tries copies of the core. Jobs behind it in line are left out of them, since copies are then
+    made faster. Where more than `LINE` jobs are before it, these are left out, too, and named as
+    one thing.
     """
 
     def __init__(self, futures: Futures, job_id: str):
@@ -136,7 +138,7 @@ class _Search:
         self.believed = Believed({j: q.estimate_s for j, q in self.core.jobs.items()})
 
     def _copy(self) -> CoreCopy:
-        """The core with whom it has to do with."""
+        """Return a copy of the core with those jobs alone that the search is about."""
         core, line = self.core, [] if self.crowd else self.waiting
         kept = {*core.cluster.runs, *line, self.job_id}
         if len(core.jobs) <= SMALL:

@@ -236,7 +236,7 @@ class JobClient(Connection):
         return self._json("GET", "/causes")
 
     def claims(self) -> list[Any]:
-        """How what was claimed of jobs turned out, by kind of claim."""
+        """Return how often claims of each kind held."""
         return list(self._json("GET", "/claims"))
 
     def links(self) -> list[Json]:

@@ -274,7 +274,7 @@ class Analyst:
             self.store.append([], lambda there, _: claims.apply(there, found), lease=self.lease)
 
     def lately(self, kind: Claimed) -> list[bool]:
-        """Whether the latest claims of a kind held, in order."""
+        """Return whether each of the latest claims of a kind held, the oldest first."""
         with self.store.reading() as connection:
             return claims.lately(connection, kind)
 

@@ -12,9 +12,12 @@ from scheduler.service.log.store.tables import events, forecasts, jobs, on_gpus
 
 
 def stated_ends(connection: Connection, now: float) -> dict[str, float]:
-    """The end, nine in ten, of each running job that reported progress. The later of what it
-    states, on GPUs of its own, and of what was made of that last; of one that shares only the
-    latter. What has passed says nothing."""
+    """Return when each running job that reported progress ends, nine times in ten, by job ID.
+
+    It is the later of the end that the job states and of its last forecast. A job that shares its
+    GPUs goes on slower than it states, so only the forecast counts. An end before `now` is left
+    out.
+    """
     latest = select(func.max(events.c.seq)).where(
         events.c.kind == Kind.PROGRESS.value, events.c.job_id == jobs.c.job_id
     )

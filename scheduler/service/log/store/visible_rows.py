@@ -80,12 +80,12 @@ class VisibleRows:
             return list(connection.execute(query.limit(ALIKE)).scalars())
 
     def claims(self, now: float) -> list[Record]:
-        """How what was claimed of everybody's jobs turned out, by kind."""
+        """Return how claims on everybody's jobs turned out, by kind."""
         with self._engine.connect() as connection:
             return records(connection, now)
 
     def _stated_ends(self, now: float) -> dict[str, float]:
-        """By when running jobs, of everybody's, have ended by their own progress."""
+        """Return when everybody's running jobs end by their own progress, by job ID."""
         with self._engine.connect() as connection:
             return stated_ends(connection, now)
 
