@@ -133,7 +133,7 @@ def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float
     alike: dict[tuple[str, str], list[str]] = {}
     for gpu, since, why in ones:
         alike.setdefault((clock_time(since, now), why), []).append(str(gpu))
-    told = [
+    silent = [
         f"GPU {which[0]} does not since {since}: {why}"
         if len(which) == 1
         else f"GPUs {listed(which)} do not since {since}: {why}"
@@ -141,7 +141,7 @@ def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float
     ]
     left = gpus - len(ones)
     verb = "answers" if left == 1 else "answer"
-    return "; ".join([f"{left} of {count(gpus, 'GPU')} {verb}", *told])
+    return "; ".join([f"{left} of {count(gpus, 'GPU')} {verb}", *silent])
 
 
 def listed(items: list[str]) -> str:

@@ -20,7 +20,7 @@ from scheduler.backends.local.host import Host
 
 EVERY_S = 30.0
 PATIENCE_S = 60.0  # a GPU that has not answered by then does not
-DRIVER_PATIENCE_S = 1.5 * PATIENCE_S  # nor does a driver that has not told of any GPU
+DRIVER_PATIENCE_S = 1.5 * PATIENCE_S  # nor does a driver that has listed no GPU
 
 News = dict[tuple[Kind, int], Event]  # by kind and node
 
@@ -36,7 +36,7 @@ class Health:
     def __init__(self, host: Host, drained: Path, nvml_module: Any = None) -> None:
         self.host = host
         self._drained, self._nvml = drained, nvml_module
-        self._told: dict[int, dict[str, str]] = {}  # by node: why, by index
+        self._reported: dict[int, dict[str, str]] = {}  # by node: why, by index
         self._due = self._asked = time.monotonic()
         self._found: Survey | str | None = None
         self._hang: dict[int, Thread] = {}  # by the index of the GPU that has not answered
@@ -124,7 +124,7 @@ class Health:
     def _compare(self, silent: dict[str, str], news: News, now: float) -> None:
         for node, devices in enumerate(self.host.devices):
             closed = {str(gpu): silent[d] for gpu, d in enumerate(devices) if d in silent}
-            if closed != self._told.get(node):
-                self._told[node] = closed
+            if closed != self._reported.get(node):
+                self._reported[node] = closed
                 body = {"node": node, "closed": closed}
                 news[Kind.GPUS_CLOSED, node] = Event(Kind.GPUS_CLOSED, now, body=body)
