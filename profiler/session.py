@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,7 +29,7 @@ from profiler.progress.names import VARIABLE
 from profiler.recorder import BUDGET, FAST_HZ, Recorder, Series
 from profiler.result import ProfileResult, Sampling, Summary, scheduler_profile
 from profiler.runner import Limits, Outcome, Run
-from profiler.samplers import Combined, Sampler
+from profiler.samplers import Combined, Device, Sampler
 from profiler.samplers.dcgm import DcgmSampler, bindings
 from profiler.samplers.host import HostSampler
 from profiler.samplers.nvml import (
@@ -38,7 +38,6 @@ from profiler.samplers.nvml import (
     Survey,
     check_free,
     choose,
-    is_built_in,
     open_nvml,
     survey,
 )
@@ -63,7 +62,7 @@ class Options:
 
     Attributes:
         limits: T_prof and resource limits.
-        device: ``auto`` takes a free GPU, or the CPU (marked as such) when there is no driver.
+        device: what the figures are to describe: GPUs, or the CPU.
         gpus: labels or UUIDs; empty: those of CUDA_VISIBLE_DEVICES, else the first free one.
         hz: slow sampling rate, 1 to 20.
         fast_hz: fast sampling rate; by default 100 on a GPU, 50 on a CPU, which the job needs.
@@ -73,7 +72,7 @@ class Options:
     """
 
     limits: Limits = field(default_factory=Limits)
-    device: Literal["auto", "gpu", "cpu"] = "auto"
+    device: Device = "gpu"
     gpus: tuple[str, ...] = ()
     hz: float = 10.0
     fast_hz: float | None = None
@@ -107,7 +106,6 @@ class Target:
     sampler: Sampler
     gpus: tuple[Gpu, ...]
     visible: str
-    note: str = ""
 
     @property
     def channels(self) -> list[str]:
@@ -134,7 +132,8 @@ class Seen:
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
-    """Choose GPUs, or the CPU, and open what samples them.
+    """Choose GPUs, or the CPU where that is asked for, and open what samples them: figures of the
+    CPU would be of something else.
 
     Raises:
         DriverMissing, NoSuchGpu, GpuBusy: as asked for, it cannot be had.
@@ -147,23 +146,17 @@ def open_target(options: Options, nvml_module: Any = None) -> Target:
     try:
         nvml = open_nvml(nvml_module)
         there = survey(nvml)
-        if not there.gpus:
-            why = there.words()
-            raise DriverSilent(
-                f"no GPU answers ({why}); --device cpu measures the CPU"
-                if why
-                else "the NVIDIA driver is there but shows no GPU; --device cpu measures the CPU"
-            )
     except DriverSilent:
-        raise  # a GPU was meant: figures of the CPU would be of something else
+        raise
     except DriverMissing as error:
-        if options.device == "gpu" or options.gpus:
-            raise
-        if is_built_in():  # a GPU was meant here, too
-            raise DriverSilent(
-                f"this machine has an NVIDIA GPU, but {error}; --device cpu measures the CPU"
-            ) from None
-        return Target(host, (), "", f"{error}; measuring the CPU")
+        raise DriverMissing(f"{error}; --device cpu measures the CPU") from None
+    if not there.gpus:
+        why = there.words()
+        raise DriverSilent(
+            f"no GPU answers ({why}); --device cpu measures the CPU"
+            if why
+            else "the NVIDIA driver is there but shows no GPU; --device cpu measures the CPU"
+        )
     gpus = _pick(nvml, there, options)
     parts: list[Sampler] = [NvmlSampler(nvml, gpus)]
     module = bindings()
@@ -321,7 +314,7 @@ def _conclude(
             len(recorder.fast.t),
             recorder.cpu_s,
             recorder.share,
-            tuple(recorder.notes) + ((target.note,) if target.note else ()),
+            tuple(recorder.notes),
             recorder.error,
         ),
         software={

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 class DeviceChoice(StrEnum):
-    AUTO = "auto"
     GPU = "gpu"
     CPU = "cpu"
 
@@ -41,8 +40,8 @@ def profile(
         typer.Option(help="GPUs, as in 0,1 or 0:1 (MIG) or UUIDs; default: the first free one."),
     ] = "",
     device: Annotated[
-        DeviceChoice, typer.Option(help="auto measures the CPU, marked so, without a GPU.")
-    ] = DeviceChoice.AUTO,
+        DeviceChoice, typer.Option(help="cpu measures the host alone; no GPU is needed.")
+    ] = DeviceChoice.GPU,
     hz: Annotated[float, typer.Option(help="Samples per second, 1 to 20.")] = 10.0,
     memory_mib: Annotated[
         float | None,

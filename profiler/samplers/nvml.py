@@ -15,7 +15,6 @@ import re
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from profiler import procs
@@ -42,7 +41,6 @@ MOST_HOLDERS = 64  # of the library in this process: it counts how often it was 
 POWER_INSTANT, PCIE_TX, PCIE_RX, NVLINK_TX, NVLINK_RX = 186, 197, 198, 138, 139
 ALL_LINKS = 0xFFFFFFFF
 MEMORY_V2 = 0x2000028
-VENDOR, DISPLAY = "0x10de", "0x03"  # of a device on the PCI bus: NVIDIA, a GPU
 MPS = "nvidia-cuda-mps"  # as the kernel cuts its server's name
 TAKEN_MIB = 1024.0  # memory in use without a visible owner: hidden processes, not driver overhead
 # every fifth reading is enough of what costs most (H100, driver 580: all performance counters
@@ -77,18 +75,6 @@ class Gpu:
     @property
     def mig(self) -> bool:
         return self.parent is not None
-
-
-def is_built_in(root: Path = Path("/")) -> bool:
-    """Whether this machine shows an NVIDIA GPU, with a driver that answers or without one."""
-    if any((root / name).exists() for name in ("dev/nvidiactl", "proc/driver/nvidia/version")):
-        return True
-    for device in (root / "sys/bus/pci/devices").glob("*"):
-        with contextlib.suppress(OSError):
-            vendor, kind = (device / "vendor").read_text(), (device / "class").read_text()
-            if vendor.strip() == VENDOR and kind.startswith(DISPLAY):
-                return True
-    return False
 
 
 def open_nvml(module: Any = None) -> Any:

@@ -27,8 +27,9 @@ def colocate(
         int | None, typer.Option(help="At most so many pairs; default: all.", show_default=False)
     ] = None,
     device: Annotated[
-        DeviceChoice, typer.Option(help="auto: the GPU, which must be there; or cpu.")
-    ] = DeviceChoice.AUTO,
+        DeviceChoice | None,
+        typer.Option(help="Default: the GPU, with --tiny the CPU.", show_default=False),
+    ] = None,
     gpu: Annotated[str, typer.Option(help="GPU label or UUID; default: the first free one.")] = "",
     tiny: Annotated[
         bool, typer.Option("--tiny", help="CPU-sized workloads and windows (implies cpu).")

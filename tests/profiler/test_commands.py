@@ -76,9 +76,11 @@ def test_gpu_troubles_have_statuses_of_their_own(
         raise DriverMissing("no NVIDIA driver to talk to")
 
     monkeypatch.setattr(session, "open_nvml", missing)
-    code, _, stderr = call("profile", *out, "--device", "gpu", "--", "true")
-    assert code == 6
-    assert stderr == "pellucid: no NVIDIA driver to talk to\n"
+    for device in ([], ["--device", "gpu"]):
+        code, stdout, stderr = call("profile", *out, *device, "--", "true")
+        assert (code, stdout) == (6, "")
+        assert stderr == ("pellucid: no NVIDIA driver to talk to; --device cpu measures the CPU\n")
+    assert call("profile", *out, "--device", "cpu", "--plot", "none", "--", "true")[0] == 0
 
 
 def test_json_and_files(tmp_path: Path) -> None:

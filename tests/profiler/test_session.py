@@ -29,7 +29,6 @@ from profiler.recorder import Recorder, Series
 from profiler.result import Summary, scheduler_profile
 from profiler.runner import Limits, Outcome
 from profiler.samplers import NAN, Reading
-from profiler.samplers.nvml import is_built_in
 from profiler.session import Options, pieces, profile
 from profiler.steady import Window
 from tests.profiler.fake_nvml import FakeGpu, FakeNvml, NVMLError
@@ -37,11 +36,6 @@ from tests.waiting import until
 
 BUSY = "import time\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
 CPU = Options(limits=Limits(seconds=1.5), device="cpu")
-
-
-@pytest.fixture(autouse=True)
-def _no_hardware(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profiler.session.is_built_in", lambda: False)
 
 
 def python(code: str) -> list[str]:
@@ -214,16 +208,14 @@ def test_choosing_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(GpuBusy, match="no GPU is free"):
         session.open_target(Options(), FakeNvml(busy))
     for options, nvml, words in (
-        (Options(device="gpu"), none, "no NVIDIA driver"),
+        (Options(), none, "no NVIDIA driver .*; --device cpu measures the CPU"),
         (Options(gpus=("0",)), none, "no NVIDIA driver"),
-        (Options(device="gpu"), FakeNvml(), "shows no GPU"),
-        (Options(device="gpu"), Mute(), "does not answer"),
+        (Options(), FakeNvml(), "shows no GPU"),
+        (Options(), Mute(), "does not answer"),
     ):
         with pytest.raises(DriverMissing, match=words):
             session.open_target(options, nvml)
-    target = session.open_target(Options(), none)
-    assert target.sampler.device == "cpu"
-    assert "measuring the CPU" in target.note
+    assert session.open_target(Options(device="cpu"), none).sampler.device == "cpu"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")  # as a batch system sets it
     assert session.open_target(Options(), both).visible == "GPU-free"
 
@@ -246,29 +238,6 @@ def test_a_host_whose_gpus_do_not_answer_is_not_measured_as_a_cpu() -> None:
 
 def summary(mean: float) -> Summary:
     return Summary(mean, 0.0, mean, mean, mean, 10)
-
-
-def test_a_machine_with_a_gpu_and_no_driver_is_not_measured_as_a_cpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    none = FakeNvml(broken=12)
-    for name, vendor, kind in (
-        ("00:1f.0", "0x8086", "0x030000"),
-        ("01:00.0", "0x10de", "0x040300"),
-    ):
-        device = tmp_path / "sys/bus/pci/devices" / name
-        device.mkdir(parents=True)
-        (device / "vendor").write_text(f"{vendor}\n")
-        (device / "class").write_text(f"{kind}\n")
-    assert not is_built_in(tmp_path)  # the sound of a GPU is none
-    (tmp_path / "sys/bus/pci/devices/01:00.0/class").write_text("0x030200\n")
-    assert is_built_in(tmp_path)
-    monkeypatch.setattr("profiler.session.is_built_in", lambda: True)
-    with pytest.raises(DriverSilent, match=r"has an NVIDIA GPU, but .*--device cpu"):
-        session.open_target(Options(), none)
-    assert session.open_target(Options(device="cpu"), none).visible == ""
-    monkeypatch.setattr("profiler.session.is_built_in", lambda: False)
-    assert "measuring the CPU" in session.open_target(Options(), none).note
 
 
 def test_several_gpus_are_averaged_and_memory_is_the_highest() -> None:
