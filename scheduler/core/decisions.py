@@ -121,6 +121,7 @@ class Reason(StrEnum):
             were=were(d.need),
             free_are=are(d.free),
             closed=_closed(d),
+            closed_are=are(_closed_gpus(d)),
             blocker=blocker or f"job {d.blocker}",
             partner=partner or f"job {d.partner}",
             **numbers,
@@ -169,7 +170,7 @@ _SUMMARY: dict[Reason, str] = {
     ),
     Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
     Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
-    Reason.NODE_DRAINED: ("needs {gpus}; {closed} of {limit} are closed, and take nothing new"),
+    Reason.NODE_DRAINED: "needs {gpus}; {closed} of {limit} {closed_are} closed to new jobs",
     Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
     Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
     Reason.KEEPS_OTHERS_OUT: (
@@ -425,8 +426,13 @@ def in_line(position: int) -> str:
 
 def _closed(d: Decision) -> str:
     """How many of the GPUs counted in `limit` were closed."""
+    closed = _closed_gpus(d)
+    return "(not recorded)" if closed is None else f"{closed}"
+
+
+def _closed_gpus(d: Decision) -> int | None:
     closed = dict(d.evidence).get("closed_gpus")
-    return "(not recorded)" if closed is None else f"{float(closed):.0f}"
+    return None if closed is None else round(float(closed))
 
 
 def _in_one_array(d: Decision) -> bool:

@@ -121,8 +121,8 @@ def answer(futures: Futures, job_id: str) -> Answer:
 
 
 def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Promise | None:
-    """From when on GPUs are kept for it; None: nothing is promised, as while the nodes that would
-    hold it are closed: no policy keeps GPUs of those."""
+    """From when on GPUs are kept for it; None: nothing is promised, as while those that would hold
+    it are closed: no policy keeps such."""
     return None if there.obstacle is Obstacle.CLOSED else core.policy.promise(queued, now)
 
 
@@ -356,7 +356,7 @@ def promise_words(found: Answer) -> str:
         )
     promise = found.promise
     if promise is None and found.capacity.obstacle is Obstacle.CLOSED:
-        return "No GPUs are kept for it while the nodes that would hold it are closed."
+        return "No GPUs are kept for it while those that would hold it are closed."
     if promise is None:
         return ""
     text = f"{duration(promise.bound_s)} after its submission"

@@ -7,7 +7,6 @@ page, which carries what was previewed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from time import time
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -49,7 +48,13 @@ def nodes(
             if find.lower() in f"{node.name} {node.vc} {node.gpu_type}".lower()
             and (state == "all" or node.open is (state == "open"))
         ]
-        return {"nodes": shown, "changes": changes, "find": find, "state": state, "now": time()}
+        return {
+            "nodes": shown,
+            "changes": changes,
+            "find": find,
+            "state": state,
+            "now": queries.now(),
+        }
 
     return show(request, viewer, template="nodes.html", here="/nodes", build=build)
 

@@ -286,7 +286,7 @@ def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() 
     told = asked()
     assert told.reason == "NodeDrained"
     assert told.dominant.startswith("needs 8 GPUs; 4 of 8 are closed")
-    assert told.promise == "No GPUs are kept for it while the nodes that would hold it are closed."
+    assert told.promise == "No GPUs are kept for it while those that would hold it are closed."
     assert told.in_the_way.startswith(
         "It needs 8 GPUs; 0 of 8 are free now, 4 are closed. It would start if not for"
     )

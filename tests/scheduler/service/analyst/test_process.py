@@ -17,7 +17,7 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
 from scheduler.explain.whatif.futures import Future
-from scheduler.explain.words import ForecastKind
+from scheduler.explain.words import ForecastKind, clock_time
 from scheduler.service.analyst import process
 from scheduler.service.analyst.process import LEASE, Analyst
 from scheduler.service.log import fold
@@ -400,6 +400,21 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     told = service.ask("why", job_id="waits")
     assert "drained by an operator: fan broken" in told["in_the_way"]
     assert "olga" not in json.dumps(told)
+
+
+def test_why_names_the_gpu_that_does_not_answer_and_since_when(service: Service) -> None:
+    body = {"node": 0, "closed": {"3": "the GPU is lost"}}
+    service.store.append([Event(Kind.GPUS_CLOSED, 0.0, body=body)])
+    service.add("waits", 600)
+    service.decide()
+    told = service.ask("why", job_id="waits")
+    node = f"3 of 4 GPUs answer; GPU 3 does not since {clock_time(0.0, service.wall)}"
+    said = f"It would start if not for node node000, {node}: the GPU is lost (tried)."
+    assert told["reason"] == "NodeDrained"
+    assert told["dominant"].startswith("needs 4 GPUs; 1 of 4 is closed to new jobs")
+    assert "1 is closed" in told["in_the_way"]
+    assert said in told["in_the_way"]
+    assert service.ask("forecast", job_id="waits")["why_not"] == WhyNot.CLOSED
 
 
 def test_what_other_code_decided_is_no_matter(

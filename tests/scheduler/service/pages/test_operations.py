@@ -6,8 +6,10 @@ import re
 from html import unescape
 
 import pytest
+from fastapi.testclient import TestClient
 
 from scheduler.backends.events import Event, Kind
+from scheduler.explain.words import clock_time
 from scheduler.service.metrics import Metrics
 from tests.scheduler.service.pages.conftest import Lived, scraped
 
@@ -162,3 +164,21 @@ def test_drained_nodes_and_settings_that_were_taken_are_counted(lived: Lived) ->
     assert read["pellucid_nodes", (("state", "drained"), ("vc", "vision"))] == 1
     assert read["pellucid_nodes", (("state", "open"), ("vc", "vision"))] == 1
     assert read["pellucid_settings_changes_total", ()] == 1, "the other was not taken"
+
+
+def test_gpus_that_do_not_answer_are_named_on_the_pages_and_counted(lived: Lived) -> None:
+    lived.settle(1)
+    name, gpus = lived.decider.state.ledger.nodes.records[1].name, 4
+    at = lived.world.now()
+    does(lived, Kind.GPUS_CLOSED, node=1, closed={"2": "the GPU is lost"})
+    said = f"{gpus - 1} of {gpus} GPUs answer; GPU 2 does not since {clock_time(at, at)}"
+    olga = lived.browser("olga")
+    for path in ("/nodes", "/"):
+        assert f"{said}: the GPU is lost" in olga.get(path).text
+    assert "GPU 2: closed, it does not answer" in olga.get("/").text
+    read = scraped(Metrics(lived.store))
+    assert read["pellucid_gpus", (("use", "silent"), ("vc", "vision"))] == 1
+    asked = {"Authorization": f"Bearer {lived.secrets['olga']}"}
+    api = TestClient(lived.app).get("/api/v1/nodes", headers=asked).json()[1]
+    assert (api["name"], api["gpus"][2]["closed"]) == (name, "the GPU is lost")
+    assert api["gpus"][1]["closed"] == ""
