@@ -142,4 +142,4 @@ def _since(
         node for node in core.cluster.pools[vc].nodes() if closed.get(node, since) > since
     )
     if nodes:
-        yield f"{count(len(nodes), 'node')} {are(len(nodes))} closed", nodes
+        yield f"GPUs of {count(len(nodes), 'node')} are closed", nodes

@@ -52,7 +52,7 @@ def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
     scene.desk.core.nodes.set_open(1, False)
     found = scene.moved("r5", promised, 30.0, {1: 10.0})
     assert found is not None
-    assert [cause.what for cause in found.causes] == ["1 node is closed"]
+    assert [cause.what for cause in found.causes] == ["GPUs of 1 node are closed"]
     found = scene.moved("r5", promised, 30.0, {1: -10.0})
     assert found is not None
     assert found.causes == ()
