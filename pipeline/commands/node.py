@@ -44,7 +44,7 @@ NEW_VC = Annotated[
 @app.command("list")
 @spread
 def list_nodes(service: Service) -> None:
-    """List every node: what it has, who is on it, and why it is drained."""
+    """List every node: what it has, who is on it, and why it, or a GPU of it, is closed."""
     with service.client() as client:
         nodes = client.nodes()
     if service.as_json:
@@ -54,6 +54,7 @@ def list_nodes(service: Service) -> None:
         busy = sum(bool(gpu.jobs) for gpu in node.gpus)
         kind = f" {node.gpu_type}" if node.gpu_type else ""
         state = "open" if node.open else _drained(node)
+        state = "; ".join(filter(None, (state, node.answers(time.time()))))
         lent = ", profiling" if node.profiling else ""
         has = f"{busy}/{len(node.gpus)}{kind} busy"
         typer.echo(f"{node.name:<16} {node.vc:<12} {has:<18} {state}{lent}")

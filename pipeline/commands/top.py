@@ -88,11 +88,12 @@ def drawn(look: Look) -> RenderableType:
     for heading in ("VC", "GPUS BUSY", "", "RUNNING", "WAITING"):
         load.add_column(heading, justify="left" if heading in ("VC", "GPUS BUSY") else "right")
     for one in decode(list[VcLoad], look["vcs"]):
-        busy = one.gpus - one.free
+        busy = one.gpus - one.free - one.closed
         filled = round(BAR * busy / one.gpus) if one.gpus else 0
         bar = f"[green]{'█' * filled}[/green][dim]{'░' * (BAR - filled)}[/dim]"
         lent = f" +{one.profiling} for profiling" if one.profiling else ""
-        counts = f"{busy}/{one.gpus}{lent}", str(one.running), str(one.waiting)
+        closed = f", {one.closed} closed" if one.closed else ""
+        counts = f"{busy}/{one.gpus}{closed}{lent}", str(one.running), str(one.waiting)
         load.add_row(escape(one.vc), bar, *counts)
     jobs = decode(list[JobRow], look["jobs"])
     return Group(load, "", Text("\n".join(printed.lines(jobs, look["now"]))))

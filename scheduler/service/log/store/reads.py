@@ -288,15 +288,17 @@ class VisibleQueries(ShortRows):
         for vc, members in by_vc.items():
             own = [node for node in members if node.node not in lent]
             gpus = sum(len(node.gpus) for node in own)
+            free = sum(len(node.free) for node in own)
             loads.append(
                 VcLoad(
                     vc=vc,
                     nodes=len(own),
                     gpus=gpus,
-                    free=sum(len(node.free) for node in own),
+                    free=free,
                     waiting=counts.get((vc, QUEUED), 0),
                     running=counts.get((vc, Phase.RUNNING.value), 0),
                     profiling=sum(len(node.gpus) for node in members) - gpus,
+                    closed=sum(not gpu.jobs for node in own for gpu in node.gpus) - free,
                 )
             )
         return loads

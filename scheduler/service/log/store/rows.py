@@ -101,6 +101,7 @@ class VcLoad:
 
     Attributes:
         nodes, gpus: what its jobs may run on. free: those that a job may start on.
+        closed: those that nobody is on, and that take nothing new.
         profiling: GPUs it lends to the profiling partition for good, not counted above.
     """
 
@@ -111,6 +112,7 @@ class VcLoad:
     waiting: int
     running: int
     profiling: int = 0
+    closed: int = 0
 
 
 @dataclass(frozen=True, slots=True)

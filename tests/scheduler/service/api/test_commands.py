@@ -324,6 +324,18 @@ def test_what_was_claimed_is_listed(service: Service, run: Run) -> None:
 # --- what operators do ---------------------------------------------------------------------------
 
 
+def test_gpus_that_do_not_answer_are_told_on_the_command_line(service: Service, run: Run) -> None:
+    service.turn()
+    body = {"node": 1, "closed": {"1": "the GPU is lost", "3": "the GPU is lost"}}
+    service.store.append([Event(Kind.GPUS_CLOSED, service.world.now(), body=body)])
+    service.turn()
+    listed = run("olga", "node", "list").output.splitlines()
+    said = r" open; 2 of 4 GPUs answer; GPUs 1 and 3 do not since .*: the GPU is lost$"
+    assert re.search(said, listed[1])
+    assert listed[0].endswith(" open")
+    assert "2 closed" in run("olga", "top", "--once").output
+
+
 def test_nodes_are_changed_from_the_command_line(service: Service, run: Run) -> None:
     service.turn()
     idle = run("olga", "node", "drain", "node000", "--preview").output

@@ -57,7 +57,7 @@ def test_lost_while_idle_it_is_given_to_nobody_until_it_answers_again(
     waits = site.view().job("one")
     assert (waits.phase, waits.placement) == ("queued", {})
     [load] = site.view().load()
-    assert (load.gpus, load.free) == (8, 0)
+    assert (load.gpus, load.free, load.closed) == (8, 0, 1)
     [node] = site.view().cluster()
     assert [gpu.index for gpu in node.silent] == [3]
     site.says()
