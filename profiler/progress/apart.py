@@ -52,6 +52,7 @@ class Asked:
         own: the file that `VARIABLE` names in its environment.
         uid: user that `own` has to belong to; None: whoever. `whose`: the output, too.
         command, script: what runs; how much it asks for is read there by the reader.
+        arguments: that the script is given.
         amount: how much it is to do, by files that its command names.
     """
 
@@ -61,6 +62,7 @@ class Asked:
     whose: bool = False
     command: Sequence[str] = ()
     script: str = ""
+    arguments: Sequence[str] = ()
     amount: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -191,6 +193,7 @@ class Reading:
         known = {
             "command": list(asked.command),
             "script": asked.script[:MOST_SCRIPT],
+            "arguments": list(asked.arguments),
             "amount": dict(asked.amount),
             "own": asked.own is not None,
             "terms": list(names.TERMS),

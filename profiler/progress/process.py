@@ -46,7 +46,7 @@ class Job:
         command, amount = asked["command"], asked["amount"]
         found = of_command(command)
         if asked["script"]:
-            found = of_commands(of_script(asked["script"]))
+            found = of_commands(of_script(asked["script"], asked["arguments"]))
         elif not (found.epochs or found.steps):  # by a file that it names, read by who submitted it
             found = found._replace(**amount)
         self.files: dict[str, int] = {}

@@ -167,6 +167,18 @@ class Slurm:
         except (SlurmDown, SlurmError):
             return ""
 
+    def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """What was typed to submit each of these jobs, without its quotes, by accounting; those
+        that this does not know are left out."""
+        mark = secrets.token_hex(8)  # users write the lines, and line ends within
+        which = "-j", ",".join(map(word, job_ids)), f"--delimiter={mark}", "-o", "JobID,SubmitLine"
+        try:
+            text = self.read("sacct", "-n", "-P", "-X", *which)
+        except (SlurmDown, SlurmError):  # no accounting, or a release without this field
+            return {}
+        parts = re.split(rf"(?:^|\n)([\w+]+){mark}", text)[1:]
+        return {job_id: line.strip() for job_id, line in zip(parts[::2], parts[1::2], strict=True)}
+
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 

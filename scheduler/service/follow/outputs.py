@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import pwd
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from features.progress import Progress
 from profiler.progress.apart import Asked, Followed, Reading
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import SlurmJob
+from scheduler.backends.slurm.request import RequestError, script_of
 
 OPTED_OUT = "pellucid:no-progress"  # in a job's comment: its output is not read
 MOST = 512  # jobs whose output is read at a time
+LONGEST = 16_384  # characters of a line that submitted a job: of a longer one nothing is taken
 _PATTERN = re.compile(r"%(\d?)(.)")
+_GIVEN = re.compile(r"\$\{?[1-9@*]")  # in a script: what it is called with
 _Run = tuple[str, float | None]  # a job, and since when it runs
 
 
@@ -68,27 +72,52 @@ class Outputs:
             paths = self._slurm.outputs([run[0] for run in new]) if new else {}
         except (SlurmDown, SlurmError):  # one is over already: asked again at the next look
             return running
-        for run in new:
-            job = running[run]
-            path = filled_in(job, *paths.get(job.id, ("", "")))
-            self._followed[run] = self._follow(job, path)
+        asked = {run: self._asked(running[run], paths) for run in new}
+        # only of those whose output is read
+        scripts = {
+            run[0]: self._slurm.script(run[0]) for run, one in asked.items() if one is not None
+        }
+        words = self._words([j for j, text in scripts.items() if not text or _GIVEN.search(text)])
+        for run, one in asked.items():
+            if one is not None:
+                script, submitted = scripts[run[0]], words.get(run[0], [])
+                one = replace(one, script=script, command=submitted, arguments=submitted[1:])
+            self._followed[run] = self.reading.follow(one) if one is not None else None
         return running
 
-    def _follow(self, job: SlurmJob, path: str) -> Followed | None:
+    def _asked(self, job: SlurmJob, paths: Mapping[str, tuple[str, str]]) -> Asked | None:
+        """What is to be read of a job; None: nothing."""
         try:
             uid = pwd.getpwnam(job.user).pw_uid
         except KeyError:
             return None
-        if not path.startswith("/"):
-            return None
-        # only of one whose output is read is the script asked for
-        script = self._slurm.script(job.id)
-        return self.reading.follow(Asked(output=Path(path), uid=uid, whose=True, script=script))
+        path = filled_in(job, *paths.get(job.id, ("", "")))
+        return Asked(output=Path(path), uid=uid, whose=True) if path.startswith("/") else None
+
+    def _words(self, job_ids: Sequence[str]) -> dict[str, list[str]]:
+        """The script of each of these jobs, or what it runs, with its own arguments, by the line
+        that submitted it."""
+        lines = self._slurm.submit_lines(job_ids) if job_ids else {}
+        return {job_id: submitted(line) for job_id, line in lines.items()}
 
 
 def _to_be_read(job: SlurmJob) -> bool:
     runs = job.state == "RUNNING" and job.start is not None
     return runs and OPTED_OUT not in job.comment.split()
+
+
+def submitted(line: str) -> list[str]:
+    """Behind the options of sbatch, the script with its arguments, or what `--wrap` runs; all words
+    where the options cannot be read. Quotes are gone from the line."""
+    words = line.split() if len(line) <= LONGEST else []
+    wrapped = next((i for i, word in enumerate(words) if word.startswith("--wrap")), None)
+    if wrapped is not None:
+        first = words[wrapped].partition("=")[2]
+        return [*filter(None, [first]), *words[wrapped + 1 :]]
+    try:
+        return script_of(words[1:])
+    except RequestError:
+        return words
 
 
 def filled_in(job: SlurmJob, number: str, path: str) -> str:

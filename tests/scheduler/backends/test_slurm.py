@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import SlurmError, quoted, unreachable, word
+from scheduler.backends.slurm.client import Slurm, SlurmError, quoted, unreachable, word
 from scheduler.backends.slurm.order import priorities
 
 NODE = (
@@ -207,3 +207,27 @@ def test_the_order_wanted_is_the_order_of_the_priorities(now: list[int]) -> None
     assert all(new <= old for new, old in ranked), "none is lifted above what one of them had"
     assert after[:1] == sorted(now)[-1:], "the first has the highest"
     assert all(new[job] != priority for job, priority in order if job in new)
+
+
+def test_lines_that_submitted_jobs_are_read_and_forge_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[tuple[str, ...]] = []
+
+    def read(self: Slurm, *command: str) -> str:
+        asked.append(command)
+        (mark,) = (w.partition("=")[2] for w in command if w.startswith("--delimiter="))
+        rows = ("7", "sbatch a.sh"), ("31_2", "sbatch --wrap=a\n8|b\n9 c"), ("5+0", "")
+        return "".join(f"{job_id}{mark}{line}\n" for job_id, line in rows)
+
+    monkeypatch.setattr(Slurm, "read", read)
+    assert Slurm().submit_lines(["7", "31_2", "5+0"]) == {
+        "7": "sbatch a.sh", "31_2": "sbatch --wrap=a\n8|b\n9 c", "5+0": ""
+    }  # fmt: skip
+    assert asked[0][:6] == ("sacct", "-n", "-P", "-X", "-j", "7,31_2,5+0")
+
+    def refuse(self: Slurm, *command: str) -> str:
+        raise SlurmError("sacct: error: Invalid field requested: SubmitLine")
+
+    monkeypatch.setattr(Slurm, "read", refuse)
+    assert Slurm().submit_lines(["7"]) == {}

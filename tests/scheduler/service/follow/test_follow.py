@@ -95,6 +95,10 @@ class Told:
     def script(self, job_id: str) -> str:
         return self.says.get(f"script {job_id}", "")
 
+    def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
+        found = {job_id: self.says.get(f"submitted {job_id}", "") for job_id in job_ids}
+        return {job_id: line for job_id, line in found.items() if line}
+
     def read(self, *command: str) -> str:
         plain = command[0] in ("scontrol", "sdiag")
         line = " ".join(command).removesuffix(" -o")

@@ -16,7 +16,7 @@ from features.progress import Progress
 from profiler.progress import apart
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.service.follow.outputs import OPTED_OUT, Outputs, filled_in
+from scheduler.service.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
 from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Told, twin
@@ -84,6 +84,46 @@ def test_what_the_script_asks_for_is_known_of_a_job_of_slurm(slurm: Told) -> Non
     outputs.close()
     assert set(found) == {"7"}
     assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
+
+
+def test_what_it_was_submitted_with_is_known_of_a_job_of_slurm(slurm: Told) -> None:
+    """Its script cannot be read, or passes on what it was given."""
+    slurm.says["submitted 7"] = "sbatch -t 60 --gres=gpu:1 train.sh --max_steps 1000"
+    slurm.says["script 8"] = '#!/bin/bash\nsrun python train.py "$@"\n'
+    slurm.says["submitted 8"] = "sbatch train.sh --max_steps 500"
+    slurm.paths["9"] = slurm.paths["7"].replace("7", "9")
+    slurm.says["script 9"] = "#!/bin/bash\nsrun python train.py --max_steps 250\n"
+    slurm.says["submitted 9"] = "sbatch train.sh --max_steps 9000"  # which it does not pass on
+    outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    jobs = [job(), job("8"), job("9")]
+    for at in range(0, 601, 60):
+        for path in slurm.paths.values():
+            with Path(path).open("a") as file:
+                file.write(f"step: {at // 6} loss: 2.1\n")
+        found |= outputs.look(jobs, NOW + at)
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look(jobs, NOW + 601)
+    outputs.close()
+    assert {job_id: one.total_s for job_id, one in found.items()} == {
+        "7": pytest.approx(6000.0, rel=0.1),
+        "8": pytest.approx(3000.0, rel=0.1),
+        "9": pytest.approx(1500.0, rel=0.1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sbatch -N 2 --time=5 a.sh --epochs 3", ["a.sh", "--epochs", "3"]),
+        ("sbatch -n1 --wrap=python a.py --epochs 3", ["python", "a.py", "--epochs", "3"]),
+        ("sbatch --wrap python a.py", ["python", "a.py"]),
+        ("sbatch --new-option=3 a.sh 7", ["sbatch", "--new-option=3", "a.sh", "7"]),
+        ("sbatch a.sh " + "x" * LONGEST, []),
+        ("", []),
+    ],
+)
+def test_behind_the_options_is_what_a_line_runs(line: str, words: list[str]) -> None:
+    assert submitted(line) == words
 
 
 @pytest.mark.parametrize(
