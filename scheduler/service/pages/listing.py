@@ -25,8 +25,8 @@ ROWS = 100  # on a page
 PERIOD_S = 7 * DAY_S  # of the figures about a person or an account
 COLUMNS = (
     ("job_id", "ID"), ("name", "name"), ("owner", "user"), ("account", "account"),
-    ("partition", "partition"), ("gpus", "GPUs"), ("phase", "state"), ("reason", "reason"),
-    ("since", "since"), ("start_p50", "expected"),
+    ("qos", "QOS"), ("partition", "partition"), ("gpus", "GPUs"), ("phase", "state"),
+    ("reason", "reason"), ("since", "since"), ("start_p50", "expected"),
 )  # fmt: skip
 _KEYS = {name for name, _ in COLUMNS}
 
@@ -201,11 +201,14 @@ def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tu
     waits = [job for job in own if job.phase in WAITING]
     tiles = [
         (f"{had} of {asked}", "GPUs had of those asked for", percent(had / asked) if asked else ""),
-        (f"{len(waits)}", "jobs waiting", ""),
+        (f"{len(waits)}", "jobs waiting", _waiting_since(view.now(), waits)),
     ]
-    if not wanted.owner:
-        return tiles
-    over = [job for job in view.outcomes(view.now() - PERIOD_S) if job.user == wanted.owner]
+    ended = view.outcomes(view.now() - PERIOD_S, accounts=bool(wanted.account))
+    over = [
+        job
+        for job in ended
+        if wanted.owner in ("", job.user) and wanted.account in ("", job.account)
+    ]
     if over:
         waited = sorted(job.wait_s for job in over)
         hours = sum(job.gpus * job.ran_s for job in over) / 3600
@@ -217,6 +220,14 @@ def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tu
              f"one in ten waited over {duration(waited[int(0.9 * (len(waited) - 1))])}"),
         ]  # fmt: skip
     return tiles
+
+
+def _waiting_since(now: float, waits: Sequence[Short]) -> str:
+    """How long those that wait do by now; "" where none does."""
+    waited = sorted(now - job.since for job in waits if job.since is not None)
+    if not waited:
+        return ""
+    return f"half of them over {duration(median(waited))}, one for {duration(waited[-1])}"
 
 
 # --- as CSV --------------------------------------------------------------------------------------
@@ -232,8 +243,8 @@ def as_csv(rows: Iterable[Listed]) -> str:
         writer.writerow(
             map(
                 _plain,
-                (job.job_id, job.name, job.owner, job.account, job.partition, str(job.gpus),
-                 job.phase, row.reason, _iso(job.since), _iso(job.start_p50)),
+                (job.job_id, job.name, job.owner, job.account, job.qos, job.partition,
+                 str(job.gpus), job.phase, row.reason, _iso(job.since), _iso(job.start_p50)),
             )
         )  # fmt: skip
     return out.getvalue()

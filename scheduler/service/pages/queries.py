@@ -107,7 +107,8 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An ended job without a name. Seconds; `user` is "" unless the viewer may see the owner."""
+    """An ended job without a name. Seconds; `user` and `account` are "" unless the viewer may see
+    the owner, the latter also where it was not asked for or no Slurm has it."""
 
     vc: str
     user: str
@@ -117,6 +118,7 @@ class Outcome:
     ended_at: float
     state: str
     estimate_s: float | None
+    account: str = ""
 
     @property
     def wait_s(self) -> float:
@@ -284,23 +286,24 @@ class PageQueries(VisibleQueries):
 
     # --- figures ----------------------------------------------------------------------------
 
-    def outcomes(self, since: float = 0.0) -> list[Outcome]:
-        """Jobs ended since then that had started, latest first, at most `FIGURES`."""
-        names = [n for n in Outcome.__slots__ if n != "user"]
+    def outcomes(self, since: float = 0.0, *, accounts: bool = False) -> list[Outcome]:
+        """Jobs ended since then that had started, latest first, at most `FIGURES`; with `accounts`
+        also what each was billed to."""
+        names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
         query = (
-            select(*(jobs.c[n] for n in names), jobs.c.owner)
+            select(*(jobs.c[n] for n in names), jobs.c.owner, *([jobs.c.slurm] * accounts))
             .where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
             .where(jobs.c.state.is_not(None))
             .order_by(jobs.c.ended_at.desc())
             .limit(FIGURES)
         )
-        return [
-            Outcome(
-                user=r["owner"] if self.viewer.owns(r["owner"]) else "",
-                **{n: r[n] for n in names},
-            )
-            for r in self._all(query)
-        ]
+        found = []
+        for row in self._all(query):
+            mine = self.viewer.owns(row["owner"])
+            slurm = json.loads(row["slurm"]) if accounts and mine and row["slurm"] else {}
+            known = {"user": row["owner"] if mine else "", "account": slurm.get("account", "")}
+            found.append(Outcome(**known, **{n: row[n] for n in names}))
+        return found
 
     def kept(self) -> list[Kept]:
         """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`. Of those

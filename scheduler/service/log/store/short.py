@@ -34,7 +34,8 @@ class Short:
     """A job that is not over (or one that is, asked for by its ID), without what it runs.
 
     Attributes:
-        account: that it is billed to; "" where there is no Slurm. partition: or virtual cluster.
+        account, qos: that it is billed to, and counts against; "" where there is no Slurm.
+        partition: or virtual cluster.
         since: when it was submitted, held, started or over, whichever it stands at.
         slurm: JSON of an `explain.slurm.SlurmReason`; "": no Slurm has it.
     """
@@ -44,6 +45,7 @@ class Short:
     owner: str
     partition: str
     account: str
+    qos: str
     gpus: int
     phase: str
     reason: str
@@ -87,6 +89,7 @@ class ShortRows(VisibleRows):
             owner=row["owner"],
             partition=asked.get("partition") or row["vc"],
             account=asked.get("account") or "",
+            qos=asked.get("qos") or "",
             gpus=row["gpus"],
             phase=row["phase"],
             reason=row["reason"],
