@@ -69,8 +69,10 @@ class Alike:
     def __init__(self) -> None:
         self._waiting: dict[Request, dict[str, QueuedJob]] = {}
         self._of: dict[str, Request] = {}  # those who wait: what they ask for
-        self._seen: dict[Request, int] = {}  # ends of those like them, while they wait
-        self._due: dict[Request, int] = {}  # at so many ends they are predicted again
+        # requests by kind: whatever the command, and what its owner expects
+        self._kinds: dict[Request, dict[Request, None]] = {}
+        self._seen: dict[Request, int] = {}  # by kind: ends of those like them, while they wait
+        self._due: dict[Request, int] = {}  # by kind: at so many ends they are predicted again
         self._ends = 0
         self._as_of: dict[Request, int] = {}  # all ends, when they were predicted last
         self._news: dict[str, dict[Request, None]] = {}  # to be predicted again, by virtual cluster
@@ -81,8 +83,8 @@ class Alike:
         lines = [
             LineMemory(
                 jobs=list(line),
-                seen=self._seen.get(request),
-                due=self._due.get(request),
+                seen=self._seen.get(_kind(request)),
+                due=self._due.get(_kind(request)),
                 as_of=self._as_of.get(request),
             )
             for request, line in self._waiting.items()
@@ -96,10 +98,15 @@ class Alike:
         for request, line in zip(requests, memory.lines, strict=True):
             self._waiting[request] = {job_id: jobs[job_id] for job_id in line.jobs}
             self._of |= dict.fromkeys(line.jobs, request)
-            kept = (self._seen, line.seen), (self._due, line.due), (self._as_of, line.as_of)
-            for known, value in kept:
+            kind = _kind(request)
+            self._kinds.setdefault(kind, {})[request] = None
+            for known, of, value in (
+                (self._seen, kind, line.seen),
+                (self._due, kind, line.due),
+                (self._as_of, request, line.as_of),
+            ):
                 if value is not None:
-                    known[request] = value
+                    known[of] = value
         self._ends = memory.ends
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
@@ -127,6 +134,7 @@ class Alike:
         request = self._of[queued.job.job_id] = _request(queued.job)
         line = self._waiting.setdefault(request, {})
         line[queued.job.job_id] = queued
+        self._kinds.setdefault(_kind(request), {})[request] = None
         if not isinstance(estimator, Known):  # the others are to know what is known of this one
             if len(line) > 1 and self._as_of[request] != self._ends:
                 self._news.setdefault(queued.job.vc, {})[request] = None
@@ -139,22 +147,27 @@ class Alike:
             return
         line = self._waiting[request]
         del line[job_id]
-        if not line:
-            for known in (self._waiting, self._seen, self._due, self._as_of):
-                known.pop(request, None)
-            self._news.get(request[0], {}).pop(request, None)
+        if line:
+            return
+        for of in (self._waiting, self._as_of, self._news.get(request[0], {})):
+            of.pop(request, None)
+        kind = _kind(request)
+        del self._kinds[kind][request]
+        if not self._kinds[kind]:
+            for known in (self._kinds, self._seen, self._due):
+                known.pop(kind, None)
 
     def ended(self, job: Job) -> None:
-        """A job ended: news of those like it."""
+        """A job ended: news of those of its kind, as the others of a sweep are."""
         self.left(job.job_id)
         self._ends += 1
-        request = _request(job)
-        if request not in self._waiting:
+        kind = _kind(_request(job))
+        if kind not in self._kinds:
             return
-        seen = self._seen[request] = self._seen.get(request, 0) + 1
-        if seen >= self._due.get(request, 0):
-            self._due[request] = max(seen + 1, round(GROWN * seen))
-            self._news.setdefault(job.vc, {})[request] = None
+        seen = self._seen[kind] = self._seen.get(kind, 0) + 1
+        if seen >= self._due.get(kind, 0):
+            self._due[kind] = max(seen + 1, round(GROWN * seen))
+            self._news.setdefault(job.vc, {}).update(self._kinds[kind])
 
     def models_changed(self) -> None:
         """Note that everybody who waits is to be predicted again: another model answers."""
@@ -181,7 +194,12 @@ def _request(job: Job) -> Request:
     """What a job asks for, without what is of this one alone; its virtual cluster first."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
-    return job.vc, job.user, job.name, job.gpus, work, job.like, job.expect, *asked
+    return job.vc, job.user, job.name, job.gpus, work, *asked, job.like, job.expect
+
+
+def _kind(request: Request) -> Request:
+    """A request whatever its command is, and what its owner expects: its last two."""
+    return request[:-2]
 
 
 def _whose(job: Job) -> str:

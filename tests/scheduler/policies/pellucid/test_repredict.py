@@ -203,6 +203,22 @@ def test_histories_answer_as_of_now_with_terms_that_add_up() -> None:
     assert told.score.value == pytest.approx(told.score.intercept + sum(told.score.terms))
 
 
+@pytest.mark.parametrize("field", ["like", "expect"])
+def test_the_end_of_one_of_a_sweep_is_news_of_the_others(field: str) -> None:
+    """Each has a command of its own, or is expected to take another time."""
+    desk = a_desk(estimator=HistoriesEstimator())
+    sweep = [replace(one, job=replace(one.job, **{field: f"{i + 1}h"})) for i, one in enumerate(
+        of("ann", f"sweep{i}") for i in range(5)
+    )]  # fmt: skip
+    desk.submit(*sweep)
+    before = {job_id: desk.core.jobs[job_id].estimate_s for job_id in ("sweep2", "sweep3")}
+    has_ended(desk, replace(sweep[0].job, job_id="gone", **{field: "9h"}), 5.0, 2.0)
+    told = waits(desk.wake(3.0))
+    for job_id, before_s in before.items():
+        assert before_s is not None
+        assert (told[job_id].estimate_s or 0.0) < before_s / 2
+
+
 def test_what_became_of_a_job_is_counted_with_its_last_prediction(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
