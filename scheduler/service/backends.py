@@ -6,7 +6,7 @@ from features.clock import Clock
 from features.plugins import load
 from profiler.progress import table
 from scheduler.backends.base import Backend
-from scheduler.backends.local.host import Host, read_declared
+from scheduler.backends.local.host import KNOWN, Host, read_declared
 from scheduler.backends.slurm.client import (
     Slurm,
     SlurmDown,
@@ -118,6 +118,6 @@ def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
     """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
     sizes = [has.gpus for has in cluster.nodes()]
     if not settings.fake_gpus:
-        return Host.here(sizes)
+        return Host.here(sizes, known=settings.state_dir / "local" / KNOWN)
     declared = read_declared(settings.fake_profiles) if settings.fake_profiles else ()
     return Host.with_fake(sizes, declared)

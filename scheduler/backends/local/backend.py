@@ -40,7 +40,7 @@ from scheduler.backends.local.exit_status import (
 from scheduler.backends.local.follow import asked_of
 from scheduler.backends.local.health import Health, News
 from scheduler.backends.local.hearing import Hearing
-from scheduler.backends.local.host import Host, HostError, check_command
+from scheduler.backends.local.host import KNOWN, Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
 from scheduler.backends.local.spool import (
     CLAIM,
@@ -129,6 +129,7 @@ class LocalBackend:
         self._found: list[Report] | None = None  # while the spool is taken over
         self._news: News = {}  # of nodes where something would not end, or a GPU not answer
         self.health = Health(host, self.spool.root / "silent-gpus.json", nvml_module)
+        host.keep(self.spool.root / KNOWN)
         self._next_check = 0.0
         self._hearing = Hearing(self.spool)
         self._grown = 0.0  # MiB that were left since outputs were pruned

@@ -9,12 +9,14 @@ import json
 import os
 import pwd
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from features.files import write_json
 from features.given import read_text
 from features.job import Profile
 from profiler import environment
@@ -23,6 +25,7 @@ from profiler.samplers.nvml import Survey, open_nvml, survey
 from scheduler.backends.base import Launch
 
 LATER = 1024  # GPUs of a node that was declared later are numbered from a multiple of it
+KNOWN = "gpus.json"  # in the spool: the GPUs of this host, as they were when all of them answered
 PLACE = "silent:"  # stands for the GPU of a number that does not answer
 PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of another user's command
 
@@ -95,9 +98,14 @@ class Host:
         return cls(_dealt(there, sizes), fake=True, declared=tuple(declared))
 
     @classmethod
-    def here(cls, sizes: Sequence[int], nvml_module: Any = None) -> Host:
+    def here(
+        cls, sizes: Sequence[int], nvml_module: Any = None, *, known: Path | None = None
+    ) -> Host:
         """The GPUs there are, dealt out in their order to nodes of so many each; one that does not
         answer keeps its place, so that those after it keep theirs.
+
+        Args:
+            known: where `keep` has put them: one that is not even listed any more keeps its place.
 
         Raises HostError when there are fewer, or none answers.
         """
@@ -110,6 +118,10 @@ class Host:
                 f"this host has no GPU to run jobs on ({error}); declare fake GPUs instead"
             ) from None
         there = _slots(found)
+        if found.gpus and len(there) < sum(sizes):
+            before = _read_known(known, sizes)
+            if {gpu.uuid for gpu in found.gpus} <= {d for node in before for d in node}:
+                return cls(before).again(found)[0]
         if len(there) < sum(sizes) or not found.gpus:
             silent = f" ({found.words()})" if found.silent else ""
             raise HostError(
@@ -118,6 +130,13 @@ class Host:
             )
         silent_ones = {_place(label): why for label, why in found.silent.items()}
         return cls(_dealt(there, sizes), silent=silent_ones)
+
+    def keep(self, known: Path) -> None:
+        """Put down which GPUs this host has, if all of them are known."""
+        named = not any(d.startswith(PLACE) for node in self.devices for d in node)
+        if named and not self.fake:
+            with suppress(OSError):  # then only a start without one of them needs it
+                write_json(known, self.devices)
 
     def again(self, found: Survey) -> tuple[Host, dict[str, str]]:
         """This host with the GPUs that answer now where they did not, and those that do not."""
@@ -210,6 +229,17 @@ def _slots(found: Survey) -> list[str]:
     slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
     slots += [(label, _place(label)) for label in found.silent]
     return [name for _, name in sorted(slots, key=lambda s: [int(n) for n in s[0].split(":")])]
+
+
+def _read_known(known: Path | None, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
+    """What `Host.keep` put down of nodes of these sizes; () where that is not there."""
+    if known is None:
+        return ()
+    try:
+        devices = tuple(tuple(map(str, node)) for node in json.loads(read_text(known)))
+    except (OSError, ValueError, TypeError):
+        return ()
+    return devices if [len(node) for node in devices] == list(sizes) else ()
 
 
 def _dealt(gpus: Sequence[str], sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:

@@ -152,3 +152,37 @@ def test_nodes_that_an_earlier_release_drained_for_a_gpu_are_opened(tmp_path: Pa
     assert kept.exists(), "until it is in the log"
     health.heard(opened)
     assert not kept.exists()
+
+
+def test_one_that_is_not_listed_after_a_restart_keeps_its_place(tmp_path: Path) -> None:
+    known, all_there = tmp_path / "gpus.json", four(lost=False)
+    Host.here([2, 2], all_there).keep(known)
+    fewer = FakeNvml(*(all_there.gpus[i] for i in (0, 2, 3)))
+    host = Host.here([2, 2], fewer, known=known)
+    assert host.devices == (("GPU-a", "GPU-b"), ("GPU-c", "GPU-d"))
+    health = Health(host, tmp_path / "kept", fewer)
+    gone = {"1": "it is not listed any more"}
+    assert bodies(begun(health)) == [{"node": 0, "closed": gone}, {"node": 1, "closed": {}}]
+    fewer.gpus.insert(1, all_there.gpus[1])
+    assert bodies(asked(health)) == [{"node": 0, "closed": {}}]
+
+
+def test_fewer_gpus_than_the_cluster_has_are_refused_where_the_others_are_not_known(
+    tmp_path: Path,
+) -> None:
+    known, nvml = tmp_path / "gpus.json", four(lost=False)
+    fewer = FakeNvml(*nvml.gpus[:3])
+    with pytest.raises(HostError, match="has 3 GPUs"):
+        Host.here([2, 2], fewer, known=known)
+    Host.here([2, 2], four(lost=True)).keep(known)
+    assert not known.exists(), "one of them has no name"
+    Host.here([2, 2], nvml).keep(known)
+    for sizes in ([4], [1, 3], [2, 2, 1]):
+        with pytest.raises(HostError, match="has 3 GPUs"):
+            Host.here(sizes, fewer, known=known)
+    other = FakeNvml(*nvml.gpus[:2], FakeGpu("GPU-new"))
+    with pytest.raises(HostError, match="has 3 GPUs"):
+        Host.here([2, 2], other, known=known)
+    known.write_text("nothing")
+    with pytest.raises(HostError, match="has 3 GPUs"):
+        Host.here([2, 2], fewer, known=known)
