@@ -372,7 +372,13 @@ class Decider:
 
         if fresh:
             for event in self.store.append(fresh, tables, lease=self.lease):
-                self.log.info(str(event.kind), job=event.job_id, seq=event.seq, actor=event.actor)
+                self.log.info(
+                    str(event.kind),
+                    job=event.job_id,
+                    seq=event.seq,
+                    actor=event.actor,
+                    **_shown(event),
+                )
         self.backend.heard(news)
 
     def _is_new(self, event: Event, known: Collection[str], pending: bool) -> bool:
@@ -554,8 +560,11 @@ OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
 def _shown(event: Event) -> Json:
-    """What of a report stands in the log line; of an end not what the job wrote last."""
-    names = ("attempt", "state", "exit_code", *(() if event.kind is Kind.ENDED else ("detail",)))
+    """What of a report, or of news of nodes, stands in the log line; of an end not what the job
+    wrote last."""
+    names = ["attempt", "state", "exit_code", "node", "open", "reason", "closed"]
+    if event.kind is not Kind.ENDED:
+        names.append("detail")
     return {name: event.body[name] for name in names if name in event.body}
 
 
