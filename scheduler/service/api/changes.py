@@ -121,10 +121,9 @@ class Changes:
             has = f"{self.host_mib:,.0f} MiB of the service's host"
             raise _unfit("memory_mib", f"{fields['memory_mib']:,.0f} MiB is more than the {has}")
         work, like = None, ""
-        if self._reads_commands:
+        if fields["progress"] and self._reads_commands:
+            work = Work.of(asked.command, asked.amounts, asked.workdir)
             like = digest_of(asked.command, asked.workdir)
-            if fields["progress"]:
-                work = Work.of(asked.command, asked.amounts, asked.workdir)
         depends = bool(fields["after"] or fields["after_any"])
         if task is not None and task.behind is not None:
             behind = f"{task.array}_{task.behind}"

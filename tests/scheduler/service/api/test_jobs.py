@@ -346,4 +346,5 @@ def test_a_command_is_read_for_how_much_it_asks_for_where_its_owner_and_the_site
     work = Submission.from_body(event.body).work
     assert (work and work.amount) == amount
     assert ("work" in event.body) == (amount is not None)
+    assert ("like" in event.body) == (amount is not None)
     assert "90" not in str(event.body["command"])
