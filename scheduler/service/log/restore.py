@@ -9,18 +9,19 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import func, make_url, select
+from sqlalchemy import create_engine, func, make_url, select
 
 from features.files import sync
 from features.given import read_given, regular
 from scheduler.core.plural import count
 from scheduler.service.log.record import Phase
-from scheduler.service.log.store.schema import check
+from scheduler.service.log.store.schema import check_engine
 from scheduler.service.log.store.soundness import Soundness
-from scheduler.service.log.store.store import Store, StoreError
+from scheduler.service.log.store.store import StoreError
 from scheduler.service.log.store.tables import events, jobs
 
 BESIDE = ("", "-wal", "-shm")  # files of one database
@@ -61,16 +62,16 @@ class Restore:
             raise StoreError(f"backup {file}: {error.strerror}") from None
         for damage in Soundness(f"sqlite:///{file}").look():
             raise StoreError(f"backup {file}: {damage.where}: {damage.what}: it is damaged itself")
-        store = Store(f"sqlite:///{file}")
+        engine = create_engine(f"sqlite:///{file}", creator=partial(_read_only, file))
         try:
-            check(store)
-            with store.reading() as connection:
+            check_engine(engine)
+            with engine.connect() as connection:
                 every, last = connection.execute(
                     select(func.count(), func.max(events.c.at)).select_from(events)
                 ).one()
                 phases = [Phase(one) for one in connection.execute(select(jobs.c.phase)).scalars()]
         finally:
-            store.close()
+            engine.dispose()
         waiting = sum(phase.waits for phase in phases)
         running = sum(not phase.waits and not phase.over for phase in phases)
         return cls(

@@ -8,7 +8,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from scheduler.service.log.store.store import Store, StoreError
@@ -58,10 +58,15 @@ def prepare(store: Store) -> None:
 
 def check(store: Store) -> None:
     """StoreError unless the database is at the schema this code expects. Changes nothing."""
+    check_engine(store.engine)
+
+
+def check_engine(engine: Engine) -> None:
+    """Do as `check` does, of a database that is no `Store`'s: one that is not to be written."""
     head = ScriptDirectory.from_config(migrations()).get_current_head()
-    shown = store.engine.url.render_as_string()
+    shown = engine.url.render_as_string()
     try:
-        with store.engine.connect() as connection:
+        with engine.connect() as connection:
             found = revision(connection)
     except DBAPIError as error:
         reason = str(error.orig).strip().splitlines()

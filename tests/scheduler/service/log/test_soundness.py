@@ -170,7 +170,7 @@ def test_a_backup_is_put_where_the_damage_was(made: Path, tmp_path: Path) -> Non
     (backup / "bundles" / "abc" / "bundle.json").write_text("{}")
     for page in pages_of(made, "events"):
         spoil(made, page)
-    damaged = made.read_bytes()
+    damaged, sound = made.read_bytes(), (backup / "pellucid.db").read_bytes()
     url = f"sqlite:///{made}"
     Soundness(url).note(Damage("table events", "x", 1.0))
     where = "--database", url, "--state-dir", str(made.parent)
@@ -186,6 +186,8 @@ def test_a_backup_is_put_where_the_damage_was(made: Path, tmp_path: Path) -> Non
     [kept] = made.parent.glob("pellucid.db.damaged-*")
     assert kept.read_bytes() == damaged
     assert (made.parent / "bundles" / "abc" / "bundle.json").exists()
+    assert (backup / "pellucid.db").read_bytes() == sound
+    assert {one.name for one in backup.iterdir()} == {"pellucid.db", "bundles"}
     assert made.stat().st_mode & 0o077 == 0
     status, said = cli("audit", *where)
     assert (status, said.splitlines()[-1]) == (0, "clean"), said
