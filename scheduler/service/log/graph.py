@@ -285,7 +285,7 @@ class Reader:
 
     def _number(self, kind: type[float], number: float, *row: Any) -> float:
         """A number with fields; the file does not name them."""
-        made, new = float.__new__(kind, number), dict[str, Any]()
+        made, new = float.__new__(kind, number), dict[str, object]()
         for migration in self._migrations:
             new |= migration.new.get(_path(kind), {})
         had = [name for name in fields_of(made) if name not in new]
