@@ -40,8 +40,6 @@ EXEMPT = {
     "profiler/procs.py:Gauge.__init__:os.open": KERNEL,
     "profiler/progress/table.py:shipped:.read_text": PACKAGE,
     "models/training/card.py:_histories:.read_bytes": "drawn here, in a folder of its own",
-    "profiler/samplers/nvml.py:is_built_in:.read_text": KERNEL,
-    "profiler/samplers/nvml.py:is_built_in:.read_text#2": KERNEL,
     "scheduler/backends/local/xid.py:since:os.open": KERNEL,
     "profiler/samplers/host.py:cpu_name:open": KERNEL,
     "scheduler/backends/local/backend.py:LocalBackend.__init__:os.open": "a pipe, on purpose",
