@@ -106,10 +106,11 @@ class Restore:
         with closing(_read_only(self.backup)) as given, closing(sqlite3.connect(partial)) as into:
             given.backup(into)
         sync(partial)
+        # the database itself goes last, and in one step: a service that finds none begins an empty log
         for suffix in BESIDE:
             with suppress(FileNotFoundError):
-                os.rename(f"{self.file}{suffix}", f"{kept}{suffix}")
-        os.rename(partial, self.file)
+                (os.rename if suffix else os.link)(f"{self.file}{suffix}", f"{kept}{suffix}")
+        os.replace(partial, self.file)
         sync(self.file.parent)
         Soundness(f"sqlite:///{self.file}").note(None)
         done = [f"restored {self.file}; what was there is {kept.name}", *self._models()]

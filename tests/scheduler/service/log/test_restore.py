@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+
+import pytest
 
 from features.clock import Clock
 from scheduler.backends.events import Kind
@@ -13,6 +16,7 @@ from scheduler.backends.simulated import SimulatedBackend, World
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.audit import audit
 from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.restore import Restore
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from tests.scheduler.service.desk import Desk, lasting
@@ -60,3 +64,24 @@ def test_what_waited_goes_on_and_what_ran_is_lost_and_the_log_is_sound(tmp_path:
     assert audit(restored, bundles.find, decide_again=True).clean
     decider.let_go()
     restored.close()
+
+
+def test_a_crash_while_it_is_put_there_leaves_the_database_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service that finds none begins an empty log."""
+    for name in ("now", "then"):
+        (tmp_path / name).mkdir()
+        store = Store(f"sqlite:///{tmp_path / name / 'pellucid.db'}")
+        prepare(store)
+        store.close()
+    file = tmp_path / "now" / "pellucid.db"
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    found = Restore.of(f"sqlite:///{file}", file.parent, tmp_path / "then" / "pellucid.db")
+    monkeypatch.setattr(os, "replace", crash)
+    with pytest.raises(KeyboardInterrupt):
+        found.apply()
+    assert Store(f"sqlite:///{file}").last_seq() == 0
