@@ -155,6 +155,10 @@ class Living(RuleBasedStateMachine):
     def drain_or_open(self, node: int, is_open: bool) -> None:
         self.desk.ask(Kind.NODE_SET, node=node, open=is_open, reason="fan")
 
+    @rule(node=st.integers(0, 6), gpus=st.sets(st.integers(0, 8), max_size=3))
+    def gpus_do_not_answer(self, node: int, gpus: set[int]) -> None:
+        self.desk.ask(Kind.GPUS_CLOSED, node=node, closed={str(gpu): "lost" for gpu in gpus})
+
     @rule(
         changed=st.sampled_from(
             [
@@ -193,6 +197,8 @@ class Living(RuleBasedStateMachine):
         for node, record in table.items():
             assert cluster.pool_of(node).is_open(node) is record.open
             assert (node in cluster.profiling) >= record.profiling
+            closed = sum(1 << one.gpu for one in record.closed_gpus)
+            assert cluster.pool_of(node).closed_alone(node) == closed
         for run in cluster.runs.values():
             assert set(run.nodes) <= set(cluster.nodes)
         for record in state.ledger.records.values():
@@ -232,6 +238,7 @@ class Living(RuleBasedStateMachine):
         self.a_new_epoch_would_go_on_with_the_same_jobs()
         for node in range(20):
             self.desk.ask(Kind.NODE_SET, node=node, open=True)
+            self.desk.ask(Kind.GPUS_CLOSED, node=node, closed={})
         for i in range(4):
             self.desk.ask(Kind.NODE_ADDED, name=f"last{i}", **a_node("vc", 8, TYPES[i % 2]))
         for job_id in self.outcomes:
