@@ -261,6 +261,7 @@ class TestSchema:
     def test_a_database_of_the_first_release_is_upgraded(self, store: Store) -> None:
         with store.writing() as connection:
             connection.execute(text("DROP TABLE claims"))
+            connection.execute(text("ALTER TABLE nodes DROP COLUMN closed_gpus"))
             connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
         with pytest.raises(StoreError, match="at schema 0016, not at"):
             check(store)
