@@ -224,6 +224,10 @@ class Walk(RuleBasedStateMachine):
             self.shut.add(node)
         self.tell("nodes.set_open", node if opened is None else opened, opened is not None)
 
+    @rule(node=st.integers(0, len(NODES)), gpus=st.sampled_from([0, 0b1, 0b10]))
+    def close_gpus(self, node: int, gpus: int) -> None:
+        self.tell("nodes.close_alone", node, gpus)
+
     @rule(seconds=st.sampled_from([0.0, 1.0, 6.0, 250.0, 5000.0]))
     def pass_time(self, seconds: float) -> None:
         self.now += seconds
@@ -293,6 +297,8 @@ class Walk(RuleBasedStateMachine):
         for node in sorted(self.shut):
             self.tell("nodes.set_open", node, True)
         self.shut.clear()
+        for node in list(self.core.cluster.nodes):
+            self.tell("nodes.close_alone", node, 0)
         for job_id in list(self.core.jobs):
             self.tell("waiting.release", job_id, self.now)
         self.decide()
