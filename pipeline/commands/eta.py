@@ -1,17 +1,22 @@
-"""`pellucid eta`: when a job would start, before it is submitted to Slurm."""
+"""`pellucid eta`: when a job would start, before it is submitted."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from getpass import getuser
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pipeline.errors import UserError
 from pipeline.options import spread
 from pipeline.printed.eta import lines, with_script
 from pipeline.remote import Service, print_json
+
+if TYPE_CHECKING:
+    from scheduler.service.client import Client
 
 OPTIONS = Annotated[
     list[str],
@@ -34,7 +39,9 @@ def eta(
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.
 
-    Asks a service in front of Slurm (serve --backend slurm), which tries it on a copy of the queue.
+    The service tries it on a copy of its queue. One that decides itself, and is not in front of
+    Slurm, is asked for the size, time, partition (its virtual cluster) and script; `pellucid submit
+    --preview` takes all that a job may ask for.
 
     Examples:
 
@@ -48,6 +55,7 @@ def eta(
     """
     from features.codec import decode
     from scheduler.explain.effect import Eta
+    from scheduler.service.client import ServiceError
 
     asked = with_script(options)
     if site:
@@ -61,9 +69,36 @@ def eta(
             typer.echo(line)
         return
     with service.client() as client:
-        answer = client.eta(asked, user)
+        try:
+            answer = client.eta(asked, user)
+        except ServiceError as refused:
+            if refused.kind != "not-followed" or user:
+                raise
+            _of_its_own(client, asked, as_json=service.as_json)
+            return
     if service.as_json:
         print_json(answer)
         return
     for line in lines(decode(Eta, answer)):
         typer.echo(line)
+
+
+def _of_its_own(client: Client, options: list[str], *, as_json: bool) -> None:
+    """Ask a service that decides itself."""
+    from features.codec import decode
+    from scheduler.backends.slurm.request import RequestError, plainly
+    from scheduler.explain.effect import NewJob
+    from scheduler.explain.new_job import sentences
+
+    try:
+        command, asked, left = plainly(options)
+    except RequestError as error:
+        raise UserError(f"these options cannot be tried: {error}") from None
+    answer = client.eta_of(command or ["job"], workdir=os.getcwd(), **asked)
+    if as_json:
+        print_json(answer | {"not_counted": left})
+        return
+    for line in sentences(decode(NewJob, answer)):
+        typer.echo(line)
+    if left:
+        typer.echo(f"Not counted, there is no Slurm here: {', '.join(left)}.")

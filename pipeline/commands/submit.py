@@ -42,6 +42,10 @@ def submit(
     show: Annotated[
         bool, typer.Option("--print", help="Print the job as such a file, and submit nothing.")
     ] = False,
+    preview: Annotated[
+        bool,
+        typer.Option("--preview", help="Say when it would start and how long it should run only."),
+    ] = False,
     key: Annotated[
         str | None,
         typer.Option(help="Idempotency key: submitting again under it submits nothing."),
@@ -87,6 +91,9 @@ def submit(
         return
     if whole["progress"]:
         whole["amounts"] = of_files(words, Path(whole["workdir"]))
+    if preview:
+        _preview(service, words, whole)
+        return
     with service.client() as client:
         if array:
             job = client.submit_array(words, array, key=key, **whole)
@@ -96,6 +103,20 @@ def submit(
         print_json(job)
     else:
         typer.echo(job["array_id" if array else "job_id"])
+
+
+def _preview(service: Service, words: list[str], whole: dict[str, Any]) -> None:
+    from features.codec import decode
+    from scheduler.explain.effect import NewJob
+    from scheduler.explain.new_job import sentences
+
+    with service.client() as client:
+        answer = client.eta_of(words, **whole)
+    if service.as_json:
+        print_json(answer)
+        return
+    for line in sentences(decode(NewJob, answer)):
+        typer.echo(line)
 
 
 def _environment(given: list[str]) -> dict[str, str]:

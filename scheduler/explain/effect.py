@@ -213,6 +213,29 @@ class Eta:
 
 
 @dataclass(frozen=True, slots=True)
+class NewJob:
+    """When a job would start, and how long it would run, before it is submitted. Times in seconds
+    since the epoch."""
+
+    now: float = 0.0
+    vc: str = ""
+    gpus: int = 0
+    starts_now: bool = _about("Decided on a copy, not foreseen.", False)
+    start_p50: float | None = None
+    start_p90: float | None = None
+    estimate: str | None = _about("crude, or impossible: it cannot start.")
+    why_not: str = _about("Why no start is given.", "")
+    lasts_p50_s: float | None = _about("Seconds it should run, even odds.")
+    lasts_p90_s: float | None = None
+    latest: float | None = _about("By when it starts, by limits alone; as of a job's.")
+    no_latest: str = ""
+    reason: str = _about("Code of what would be decided; why: in words.", "")
+    why: str = ""
+    futures: int = 0
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class OnNode:
     """A node of a partition that could do a waiting job, or its part of one."""
 

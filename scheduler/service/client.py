@@ -159,6 +159,12 @@ class JobClient(Connection):
         """Submit jobs that differ in a number only ("0-9"); as safe as `submit`."""
         return self._submit("/jobs/array", command, key, {**asked, "array": array})
 
+    def eta_of(self, command: Sequence[str], **asked: Any) -> Json:
+        """When such a job would start, and how long it should run; it is not submitted."""
+        body = {"command": list(command), **asked}
+        sent = {name: value for name, value in body.items() if value is not None}
+        return self._json("POST", "/jobs/eta", json=sent)
+
     def _submit(
         self, path: str, command: Sequence[str], key: str | None, asked: Mapping[str, Any]
     ) -> Json:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from features.clock import LAST_S
 from scheduler.backends.slurm import parse
@@ -116,6 +116,40 @@ def script_options(lines: Iterable[str]) -> list[str]:
         elif line.strip() and not line.lstrip().startswith("#"):
             break
     return found
+
+
+_PLAIN = "script", "partition", "time", "job_name", "exclusive"
+_SIZES = (
+    "nodes", "ntasks", "ntasks_per_node", "cpus_per_task", "cpus_per_gpu", "gpus", "gres",
+    "gpus_per_node", "gpus_per_task", "ignored",
+)  # fmt: skip
+
+
+def plainly(options: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
+    """What options of sbatch ask for where there is no Slurm: the script with its arguments, fields
+    of a job, and the options that are none of either.
+
+    Raises:
+        RequestError: as `request`; also of several types of GPUs.
+    """
+    args = _parsed(options)
+    size = _size(args, 0)
+    types = [kind for kind, _ in size.gpus if kind]
+    if len(types) > 1:
+        raise RequestError("GPUs of several types; a job here has those of one")
+    found = {
+        "gpus": size.gpus_in_all,
+        "gpu_type": types[0] if types else None,
+        "time_limit_s": _time(args.time),
+        "vc": args.partition or None,
+        "name": args.job_name or None,
+        "share": False if args.exclusive else None,
+    }
+    left = sorted(
+        name for name, value in vars(args).items() if value and name not in (*_PLAIN, *_SIZES)
+    )
+    asked = {name: value for name, value in found.items() if value is not None}
+    return list(args.script), asked, [f"--{name.replace('_', '-')}" for name in left]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,19 +10,21 @@ from features.codec import Json
 from features.job import Job
 from features.state import FeatureError
 from scheduler.backends.events import Event, Kind
+from scheduler.backends.submission import Submission
 from scheduler.core.estimates import FeatureEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.explain import findings as reasons
 from scheduler.explain.answer import OrderTerm
 from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_kind
 from scheduler.explain.claims import Kind as Claimed
-from scheduler.explain.effect import Effect, WhatIfAnswer
+from scheduler.explain.effect import Effect, NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.histories import rests_on_words
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
-from scheduler.explain.whatif.forecasts import Futures, WhyNot
+from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.explain.whatif.submission import tried
 from scheduler.explain.words import closed_words, drained_words
 from scheduler.service.analyst.records import body_of
 from scheduler.service.log.record import Phase
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from scheduler.core.core import Core
     from scheduler.explain.whatif.forecasts import StartForecast
     from scheduler.explain.whatif.memory import Memory
+    from scheduler.explain.whatif.waits import Waits
     from scheduler.service.log.fold import State
 
 
@@ -43,6 +46,7 @@ class Follower(Protocol):
 
     state: State
     memory: Memory
+    waits: Waits
     samples: int
     budget_s: float
     helps_s: float
@@ -74,6 +78,7 @@ class Answers:
                 self._order(str(body["vc"]), body.get("owner"), int(body["limit"]))
             ),
             "histories": self._histories,
+            "new": lambda body: asdict(self._new(body)),
         }
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
@@ -84,7 +89,8 @@ class Answers:
                 owner: None for all, limit), `whatif` (job_id, changes, others),
                 `suggest` (job_id, vcs), `why` (job_id; with `helps` also what `suggest` gives,
                 of the same moment), `after` (job_id, other), `forecast` (job_id),
-                `histories` (job_id, or owner, vc, gpus, name); `names` in each of a job: name the
+                `histories` (job_id, or owner, vc, gpus, name), `new` (submission: a job that is not
+                submitted); `names` in each of a job: name the
                 jobs of others too.
         """
         self.claimed = []
@@ -120,6 +126,24 @@ class Answers:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _new(self, body: Mapping[str, Any]) -> NewJob:
+        """What would become of a job that is not submitted."""
+        submission = Submission.from_body(body["submission"])
+        return tried(
+            self._of.futures(),
+            submission.job(),
+            priority=submission.priority,
+            samples=self._of.samples,
+            budget_s=self._of.budget_s,
+            corrected=self._corrected,
+        )
+
+    def _corrected(self, core: Core, job_id: str, made: StartForecast) -> StartForecast:
+        """A forecast in a copy of the core, as those that are shown."""
+        memory, now = self._of.memory, self._of.futures().now
+        roughly = crude(core, memory, now)
+        return self._of.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
 
     def _trying(self, budget_s: float | None = None) -> WhatIf:
         return WhatIf(

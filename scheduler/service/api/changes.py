@@ -105,6 +105,26 @@ class Changes:
     ) -> Future[Written]:
         """Submit a job, or a task of an array; what came of it, once it is committed. Raises
         Problem (403, 409, 422, 429)."""
+        submission = self.submission(viewer, asked, task)
+        event = Event(
+            Kind.SUBMITTED,
+            submission.submitted_at,
+            submission.job_id,
+            viewer.name,
+            body=submission.sealing().body(),
+        )
+        once = None
+        if key is not None:
+            body = asked.model_dump(exclude_defaults=True)  # the same when a field is new
+            once = Once(viewer.name, key, hashlib.sha256(canonical(body).encode()).hexdigest())
+        payload = Payload(submission.command, submission.environment, submission.workdir)
+        room = Room() if viewer.role is Role.OPERATOR else self._room
+        return self._writer.append(event, once, room=room, payload=payload)
+
+    def submission(
+        self, viewer: Viewer, asked: SubmitRequest, task: Task | None = None
+    ) -> Submission:
+        """What a request asks for, as it would be logged now. Raises Problem (403, 409, 422)."""
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
@@ -139,20 +159,7 @@ class Changes:
             words, where = submission.command, submission.workdir
             if why := self._missing(words, where, submission.environment, submission.user):
                 raise _unfit("command", why)
-        event = Event(
-            Kind.SUBMITTED,
-            submission.submitted_at,
-            submission.job_id,
-            viewer.name,
-            body=submission.sealing().body(),
-        )
-        once = None
-        if key is not None:
-            body = asked.model_dump(exclude_defaults=True)  # the same when a field is new
-            once = Once(viewer.name, key, hashlib.sha256(canonical(body).encode()).hexdigest())
-        payload = Payload(submission.command, submission.environment, submission.workdir)
-        room = Room() if viewer.role is Role.OPERATOR else self._room
-        return self._writer.append(event, once, room=room, payload=payload)
+        return submission
 
     def submit_array(
         self, viewer: Viewer, asked: ArrayRequest, key: str | None = None

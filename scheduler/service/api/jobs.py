@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from features.codec import Json, decode
 from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
-from scheduler.explain.effect import WhatIfAnswer
+from scheduler.explain.effect import NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
 from scheduler.explain.why import explain, forecast_of
 from scheduler.explain.words import duration
@@ -70,6 +70,23 @@ async def submit(
         return replace(view.fresh(written.row), command=tuple(asked.command))
     response.status_code = 200
     return await run_in_threadpool(view.job, written.job_id)
+
+
+@router.post("/jobs/eta", summary="When would a job start", responses=responses(403, 409, 422))
+@only_asks
+async def eta(asked: SubmitRequest, request: Request, view: Seen) -> NewJob:
+    """When a job would start that is not submitted, and how long it should run; tried on a copy of
+    the core. Nothing is submitted. In front of a Slurm: `POST /eta`."""
+    changes: Changes = request.app.state.changes
+    made = await run_in_threadpool(changes.submission, view.viewer, asked)
+    questions: Questions = request.app.state.questions
+    body = made.sealing().body()
+    answer = await questions.ask("new", {"submission": body}, view.viewer.name)
+    found = decode(NewJob, {"vc": made.vc, "gpus": made.gpus, **answer})
+    if found.unavailable or found.starts_now or made.after or made.after_any:
+        return found
+    at = await run_in_threadpool(view.bound_of, made.vc, made.gpus, made.gpu_type, found.now)
+    return replace(found, latest=at.latest, no_latest=at.missing)
 
 
 @router.post(

@@ -106,7 +106,7 @@ class Restore:
         with closing(_read_only(self.backup)) as given, closing(sqlite3.connect(partial)) as into:
             given.backup(into)
         sync(partial)
-        # the database itself goes last, and in one step: a service that finds none begins an empty log
+        # the database goes last, and in one step: a service that finds none begins an empty log
         for suffix in BESIDE:
             with suppress(FileNotFoundError):
                 (os.rename if suffix else os.link)(f"{self.file}{suffix}", f"{kept}{suffix}")

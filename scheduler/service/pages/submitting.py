@@ -7,7 +7,7 @@ import re
 import secrets
 import shlex
 from asyncio import wrap_future
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -16,8 +16,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import RedirectResponse, Response
 
 from scheduler.core.request import FIELDS
-from scheduler.service.api.auth import Asking, form
+from scheduler.explain.new_job import sentences
+from scheduler.service.api.auth import Asking, form, only_asks
 from scheduler.service.api.changes import Changes
+from scheduler.service.api.jobs import eta
 from scheduler.service.api.problems import Problem, misfit
 from scheduler.service.api.schemas import ArrayRequest, SubmitRequest, tasks_of
 from scheduler.service.log.store.reads import UnknownJob
@@ -87,6 +89,28 @@ async def submit(request: Request, viewer: Asking) -> Response:
     return RedirectResponse(f"{request.scope.get('root_path', '')}/jobs/{job_id}", 303)
 
 
+@router.post("/submit/eta")
+@only_asks
+async def try_it(request: Request, viewer: Asking) -> Response:
+    """The form as it was filled in, with when such a job would start. Nothing is submitted."""
+    given = {name: text.strip() for name, text in form(request).items()}
+    try:
+        view = request.app.state.reads.seen_by(viewer)
+        found = await eta(one_of(wanted(given)), request, view)
+    except Problem as problem:
+        return await run_in_threadpool(
+            _form, request, viewer, given, problem.sentence, problem.status
+        )
+    return await run_in_threadpool(_form, request, viewer, given, expected=sentences(found))
+
+
+def one_of(asked: SubmitRequest) -> SubmitRequest:
+    """Of an array, its first task, without what makes it one."""
+    if not isinstance(asked, ArrayRequest):
+        return asked
+    return SubmitRequest.model_validate(asked.model_dump(exclude={"array"}))
+
+
 def key_of(given: Mapping[str, str]) -> str | None:
     key = given.get("key", "")
     return key if re.fullmatch(r"[0-9a-f]{32}", key) else None
@@ -126,6 +150,7 @@ def _form(
     why_not: str = "",
     status: int = 200,
     again: str = "",
+    expected: Sequence[str] = (),
 ) -> Response:
     def build(queries: PageQueries) -> Mapping[str, Any]:
         vcs = queries.vcs() if viewer.sees_all else viewer.vcs
@@ -140,7 +165,7 @@ def _form(
         key = given.get("key") or secrets.token_hex(16)
         return {
             "given": given, "problem": why_not, "key": key, "first": parts[True],
-            "more": parts[False], "again": again,
+            "more": parts[False], "again": again, "expected": expected,
         }  # fmt: skip
 
     return show(request, viewer, template="submit.html", here="/submit", build=build, status=status)

@@ -453,33 +453,47 @@ class VisibleQueries(ShortRows):
         """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
-        lent = self.lent()
-        of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
-        wanted = json.loads(row["spec"]).get("gpu_type")
-        has = {
-            r["node"]: r["gpus"] - len(closed_gpus_of(r["closed_gpus"]))
-            for r in self._all(of_vc.where(nodes.c.vc == row["vc"], nodes.c.open))
-            if r["node"] not in lent and suits(r["gpu_type"], wanted)
-        }
-        ahead = and_(jobs.c.phase == QUEUED, jobs.c.vc == row["vc"], jobs.c.job_id != job_id)
+        ahead = jobs.c.job_id != job_id
         if row["phase"] == QUEUED:
             ahead = and_(ahead, _before(_place(row)))
+        wanted = json.loads(row["spec"]).get("gpu_type")
+        return self.bound_of(row["vc"], row["gpus"], wanted, now=now, ahead=ahead)
+
+    def bound_of(
+        self,
+        vc: str,
+        gpus: int,
+        gpu_type: str | None,
+        now: float,
+        ahead: ColumnElement[bool] | None = None,
+    ) -> Bound:
+        """The same of one that asks for so much; `ahead`: who is before it of those that wait in
+        its virtual cluster; None: all of them."""
+        waits = and_(jobs.c.phase == QUEUED, jobs.c.vc == vc)
+        lent = self.lent()
+        of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
+        has = {
+            r["node"]: r["gpus"] - len(closed_gpus_of(r["closed_gpus"]))
+            for r in self._all(of_vc.where(nodes.c.vc == vc, nodes.c.open))
+            if r["node"] not in lent and suits(r["gpu_type"], gpu_type)
+        }
         seen = jobs.c.gpus, jobs.c.spec
-        query = select(*seen).where(ahead).order_by(*_ORDER).limit(MOST + 1)
+        query = select(*seen).where(waits if ahead is None else and_(waits, ahead))
+        query = query.order_by(*_ORDER).limit(MOST + 1)
         runs, stated = [], self._stated_ends(now)
         for run in self._all(
             select(*seen, jobs.c.job_id, jobs.c.nodes, jobs.c.started_at).where(on_gpus)
         ):
-            gpus = {node: numbers for node, numbers in json.loads(run["nodes"]) if node in has}
+            held = {node: numbers for node, numbers in json.loads(run["nodes"]) if node in has}
             limit_s = json.loads(run["spec"]).get("time_limit_s")
-            if gpus:
+            if held:
                 since = now if run["started_at"] is None else run["started_at"]
                 until = None if limit_s is None else since + limit_s
-                runs.append(Holder(gpus, until, stated.get(run["job_id"])))
+                runs.append(Holder(held, until, stated.get(run["job_id"])))
         waiting = [
             Ahead(r["gpus"], json.loads(r["spec"]).get("time_limit_s")) for r in self._all(query)
         ]
-        return bound(nodes=has, runs=runs, ahead=waiting, gpus=row["gpus"], now=now)
+        return bound(nodes=has, runs=runs, ahead=waiting, gpus=gpus, now=now)
 
     # --- figures ----------------------------------------------------------------------------
 

@@ -1,0 +1,29 @@
+"""What would become of a job that is not submitted, in words."""
+
+from __future__ import annotations
+
+from scheduler.core.plural import count
+from scheduler.explain.effect import NewJob
+from scheduler.explain.words import bound_words, duration, starts
+
+
+def sentences(answer: NewJob) -> list[str]:
+    """What would become of a job that is not submitted."""
+    if answer.unavailable:
+        return [f"estimate unavailable: {answer.unavailable}"]
+    when = "starts at once"
+    if not answer.starts_now:
+        when = starts(
+            answer.start_p50, answer.start_p90, answer.why_not, answer.now, answer.estimate
+        )
+    found = [f"In {answer.vc}, with {count(answer.gpus, 'GPU')}: it {when}."]
+    if answer.why and not answer.starts_now and answer.why != answer.why_not:
+        found.append(f"Until then: {answer.why}.")
+    if answer.latest is not None:
+        found.append(f"At the latest {bound_words(answer.latest, None, answer.now)}.")
+    elif answer.no_latest and not answer.starts_now:
+        found.append(f"No latest start: {answer.no_latest}.")
+    if answer.lasts_p50_s is not None and answer.lasts_p90_s is not None:
+        most = duration(answer.lasts_p90_s)
+        found.append(f"It should run {duration(answer.lasts_p50_s)}; nine in ten within {most}.")
+    return found

@@ -1,0 +1,71 @@
+"""A job that nobody has sent: what would be decided about it now, and when it would start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scheduler.core.decisions import STARTS
+from scheduler.core.durations import at_level
+from scheduler.explain.effect import NewJob
+from scheduler.explain.whatif.forecasts import Futures, StartForecast
+from scheduler.explain.whatif.futures import Believed
+
+if TYPE_CHECKING:
+    from features.job import Job
+    from scheduler.core.core import Core
+
+Corrected = Callable[["Core", str, StartForecast], StartForecast]
+
+
+def tried(
+    futures: Futures,
+    job: Job,
+    *,
+    corrected: Corrected,
+    priority: int = 0,
+    samples: int,
+    budget_s: float,
+) -> NewJob:
+    """What becomes of a job that is submitted to a copy of the core.
+
+    Args:
+        futures: of the core as it stands.
+        job: with an id that no job has.
+        corrected: a forecast of a job in a core, as forecasts are shown.
+        samples, budget_s: futures at most, and processor seconds for them.
+    """
+    now, job_id = futures.now, job.job_id
+    job = replace(job, submit_time=now)
+    believed = {one: past.predicted_s for one, past in futures.beliefs.jobs.items()}
+    believed[job_id] = futures.memory.predicted(job, now)
+    core = futures.snapshot.restore(Believed(believed))
+    # a refusal is recorded when the job comes
+    core.submitted(job, now, priority=priority)
+    last = next((d for d in reversed(core.decide(now)) if d.job_id == job_id), None)
+    found = NewJob(
+        now=now,
+        vc=job.vc,
+        gpus=job.gpus,
+        reason=last.reason.value if last is not None else "",
+        why=last.sentence(()) if last is not None else "",
+    )
+    if job_id not in core.jobs:
+        return replace(found, estimate="impossible", why_not=found.why)
+    then = Futures(core, futures.memory, now, seed=futures.seed)
+    lasts = then.beliefs.quantiles[job_id]
+    found = replace(found, lasts_p50_s=at_level(lasts, 0.5), lasts_p90_s=at_level(lasts, 0.9))
+    run = core.cluster.runs.get(job_id)
+    if run is not None and last is not None and last.action in STARTS:
+        return replace(found, starts_now=True, start_p50=now, start_p90=now)
+    made = then.forecast([job_id], samples=samples, budget_s=budget_s)[job_id]
+    shown = corrected(core, job_id, made)
+    return replace(
+        found,
+        start_p50=shown.start_p50,
+        start_p90=shown.start_p90,
+        estimate=shown.estimate,
+        why_not=shown.why_not,
+        futures=made.samples,
+    )

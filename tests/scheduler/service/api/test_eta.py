@@ -1,0 +1,114 @@
+"""When a job would start that is not submitted: asked of a service that decides itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipeline.errors import UserError
+from scheduler.backends.events import Kind
+from scheduler.backends.slurm.request import RequestError, plainly
+from scheduler.explain.effect import NewJob
+from scheduler.explain.new_job import sentences
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.api.conftest import Service, listening
+from tests.scheduler.service.api.test_analyst import analysed
+
+ETA = "/api/v1/jobs/eta"
+COMMAND = ["train", "100", "30"]
+
+
+@pytest.fixture
+def answered(store: Store, tmp_path: Path) -> Iterator[Service]:
+    with analysed(store, tmp_path) as service:
+        yield service
+
+
+def asked(service: Service, who: str = "alice", **more: Any) -> dict[str, Any]:
+    answer = service.by(who).post(ETA, json={"command": COMMAND, "gpus": 4, "vc": "vision", **more})
+    assert answer.status_code == 200, answer.text
+    return dict(answer.json())
+
+
+def test_a_job_that_would_wait_is_given_its_start_and_how_long_it_runs(answered: Service) -> None:
+    before = answered.store.read(kinds=[Kind.SUBMITTED])
+    found = asked(answered)
+    assert (found["unavailable"], found["starts_now"], found["reason"]) == ("", False, "GpusBusy")
+    assert found["now"] < found["start_p50"] <= found["start_p90"]
+    assert 0 < found["lasts_p50_s"] <= found["lasts_p90_s"]
+    assert found["futures"] > 0
+    assert found["latest"] is None
+    assert "no time limit" in found["no_latest"]
+    assert "bob" not in str(found)
+    answered.turn(2)
+    assert answered.by("alice").get("/api/v1/jobs").json()["items"] == []
+    assert answered.store.read(kinds=[Kind.SUBMITTED]) == before, "nothing is submitted"
+    # submitted after all, it waits for the same, and about as long
+    job = answered.submit("alice", 100, gpus=4)
+    answered.turn(2)
+    told = answered.by("alice").get(f"/api/v1/jobs/{job}/explain", params={"analyse": True}).json()
+    assert told["reason"] == found["reason"]
+
+
+def test_a_job_that_would_start_at_once_is_told_so_and_one_that_never_could_is_refused(
+    answered: Service,
+) -> None:
+    free = asked(answered, "bob.noyce", vc="speech", gpus=2)
+    assert free["starts_now"]
+    assert free["start_p50"] == free["now"]
+    assert sentences(NewJob(**free))[0] == "In speech, with 2 GPUs: it starts at once."
+    body = {"command": COMMAND, "gpus": 400, "vc": "vision"}
+    never = answered.by("alice").post(ETA, json=body)
+    assert (never.status_code, "more than the 8 GPUs" in never.text) == (422, True)
+
+
+def test_who_may_not_submit_may_not_ask_and_without_an_analyst_it_says_so(
+    service: Service,
+) -> None:
+    body = {"command": COMMAND, "gpus": 1, "vc": "speech"}
+    assert service.by("alice").post(ETA, json=body).status_code == 403
+    found = service.by("alice").post(ETA, json=body | {"vc": "vision"}).json()
+    assert found["unavailable"] == "no analyst is running"
+    assert sentences(NewJob(**found)) == ["estimate unavailable: no analyst is running"]
+
+
+def test_options_of_sbatch_are_asked_of_a_service_that_decides_itself(
+    answered: Service, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text("#!/bin/sh\n#SBATCH --gres=gpu:4 -t 60\ntrain\n")
+    starts = "In vision, with 4 GPUs: it starts about "
+    for address in listening(answered.app):
+        run = partial(answered.command, address, "alice")
+        done = run("eta", "--", "--mem=4G", "-p", "vision", str(script))
+        assert done.exit_code == 0, done.exception
+        lines = [line for line in done.output.splitlines() if "[info" not in line]
+        assert lines[0].startswith(starts)
+        assert lines[-1] == "Not counted, there is no Slurm here: --mem."
+        tried = run("submit", "--preview", "--gpus", "4", "--vc", "vision", "--", "train", "60")
+        assert starts in tried.output
+        assert run("ps").output.count("\n") == 1, "nothing is submitted"
+        assert isinstance(run("eta", "--", "--gpus=a100:2,v100:1").exception, UserError)
+
+
+@pytest.mark.parametrize(
+    ("options", "found"),
+    [
+        (["-N2", "--gres=gpu:a100:4", "-t", "1:30:00", "a.sh", "7"],
+         (["a.sh", "7"], {"gpus": 8, "gpu_type": "a100", "time_limit_s": 5400.0}, [])),
+        (["--gpus=2", "-J", "x", "-p", "vision", "--exclusive", "--qos=high"],
+         ([], {"gpus": 2, "vc": "vision", "name": "x", "share": False}, ["--qos"])),
+        (["--cpus-per-task=4"], ([], {"gpus": 0}, [])),
+    ],
+)  # fmt: skip
+def test_what_options_ask_for_without_a_slurm(options: list[str], found: object) -> None:
+    assert plainly(options) == found
+
+
+def test_gpus_of_several_types_are_refused() -> None:
+    with pytest.raises(RequestError, match="several types"):
+        plainly(["--gpus=a100:2,v100:1"])
