@@ -211,7 +211,7 @@ def nodes_of(cluster: Cluster) -> list[NodeNow]:
             open=cluster.pool_of(node).is_open(node),
             lent=cluster.pool_of(node) is cluster.profiling,
             jobs=tuple(jobs[node]),
-            closed=cluster.pool_of(node).closed_alone(node),
+            closed=cluster.pool_of(node).closed_alone.get(node, 0),
         )
         for node, has in cluster.nodes.items()
     ]

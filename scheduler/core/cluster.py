@@ -213,7 +213,8 @@ class Pool:
     _free_gpus: dict[int, int] = field(default_factory=dict)  # node -> bit mask of free GPUs
     _held: dict[int, int] = field(default_factory=dict)  # node -> bit mask of reserved GPUs
     _shut: set[int] = field(default_factory=set)  # drained nodes
-    _closed: dict[int, int] = field(default_factory=dict)  # node -> GPUs that are closed alone
+    # node -> bit mask of its GPUs that are closed whether it is drained or not
+    closed_alone: dict[int, int] = field(default_factory=dict)
     _gpus_of: dict[int, int] = field(default_factory=dict)  # node -> GPUs on it
     _of_size: dict[int, int] = field(default_factory=dict)  # GPUs on a node -> nodes with so many
 
@@ -247,9 +248,9 @@ class Pool:
         gpus = self._gpus_of.pop(node)
         self.changes += 1
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
-        self.free -= self._unclosed(node).bit_count()
+        self.free -= _unclosed(self, node).bit_count()
         self._shut.discard(node)
-        self._closed.pop(node, None)
+        self.closed_alone.pop(node, None)
         del self._free_gpus[node]
         self._of_size[gpus] &= ~(1 << node)
         if not self._of_size[gpus]:
@@ -303,7 +304,7 @@ class Pool:
         that is not possible now.
         """
         if per_node is None and len(self._of_size) > 1 and gpus > self.per_node:
-            return self._spread(gpus)
+            return _spread(self, gpus)
         per_node = per_node or self.per_node
         if gpus > self.free:
             return None
@@ -314,45 +315,7 @@ class Pool:
                     node = (mask & -mask).bit_length() - 1
                     return [(node, _lowest(self.open_on(node), gpus))]
             return None
-        return self._place_whole(gpus, among, per_node)
-
-    def _place_whole(self, gpus: int, among: int, per_node: int) -> Placement | None:
-        """`place` of more than a node's worth, on like nodes."""
-        whole, rest = divmod(gpus, per_node)
-        idle = self._by_free[per_node] & among
-        if idle.bit_count() < whole:
-            return None
-        full = (1 << per_node) - 1
-        placement: Placement = []
-        for _ in range(whole):
-            low = idle & -idle
-            placement.append((low.bit_length() - 1, full))
-            idle ^= low
-        if rest:
-            for k in range(per_node, rest - 1, -1):
-                mask = idle if k == per_node else self._by_free[k] & among
-                if mask:
-                    node = (mask & -mask).bit_length() - 1
-                    placement.append((node, _lowest(self.open_on(node), rest)))
-                    return placement
-            return None
-        return placement
-
-    def _spread(self, gpus: int) -> Placement | None:
-        """`place` over nodes of several sizes."""
-        placement: Placement = []
-        taken, left = 0, gpus
-        for size in sorted(filter(None, self._of_size), reverse=True):
-            idle = self._idle(size)
-            while idle and left >= size:
-                low = idle & -idle
-                placement.append((low.bit_length() - 1, (1 << size) - 1))
-                taken, idle, left = taken | low, idle ^ low, left - size
-        for k in range(self.per_node, left - 1, -1) if left else ():
-            if mask := self._by_free[k] & ~taken:
-                node = (mask & -mask).bit_length() - 1
-                return [*placement, (node, _lowest(self.open_on(node), left))]
-        return None if left else placement
+        return _place_whole(self, gpus, among, per_node)
 
     def take(self, placement: Placement) -> None:
         """GPUs are free no more. ValueError where one is not; those before it are taken."""
@@ -370,7 +333,7 @@ class Pool:
         """Bit mask of the GPUs of a node that may be given: free, not reserved and not closed."""
         if node in self._shut:
             return 0
-        return self._free_gpus[node] & ~self._held.get(node, 0) & ~self._closed.get(node, 0)
+        return self._free_gpus[node] & ~self._held.get(node, 0) & ~self.closed_alone.get(node, 0)
 
     def reserved_on(self, node: int) -> int:
         """Bit mask of the GPUs of a node that are reserved (or closed), busy or not."""
@@ -381,20 +344,12 @@ class Pool:
         else those that are closed alone."""
         if node in self._shut:
             return (1 << self.gpus_of(node)) - 1
-        return self._closed.get(node, 0)
-
-    def closed_alone(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are closed whether it is drained or not."""
-        return self._closed.get(node, 0)
-
-    def are_open(self, placement: Placement) -> bool:
-        """Whether no GPU of a placement is closed."""
-        return not any(self.closed_on(node) & gpus for node, gpus in placement)
+        return self.closed_alone.get(node, 0)
 
     @property
     def has_reserved(self) -> bool:
         """Whether any GPU is reserved or closed."""
-        return bool(self._held or self._shut or self._closed)
+        return bool(self._held or self._shut or self.closed_alone)
 
     def is_open(self, node: int) -> bool:
         """False for a drained node."""
@@ -403,7 +358,7 @@ class Pool:
     @property
     def closed_nodes(self) -> Iterable[int]:
         """Nodes with closed GPUs: drained ones, and those where some are closed alone."""
-        return self._shut | self._closed.keys() if self._closed else self._shut
+        return self._shut | self.closed_alone.keys() if self.closed_alone else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
         """Reserved GPUs, busy or free, as (node, bit mask) pairs."""
@@ -418,9 +373,9 @@ class Pool:
         """
         parts = [0]  # GPUs of the nodes that have lost some, which are no whole nodes
         if not closed_too:
-            lacking = self._closed.keys() - self._shut
+            lacking = self.closed_alone.keys() - self._shut
             parts += [
-                (self.gpus_of(node) - self._closed[node].bit_count())
+                (self.gpus_of(node) - self.closed_alone[node].bit_count())
                 for node in lacking
                 if among >> node & 1
             ]
@@ -443,12 +398,12 @@ class Pool:
             return
         self.changes += 1
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
-        self.free -= self._unclosed(node).bit_count()
+        self.free -= _unclosed(self, node).bit_count()
         if is_open:
             self._shut.discard(node)
         else:
             self._shut.add(node)
-        self.free += self._unclosed(node).bit_count()
+        self.free += _unclosed(self, node).bit_count()
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def close_alone(self, node: int, gpus: int) -> None:
@@ -456,21 +411,17 @@ class Pool:
         is drained."""
         if gpus >> self.gpus_of(node):
             raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
-        if gpus == self._closed.get(node, 0):
+        if gpus == self.closed_alone.get(node, 0):
             return
         self.changes += 1
         self._by_free[self.open_on(node).bit_count()] &= ~(1 << node)
-        self.free -= self._unclosed(node).bit_count()
+        self.free -= _unclosed(self, node).bit_count()
         if gpus:
-            self._closed[node] = gpus
+            self.closed_alone[node] = gpus
         else:
-            del self._closed[node]
-        self.free += self._unclosed(node).bit_count()
+            del self.closed_alone[node]
+        self.free += _unclosed(self, node).bit_count()
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
-
-    def _unclosed(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are free and not closed."""
-        return 0 if node in self._shut else self._free_gpus[node] & ~self._closed.get(node, 0)
 
     def reserve(self, placement: Placement) -> None:
         """Keep GPUs, busy or free, from being given to anyone until they are unreserved."""
@@ -492,8 +443,8 @@ class Pool:
     def _set(self, node: int, free: int) -> None:
         self.changes += 1
         if node not in self._shut:
-            closed = self._closed.get(node, 0)
-            self.free += (free & ~closed).bit_count() - self._unclosed(node).bit_count()
+            closed = self.closed_alone.get(node, 0)
+            self.free += (free & ~closed).bit_count() - _unclosed(self, node).bit_count()
         self._refile(node, free, self._held.get(node, 0))
 
     def _refile(self, node: int, free: int, held: int) -> None:
@@ -505,6 +456,56 @@ class Pool:
         else:
             self._held.pop(node, None)
         self._by_free[self.open_on(node).bit_count()] |= bit
+
+
+def are_open(pool: Pool, placement: Placement) -> bool:
+    """Whether no GPU of a placement is closed."""
+    return not any(pool.closed_on(node) & gpus for node, gpus in placement)
+
+
+def _place_whole(pool: Pool, gpus: int, among: int, per_node: int) -> Placement | None:
+    """`place` of more than a node's worth, on like nodes."""
+    whole, rest = divmod(gpus, per_node)
+    idle = pool._by_free[per_node] & among
+    if idle.bit_count() < whole:
+        return None
+    full = (1 << per_node) - 1
+    placement: Placement = []
+    for _ in range(whole):
+        low = idle & -idle
+        placement.append((low.bit_length() - 1, full))
+        idle ^= low
+    if rest:
+        for k in range(per_node, rest - 1, -1):
+            mask = idle if k == per_node else pool._by_free[k] & among
+            if mask:
+                node = (mask & -mask).bit_length() - 1
+                placement.append((node, _lowest(pool.open_on(node), rest)))
+                return placement
+        return None
+    return placement
+
+
+def _spread(pool: Pool, gpus: int) -> Placement | None:
+    """`place` over nodes of several sizes."""
+    placement: Placement = []
+    taken, left = 0, gpus
+    for size in sorted(filter(None, pool._of_size), reverse=True):
+        idle = pool._idle(size)
+        while idle and left >= size:
+            low = idle & -idle
+            placement.append((low.bit_length() - 1, (1 << size) - 1))
+            taken, idle, left = taken | low, idle ^ low, left - size
+    for k in range(pool.per_node, left - 1, -1) if left else ():
+        if mask := pool._by_free[k] & ~taken:
+            node = (mask & -mask).bit_length() - 1
+            return [*placement, (node, _lowest(pool.open_on(node), left))]
+    return None if left else placement
+
+
+def _unclosed(pool: Pool, node: int) -> int:
+    """Bit mask of the GPUs of a node that are free and not closed."""
+    return 0 if node in pool._shut else pool._free_gpus[node] & ~pool.closed_alone.get(node, 0)
 
 
 def _lowest(mask: int, count: int) -> int:
@@ -685,7 +686,7 @@ class Cluster:
         self._move(node, self.profiling, self.pools[self.node_vc[node]])
 
     def _move(self, node: int, home: Pool, to: Pool) -> None:
-        gpus, closed = home.gpus_of(node), home.closed_alone(node)
+        gpus, closed = home.gpus_of(node), home.closed_alone.get(node, 0)
         home.remove_node(node)
         to.add_node(node, gpus)
         to.close_alone(node, closed)
@@ -728,7 +729,7 @@ class Cluster:
                 has=has,
                 open=self.pool_of(node).is_open(node),
                 kept=self.pool_of(node)._held.get(node, 0),
-                closed=self.pool_of(node).closed_alone(node),
+                closed=self.pool_of(node).closed_alone.get(node, 0),
             )
             for node, has in self.nodes.items()
         ]
@@ -813,7 +814,7 @@ class Cluster:
     def close_alone(self, node: int, gpus: int) -> None:
         """Let exactly these GPUs of a node, a bit mask, take nothing new while it is open."""
         pool = self.pool_of(node)
-        changed = pool.closed_alone(node) ^ gpus
+        changed = pool.closed_alone.get(node, 0) ^ gpus
         pool.close_alone(node, gpus)
         for run in self.runs.values():
             on = dict(zip(run.nodes, run.gpus, strict=True)).get(node, 0)

@@ -178,7 +178,7 @@ class Nodes:
                 continue
             was = core.cluster.node_vc[node]
             core.policy.node_leaves(core.cluster, node)
-            closed = core.cluster.pool_of(node).closed_alone(node)
+            closed = core.cluster.pool_of(node).closed_alone.get(node, 0)
             core.cluster.remove_node(node)
             del self.changing[node]
             lent = node in self._lent and to is not None and to.vc == was

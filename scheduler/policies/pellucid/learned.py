@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from scheduler.core.cluster import are_open
 from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.durations import DurationDistribution, DurationMemory, of_plain, plain
 from scheduler.core.findings import Hold
@@ -176,7 +177,7 @@ class PellucidLearned(Learned):
         policy = self._policy
         policy.memos.pop(turn.vc, None)  # of passes that were decided here
         held, pool = policy.reservations.get(turn.vc), turn.pool
-        if held is None or pool.are_open(held.placement):
+        if held is None or are_open(pool, held.placement):
             return
         if any(queued.job.job_id == held.holder for queued in turn.queue):
             pool.unreserve(held.placement)

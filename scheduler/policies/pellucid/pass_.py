@@ -12,7 +12,7 @@ import logging
 from itertools import takewhile
 from typing import Protocol
 
-from scheduler.core.cluster import Placement, Run
+from scheduler.core.cluster import Placement, Run, are_open
 from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.obstacles import Obstacle
@@ -236,7 +236,7 @@ class Pass:
         """The GPUs to keep for a job, instead of those that were."""
         turn, types = self.turn, self.policy.types
         where = types.view(turn.pool, queued) if types is not None else turn.pool
-        if before and turn.pool.are_open(before):
+        if before and are_open(turn.pool, before):
             return exchange(where, before)
         return choose(where, queued.job.gpus, self._runs(), self._left_s)
 

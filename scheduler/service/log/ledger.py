@@ -95,7 +95,7 @@ class Ledger:
         if event.kind in ABOUT_NODES:
             self.nodes.take(event)
             if event.kind is Kind.GPUS_CLOSED:
-                self._tell_runs(event.body["node"])
+                _tell_runs(self, event.body["node"])
         elif event.kind is Kind.SUBMITTED:  # its row is there already
             self.records[event.job_id] = Record.submitted(event)
         elif event.kind not in ABOUT_NO_JOB:
@@ -153,25 +153,6 @@ class Ledger:
                 assert partner.grant.partner == record.job_id, partner.story()
 
     # --- what events do ---------------------------------------------------------------------
-
-    def _tell_runs(self, node: int) -> None:
-        """Say on each job that holds GPUs of a node which of them do not answer."""
-        for record in self.holding.values():
-            if record.grant is not None and node in record.grant.nodes:
-                silent = self._silent(record.grant)
-                if silent != record.silent:
-                    record.silent = silent
-                    self._changed[record.job_id] = None
-
-    def _silent(self, grant: Grant) -> str:
-        """Which of a job's GPUs do not answer, in words; "": all do."""
-        return "; ".join(
-            f"GPU {one.gpu} of node {self.nodes.records[node].name}, which it runs on, does not "
-            f"answer: {one.why}"
-            for node, gpus in zip(grant.nodes, grant.gpus, strict=True)
-            for one in self.nodes.records[node].closed_gpus
-            if gpus >> one.gpu & 1
-        )
 
     def _cancelled(self, record: Record, event: Event) -> None:
         record.cancel_asked = True
@@ -320,6 +301,27 @@ class Ledger:
                 if record.phase.over:
                     del self.records[record.job_id]
         return records, self.nodes.changes()
+
+
+def _tell_runs(ledger: Ledger, node: int) -> None:
+    """Say on each job that holds GPUs of a node which of them do not answer."""
+    for record in ledger.holding.values():
+        if record.grant is not None and node in record.grant.nodes:
+            silent = _silent(ledger, record.grant)
+            if silent != record.silent:
+                record.silent = silent
+                ledger._changed[record.job_id] = None
+
+
+def _silent(ledger: Ledger, grant: Grant) -> str:
+    """Which of a job's GPUs do not answer, in words; "": all do."""
+    names = ledger.nodes.records
+    return "; ".join(
+        f"GPU {one.gpu} of node {names[node].name}, which it runs on, does not answer: {one.why}"
+        for node, gpus in zip(grant.nodes, grant.gpus, strict=True)
+        for one in names[node].closed_gpus
+        if gpus >> one.gpu & 1
+    )
 
 
 def _depends_no_more(record: Record, at: float) -> None:

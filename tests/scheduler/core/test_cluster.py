@@ -159,7 +159,7 @@ class Walk(RuleBasedStateMachine):
         """What runs there goes on, and takes no partner meanwhile."""
         node = data.draw(st.sampled_from(sorted(self.gpus_of)))
         mask = data.draw(st.integers(0, (1 << self.gpus_of[node]) - 1))
-        changed = mask ^ self.cluster.pool_of(node).closed_alone(node)
+        changed = mask ^ self.cluster.pool_of(node).closed_alone.get(node, 0)
         self.cluster.close_alone(node, mask)
         self.closed = {(n, g) for n, g in self.closed if n != node}
         self.closed |= {(node, gpu) for gpu in range(self.gpus_of[node]) if mask >> gpu & 1}

@@ -198,7 +198,7 @@ class Living(RuleBasedStateMachine):
             assert cluster.pool_of(node).is_open(node) is record.open
             assert (node in cluster.profiling) >= record.profiling
             closed = sum(1 << one.gpu for one in record.closed_gpus)
-            assert cluster.pool_of(node).closed_alone(node) == closed
+            assert cluster.pool_of(node).closed_alone.get(node, 0) == closed
         for run in cluster.runs.values():
             assert set(run.nodes) <= set(cluster.nodes)
         for record in state.ledger.records.values():
