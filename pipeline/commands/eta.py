@@ -91,14 +91,23 @@ def _of_its_own(client: Client, options: list[str], *, as_json: bool) -> None:
     from scheduler.explain.new_job import sentences
 
     try:
-        command, asked, left = plainly(options)
+        asked = plainly(options)
     except RequestError as error:
         raise UserError(f"these options cannot be tried: {error}") from None
-    answer = client.eta_of(command or ["job"], workdir=os.getcwd(), **asked)
+    answer = client.eta_of(
+        asked.command or ["job"],
+        workdir=os.getcwd(),
+        gpus=asked.gpus,
+        gpu_type=asked.gpu_type,
+        time_limit_s=asked.time_limit_s,
+        vc=asked.vc,
+        name=asked.name,
+        share=asked.share,
+    )
     if as_json:
-        print_json(answer | {"not_counted": left})
+        print_json(answer | {"not_counted": asked.left})
         return
     for line in sentences(decode(NewJob, answer)):
         typer.echo(line)
-    if left:
-        typer.echo(f"Not counted, there is no Slurm here: {', '.join(left)}.")
+    if asked.left:
+        typer.echo(f"Not counted, there is no Slurm here: {', '.join(asked.left)}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -105,7 +106,7 @@ def submit(
         typer.echo(job["array_id" if array else "job_id"])
 
 
-def _preview(service: Service, words: list[str], whole: dict[str, Any]) -> None:
+def _preview(service: Service, words: list[str], whole: Mapping[str, Any]) -> None:
     from features.codec import decode
     from scheduler.explain.effect import NewJob
     from scheduler.explain.new_job import sentences

@@ -69,10 +69,14 @@ def _print_all(service: Service) -> None:
     from features.codec import decode
     from pipeline.printed.causes import lines
     from scheduler.explain.causes import Causes
+    from scheduler.explain.share import Shares, sentences
 
     with service.client() as client:
-        answer = client.causes()
-    print_json(answer) if service.as_json else _print(lines(decode(Causes, answer)))
+        answer, share = client.causes(), client.share()
+    if service.as_json:
+        print_json(answer | {"share": share})
+    else:
+        _print(lines(decode(Causes, answer)) + sentences(decode(Shares, share)))
 
 
 def _print_nodes(service: Service, job: str) -> None:

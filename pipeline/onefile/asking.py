@@ -18,6 +18,7 @@ from pipeline.printed import jobs as printed_jobs
 from pipeline.printed.why import lines_of, node_lines, sooner_lines, waits_in_slurm
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import ParseError
+from scheduler.explain.share import sentences
 from scheduler.service.direct import Direct, NotThere
 
 PROGRAM = "pellucid.pyz"
@@ -45,8 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _why(look: Direct, asked: argparse.Namespace) -> tuple[Any, list[str]]:
     if not asked.job:
-        found = look.causes(everybody=asked.all)
-        return encode(found), printed_causes.lines(found)
+        found, share = look.causes(everybody=asked.all), look.shares()
+        lines = [*printed_causes.lines(found), *sentences(share)]
+        return {**encode(found), "share": encode(share)}, lines
     if asked.nodes:
         by_node = look.by_node(asked.job)
         return encode(by_node), node_lines(by_node, look.now)

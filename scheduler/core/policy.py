@@ -26,6 +26,28 @@ OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum g
 
 
 @dataclass(frozen=True, slots=True)
+class Parts:
+    """Who had how much of a virtual cluster lately.
+
+    Attributes:
+        members: by user the part had and the part due, 0 to 1.
+        half_life_s: what was had that long ago counts half.
+        term_s: seconds that the order adds for a part of 1 more than is due; 0: it looks at none.
+    """
+
+    members: Mapping[str, tuple[float, float]]
+    half_life_s: float
+    term_s: float
+
+
+class Usage(Protocol):
+    """Counts who has had how much."""
+
+    def parts(self, vc: str, now: float) -> Parts:
+        """Of a virtual cluster lately."""
+
+
+@dataclass(frozen=True, slots=True)
 class Promise:
     """That GPUs are kept for a job once it has waited long, as things stand.
 
@@ -133,6 +155,7 @@ class Policy:
         learned: what it remembers beside what its jobs and queues say, and how.
         name: as given on the command line.
         distribution: what it learned of how long jobs run beside their prediction; None: nothing.
+        usage: counts who had how much; None: it does not.
         capabilities: what it can do and wants, for those around it; an instance may state its own.
     """
 
@@ -140,6 +163,7 @@ class Policy:
     name = ""
     capabilities = Capabilities()
     distribution: DurationDistribution | None = None
+    usage: Usage | None = None
     learned = Learned()
 
     def __init_subclass__(cls) -> None:

@@ -14,10 +14,10 @@ def sentences(answer: NewJob) -> list[str]:
     when = "starts at once"
     if not answer.starts_now:
         when = starts(
-            answer.start_p50, answer.start_p90, answer.why_not, answer.now, answer.estimate
+            answer.start_p50, answer.start_p90, answer.why_not, answer.now, estimate=answer.estimate
         )
     found = [f"In {answer.vc}, with {count(answer.gpus, 'GPU')}: it {when}."]
-    if answer.why and not answer.starts_now and answer.why != answer.why_not:
+    if answer.why and not answer.starts_now and answer.estimate is None:
         found.append(f"Until then: {answer.why}.")
     if answer.latest is not None:
         found.append(f"At the latest {bound_words(answer.latest, None, answer.now)}.")

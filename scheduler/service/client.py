@@ -241,6 +241,10 @@ class JobClient(Connection):
         """All that wait, by cause; and whose end would free most of them."""
         return self._json("GET", "/causes")
 
+    def share(self, user: str | None = None) -> Json:
+        """What you, or for operators this user, have had lately, against what is due."""
+        return self._json("GET", "/share", params={"user": user} if user else {})
+
     def claims(self) -> list[Any]:
         """Return how often claims of each kind held."""
         return list(self._json("GET", "/claims"))

@@ -27,6 +27,7 @@ from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held
+from scheduler.explain.share import Shares, of_site
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
@@ -180,6 +181,10 @@ class Direct:
             waits.append(replace(one, waits_for=one.waits_for | named))
         others = {job.job_id: Other(job.job_id, job.owner, job.phase) for job in every}
         return causes_of(waits, others, self.now)
+
+    def shares(self) -> Shares:
+        """What the user has had lately, against what is due, by account."""
+        return of_site(self.site, self.user)
 
     def _trials(self) -> Trials:
         planner = self._planner

@@ -156,6 +156,7 @@ def test_all_that_wait_are_counted_by_slurms_words() -> None:
         ("Resources", "3"), ("Priority", "4"), ("JobHeldUser", "5")
     }  # fmt: skip
     assert {one.job_id for one in found.waited_for} & {"1", "2"}
+    assert look.shares().unavailable
     assert look.causes().waiting == 0  # whoever asks has one job, and it runs
     look.user = look.job("4").owner
     assert [one.example for one in look.causes().causes] == ["4"]

@@ -176,8 +176,14 @@ class Slurm:
             text = self.read("sacct", "-n", "-P", "-X", *which)
         except (SlurmDown, SlurmError):  # no accounting, or a release without this field
             return {}
-        parts = re.split(rf"(?:^|\n)([\w+]+){mark}", text)[1:]
-        return {job_id: line.strip() for job_id, line in zip(parts[::2], parts[1::2], strict=True)}
+        found: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for row in text.splitlines():
+            job_id, starts, line = row.partition(mark)
+            if starts:
+                lines = found[job_id] = []
+            lines.append(line if starts else row)
+        return {job_id: "\n".join(lines) for job_id, lines in found.items()}
 
     def nodes(self) -> list[parse.Node]:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))

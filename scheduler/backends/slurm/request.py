@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
-from typing import Any, NoReturn
+from typing import NamedTuple, NoReturn
 
 from features.clock import LAST_S
 from scheduler.backends.slurm import parse
@@ -125,9 +125,25 @@ _SIZES = (
 )  # fmt: skip
 
 
-def plainly(options: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str]]:
-    """What options of sbatch ask for where there is no Slurm: the script with its arguments, fields
-    of a job, and the options that are none of either.
+class Plain(NamedTuple):
+    """What options of sbatch ask for where there is no Slurm.
+
+    Attributes:
+        command: the script with its arguments. left: the options that count for nothing there.
+    """
+
+    command: list[str]
+    gpus: int
+    gpu_type: str | None
+    time_limit_s: float | None
+    vc: str | None
+    name: str | None
+    share: bool | None
+    left: list[str]
+
+
+def plainly(options: Sequence[str]) -> Plain:
+    """Options of sbatch, for a service that decides itself.
 
     Raises:
         RequestError: as `request`; also of several types of GPUs.
@@ -137,19 +153,19 @@ def plainly(options: Sequence[str]) -> tuple[list[str], dict[str, Any], list[str
     types = [kind for kind, _ in size.gpus if kind]
     if len(types) > 1:
         raise RequestError("GPUs of several types; a job here has those of one")
-    found = {
-        "gpus": size.gpus_in_all,
-        "gpu_type": types[0] if types else None,
-        "time_limit_s": _time(args.time),
-        "vc": args.partition or None,
-        "name": args.job_name or None,
-        "share": False if args.exclusive else None,
-    }
     left = sorted(
         name for name, value in vars(args).items() if value and name not in (*_PLAIN, *_SIZES)
     )
-    asked = {name: value for name, value in found.items() if value is not None}
-    return list(args.script), asked, [f"--{name.replace('_', '-')}" for name in left]
+    return Plain(
+        command=list(args.script),
+        gpus=size.gpus_in_all,
+        gpu_type=types[0] if types else None,
+        time_limit_s=_time(args.time),
+        vc=args.partition or None,
+        name=args.job_name or None,
+        share=False if args.exclusive else None,
+        left=[f"--{name.replace('_', '-')}" for name in left],
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,14 @@ from scheduler.core.durations import (
 from scheduler.core.estimates import Estimator
 from scheduler.core.findings import Findings, NotExamined
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
-from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors, Promise
+from scheduler.core.policy import (
+    NO_CLUSTER,
+    NO_PREDICTORS,
+    OrderTerms,
+    Policy,
+    Predictors,
+    Promise,
+)
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
@@ -98,7 +105,7 @@ class Pellucid(Policy):
             chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, at_most
         )
         self.patience = Patience()
-        self.fairness = Fairness(chosen.fairness)
+        self.usage = self.fairness = Fairness(chosen.fairness)
         self.repredict = Repredict(chosen.predict_again_s)
         self.estimates: dict[str, float] = {}  # of jobs that have not ended
         self.reservations: dict[str, Reservation] = {}  # by virtual cluster

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from math import log
 
 from scheduler.core.cluster import Run
+from scheduler.core.policy import Parts
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.settings import FairShare
@@ -114,12 +115,19 @@ class _Group:
             for usage in (self.whole, *self.members.values()):
                 usage.amount, usage.since = usage.at(now, was_s), now
 
-    def excess(self, member: str, now: float, half_life_s: float) -> float:
+    def part(self, member: str, now: float, half_life_s: float) -> tuple[float, float]:
+        """The part of the whole that a member had, and the part due to it."""
+        due = self.weights.get(member, 1.0) / self.due
         whole = self.whole.at(now, half_life_s)
-        if whole < 1.0 or member not in self.members:  # a GPU-second: nobody has had anything
+        if whole < 1.0:  # a GPU-second: nobody has had anything
+            return due, due
+        return self.members[member].at(now, half_life_s) / whole, due
+
+    def excess(self, member: str, now: float, half_life_s: float) -> float:
+        if member not in self.members:
             return 0.0
-        had = self.members[member].at(now, half_life_s) / whole
-        return had - self.weights.get(member, 1.0) / self.due
+        had, due = self.part(member, now, half_life_s)
+        return had - due
 
 
 class Shares:
@@ -194,6 +202,16 @@ class Shares:
         group = self._users.get(vc)
         return 0.0 if group is None else group.excess(user, now, self.half_life_s)
 
+    def users(self, vc: str) -> list[str]:
+        """Those who have had work in a virtual cluster."""
+        group = self._users.get(vc)
+        return [] if group is None else list(group.members)
+
+    def part(self, vc: str, user: str, now: float) -> tuple[float, float]:
+        """The part of what the users of a virtual cluster had that this one had, and the part
+        due."""
+        return self._users[vc].part(user, now, self.half_life_s)
+
     def vc(self, vc: str, now: float) -> float:
         """Excess of a virtual cluster, in [-1, 1]."""
         return self._vcs.excess(vc, now, self.half_life_s)
@@ -252,6 +270,11 @@ class Fairness:
         self.shares.take_over(other.shares, now)
         if self.settings == other.settings:
             self._terms, self._next = other._terms, other._next
+
+    def parts(self, vc: str, now: float) -> Parts:
+        """What each user of a virtual cluster had, and is due."""
+        members = {who: self.shares.part(vc, who, now) for who in self.shares.users(vc)}
+        return Parts(members, self.shares.half_life_s, self.weight * self.SPAN_S)
 
     def withdraw(self, queued: QueuedJob) -> None:
         """The decisions of a job tell of no term any more."""

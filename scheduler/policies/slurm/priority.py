@@ -94,6 +94,10 @@ class Multifactor:
             return made[0]
         return min(made, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
 
+    def points(self, fairshare: float) -> float:
+        """What a fair share, 0 to 1, gives."""
+        return self._weight["FairShare"] * fairshare
+
     @property
     def per_s(self) -> float:
         """What a job's age adds in a second."""

@@ -20,6 +20,7 @@ from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
 from scheduler.explain.histories import rests_on_words
+from scheduler.explain.share import Shares, of_policy
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
@@ -79,6 +80,7 @@ class Answers:
             ),
             "histories": self._histories,
             "new": lambda body: asdict(self._new(body)),
+            "shares": lambda body: asdict(self._shares(str(body["user"]))),
         }
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
@@ -90,7 +92,7 @@ class Answers:
                 `suggest` (job_id, vcs), `why` (job_id; with `helps` also what `suggest` gives,
                 of the same moment), `after` (job_id, other), `forecast` (job_id),
                 `histories` (job_id, or owner, vc, gpus, name), `new` (submission: a job that is not
-                submitted); `names` in each of a job: name the
+                submitted), `shares` (user); `names` in each of a job: name the
                 jobs of others too.
         """
         self.claimed = []
@@ -126,6 +128,11 @@ class Answers:
         except (NotPossible, LookupError) as error:
             return {"unavailable": str(error).strip("'\"")}
         return {"unavailable": f"no such question: {kind}"}
+
+    def _shares(self, user: str) -> Shares:
+        """What a user has had of each virtual cluster, against what is due."""
+        core = self._of.state.core
+        return of_policy(core.policy, user, list(core.queues), self._of.now())
 
     def _new(self, body: Mapping[str, Any]) -> NewJob:
         """What would become of a job that is not submitted."""

@@ -6,13 +6,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 
+from features.codec import decode
 from scheduler.explain.causes import Causes
 from scheduler.explain.claims import Record
+from scheduler.explain.share import Shares
 from scheduler.service.api.auth import Asking, Operator, Seen
 from scheduler.service.api.changes import Changes
 from scheduler.service.api.jobs import After, Limit, Word
 from scheduler.service.api.problems import Problem, responses
+from scheduler.service.api.questions import ANALYST, Questions
 from scheduler.service.api.shapes import ClusterMap, WhoAmI
+from scheduler.service.follow.answers import LEASE, SHARES
 from scheduler.service.log.store.rows import (
     Calibration,
     Day,
@@ -22,6 +26,8 @@ from scheduler.service.log.store.rows import (
     Refusal,
     Share,
 )
+from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["cluster"])
 Since = Annotated[
@@ -59,6 +65,25 @@ def causes(request: Request, view: Seen) -> Causes:
     """Of your jobs that wait, of an operator all; and whose end would free most of them."""
     changes: Changes = request.app.state.changes
     return view.causes(changes.now())
+
+
+@router.get("/share", summary="What you have had lately, against what is due")
+async def share(request: Request, view: Seen, user: Word = None) -> Shares:
+    """By virtual cluster, or in front of a Slurm by account. Of another user for operators."""
+    if user not in (None, view.viewer.name) and not view.viewer.sees_all:
+        raise Problem(403, "forbidden", "only an operator may ask for another user")
+    return await shares_of(request, view.viewer, user)
+
+
+async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -> Shares:
+    """What whoever decides, or foresees, says of the parts of a user; the viewer's own."""
+    settings: Settings = request.app.state.settings
+    questions: Questions = request.app.state.questions
+    who = user or viewer.name
+    kind, whom = (SHARES, LEASE) if settings.follows else ("shares", ANALYST)
+    return decode(
+        Shares, {"user": who, **await questions.ask(kind, {"user": who}, viewer.name, whom=whom)}
+    )
 
 
 @router.get("/models", summary="The models in use")

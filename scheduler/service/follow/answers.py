@@ -16,7 +16,7 @@ from scheduler.service.log.store.tables import questions
 log = structlog.get_logger()
 
 LEASE = "decider"  # place and the follower exclude each other
-ETA, TRIED, NODES = "slurm_eta", "slurm_what_if", "slurm_nodes"
+ETA, TRIED, NODES, SHARES = "slurm_eta", "slurm_what_if", "slurm_nodes", "slurm_shares"
 PATIENCE_S = 30.0  # whoever asked longer ago has left
 
 
@@ -25,7 +25,7 @@ def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:
     since = store.clock.now() - PATIENCE_S
     waits = (
         select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)
-        .where(questions.c.answer.is_(None), questions.c.kind.in_((ETA, TRIED, NODES)))
+        .where(questions.c.answer.is_(None), questions.c.kind.in_((ETA, TRIED, NODES, SHARES)))
         .where(questions.c.asked_at >= since)
     )
     with store.engine.connect() as connection:

@@ -34,6 +34,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.claims import start_kind
 from scheduler.explain.effect import Sooner
+from scheduler.explain.share import of_site
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import (
     StartForecast,
@@ -50,7 +51,7 @@ from scheduler.policies.slurm.twin import twin_in
 from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
-from scheduler.service.follow.answers import ETA, LEASE, NODES, answer_questions
+from scheduler.service.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
 from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.claims import Claims
 from scheduler.service.follow.histories import Ended, Histories, Over
@@ -327,6 +328,8 @@ class Follower:
             return {"unavailable": f"Slurm does not answer; it was read last at {since}"}
         snapshot, first = self._last
         twin = twin_in(snapshot.core.policy)
+        if kind == SHARES:
+            return asdict(of_site(planner.site, str(asked["user"])))
         if kind == NODES and twin is not None:
             return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
         means = Means(

@@ -17,9 +17,11 @@ from starlette.responses import HTMLResponse, Response
 from features.codec import Json
 from features.survival import History
 from scheduler.core.limits import PRINTABLE
+from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api import jobs as api
 from scheduler.service.api.auth import COOKIE, Asking, Authenticator
+from scheduler.service.api.cluster import shares_of
 from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.questions import Questions
@@ -163,14 +165,15 @@ def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
 
 
 @router.get("/causes")
-def why_they_wait(request: Request, viewer: Asking) -> Response:
-    """All that wait, by cause, and what would free most of them."""
-    return show(
-        request,
-        viewer,
-        template="causes.html",
-        here="/causes",
-        build=lambda queries: {"c": queries.causes(queries.now())},
+async def why_they_wait(request: Request, viewer: Asking) -> Response:
+    """All that wait, by cause, what would free most of them, and the viewer's own share."""
+    share = sentences(await shares_of(request, viewer))
+
+    def build(queries: PageQueries) -> Mapping[str, Any]:
+        return {"c": queries.causes(queries.now()), "share": share}
+
+    return await run_in_threadpool(
+        show, request, viewer, template="causes.html", here="/causes", build=build
     )
 
 

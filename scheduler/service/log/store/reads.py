@@ -319,11 +319,6 @@ class VisibleQueries(ShortRows):
             for node in self.cluster()
         ]
 
-    def lent(self) -> frozenset[int]:
-        """Nodes that belong to the profiling partition for good."""
-        query = select(nodes.c.node).where(nodes.c.profiling)
-        return frozenset(row["node"] for row in self._all(query))
-
     def vcs(self) -> list[str]:
         """Names of the virtual clusters, in node order."""
         first = func.min(nodes.c.node)

@@ -13,7 +13,7 @@ from scheduler.explain.causes import Causes, Other, Waiting, causes_of, of_slurm
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import Line
-from scheduler.service.log.store.tables import decisions, forecasts, jobs, live
+from scheduler.service.log.store.tables import decisions, forecasts, jobs, live, nodes
 from scheduler.service.log.store.visibility import shown_actor
 from scheduler.service.log.store.visible_rows import VisibleRows
 
@@ -113,6 +113,11 @@ class ShortRows(VisibleRows):
         return {
             row["job_id"]: line for row, line in zip(rows, self._decision_lines(rows), strict=True)
         }
+
+    def lent(self) -> frozenset[int]:
+        """Nodes that belong to the profiling partition for good."""
+        query = select(nodes.c.node).where(nodes.c.profiling)
+        return frozenset(row["node"] for row in self._all(query))
 
     def causes(self, now: float) -> Causes:
         """Those of the viewer's jobs that wait, by cause; and who are waited for among them all."""

@@ -95,20 +95,26 @@ def test_options_of_sbatch_are_asked_of_a_service_that_decides_itself(
         assert isinstance(run("eta", "--", "--gpus=a100:2,v100:1").exception, UserError)
 
 
-@pytest.mark.parametrize(
-    ("options", "found"),
-    [
-        (["-N2", "--gres=gpu:a100:4", "-t", "1:30:00", "a.sh", "7"],
-         (["a.sh", "7"], {"gpus": 8, "gpu_type": "a100", "time_limit_s": 5400.0}, [])),
-        (["--gpus=2", "-J", "x", "-p", "vision", "--exclusive", "--qos=high"],
-         ([], {"gpus": 2, "vc": "vision", "name": "x", "share": False}, ["--qos"])),
-        (["--cpus-per-task=4"], ([], {"gpus": 0}, [])),
-    ],
-)  # fmt: skip
-def test_what_options_ask_for_without_a_slurm(options: list[str], found: object) -> None:
-    assert plainly(options) == found
+def test_what_options_ask_for_without_a_slurm() -> None:
+    found = plainly(["-N2", "--gres=gpu:a100:4", "-t", "1:30:00", "a.sh", "7"])
+    assert (found.command, found.left) == (["a.sh", "7"], [])
+    assert (found.gpus, found.gpu_type, found.time_limit_s) == (8, "a100", 5400.0)
+    more = plainly(["--gpus=2", "-J", "x", "-p", "vision", "--exclusive", "--qos=high"])
+    assert (more.gpus, more.vc, more.name, more.share) == (2, "vision", "x", False)
+    assert (more.command, more.left) == ([], ["--qos"])
+    assert plainly(["--cpus-per-task=4"]).gpus == 0
 
 
 def test_gpus_of_several_types_are_refused() -> None:
     with pytest.raises(RequestError, match="several types"):
         plainly(["--gpus=a100:2,v100:1"])
+
+
+def test_what_one_has_had_is_shown_to_them_and_of_others_to_operators(answered: Service) -> None:
+    mine = answered.by("bob.noyce").get("/api/v1/share").json()
+    assert mine["user"] == "bob.noyce"
+    asked = answered.by("olga").get("/api/v1/share", params={"user": "bob.noyce"}).json()
+    assert [one["of"] for one in asked["shares"]] == [one["of"] for one in mine["shares"]]
+    other = answered.by("alice").get("/api/v1/share", params={"user": "bob.noyce"})
+    assert other.status_code == 403
+    assert [one["of"] for one in mine["shares"]] == ["virtual cluster vision"]

@@ -1,0 +1,152 @@
+"""What a user has had of a cluster lately, against what is their part of it; and what it does in
+the order. For the page, the API, commands."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from scheduler.core.plural import count
+from scheduler.explain.words import duration, percent
+
+if TYPE_CHECKING:
+    from scheduler.core.policy import Policy
+    from scheduler.policies.slurm.site import Assoc, Site
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One's part of something that several share.
+
+    Attributes:
+        of: what is shared: "virtual cluster vision", "account physics". whose: who has this part.
+        had, due: the part of it that they had lately, and theirs by weight; 0 to 1.
+        members: how many share it.
+        before: how many others there are further behind their part: their jobs go first, as far as
+            this decides; None: it is not ranked here.
+        term: what it does in the order, in `unit`: "s", by which a job is put back (below 0:
+            forward), or "points" of priority; None: nothing by itself.
+    """
+
+    of: str
+    whose: str
+    had: float
+    due: float
+    members: int
+    before: int | None = None
+    term: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The parts of a user; `half_life_s`: what was had that long ago counts half."""
+
+    user: str
+    shares: list[Share] = field(default_factory=list)
+    half_life_s: float | None = None
+    unavailable: str = ""
+
+
+def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Shares:
+    """By the usage that a policy counts, in each of these virtual clusters."""
+    found, half_life_s = [], None
+    if policy.usage is None:
+        return Shares(user, unavailable="the policy knows no shares")
+    for vc in vcs:
+        parts = policy.usage.parts(vc, now)
+        half_life_s = parts.half_life_s
+        if user not in parts.members:
+            continue
+        had, due = parts.members[user]
+        counts = bool(parts.term_s)
+        before = sum(h - d < had - due for h, d in parts.members.values())
+        found.append(
+            Share(
+                of=f"virtual cluster {vc}",
+                whose=user,
+                had=had,
+                due=due,
+                members=len(parts.members),
+                before=before if counts else None,
+                term=parts.term_s * (had - due) if counts else None,
+                unit="s" if counts else "",
+            )
+        )
+    return Shares(user, found, half_life_s)
+
+
+def of_site(site: Site, user: str) -> Shares:
+    """By the usage and the shares that Slurm has of associations, of each account of a user."""
+    from scheduler.policies.slurm.priority import Multifactor, duration_s
+
+    if not site.weighs:
+        return Shares(user, unavailable="Slurm's priorities here know no shares")
+    if ("root", "") not in site.assocs:
+        return Shares(user, unavailable="Slurm does not show its accounts")
+    factor = Multifactor(site)
+    users = {key: value for key, value in factor.fairshare.items() if site.assocs[key].user}
+    found = []
+    for key, mine in site.assocs.items():
+        if mine.user.partition("|")[0] != user:
+            continue
+        own = users.get(key, 0.0)
+        before = sum(value > own for value in users.values())
+        found.append(_of(site, mine, before, factor.points(own)))
+        found += [_of(site, one) for one in _above(site, mine)]
+    half_life_s = duration_s(site.config.get("PriorityDecayHalfLife", "7-0"))
+    return Shares(user, found, half_life_s or None)
+
+
+def _above(site: Site, assoc: Assoc) -> Iterator[Assoc]:
+    """The accounts above a user's association, but for root."""
+    name, seen = assoc.account, set[str]()
+    while name not in ("", "root", *seen):
+        seen.add(name)
+        one = site.assocs.get((name, ""))
+        if one is None:
+            return
+        yield one
+        name = one.parent
+
+
+def _of(site: Site, one: Assoc, before: int | None = None, points: float | None = None) -> Share:
+    above = one.account if one.user else one.parent
+    beside = [a for a in site.assocs.values() if (a.account if a.user else a.parent) == above]
+    used, shares = sum(a.usage for a in beside), sum(a.shares or 0 for a in beside)
+    return Share(
+        of="the cluster" if above == "root" else f"account {above}",
+        whose=one.user or f"account {one.account}",
+        had=one.usage / used if used else 0.0,
+        due=(one.shares or 0) / shares if shares else 0.0,
+        members=len(beside),
+        before=before,
+        term=points,
+        unit="points" if points is not None else "",
+    )
+
+
+def sentences(found: Shares) -> list[str]:
+    """The parts of a user in words; [] where there are none."""
+    if found.unavailable:
+        return []
+    since = ""
+    if found.half_life_s is not None:
+        since = f" (half of what was had {duration(found.half_life_s)} ago counts)"
+    return [_sentence(one) + since * (not n) + "." for n, one in enumerate(found.shares)]
+
+
+def _sentence(one: Share) -> str:
+    text = (
+        f"{one.whose} had {percent(one.had)} of what was had of {one.of} lately; "
+        f"{percent(one.due)} are due, of {count(one.members, 'member')}"
+    )
+    if one.before is not None:
+        text += f"; {one.before or 'no'} others go first by fair share"
+    if one.term is None or not one.term:
+        return text
+    if one.unit == "points":
+        return f"{text}, which gives {one.term:,.0f} points of priority"
+    where = "back" if one.term > 0 else "forward"
+    return f"{text}, which puts a job {where} by {duration(abs(one.term))}"
