@@ -14,11 +14,12 @@ VARIABLE = "PELLUCID_PROGRESS"  # names a file that a job keeps its progress in:
 UNITS = ("fold", "epoch", "step", "percent", "eta")
 DOUBTED = (EARLY, REPEATS, CONTRADICTED)
 SOURCES = (
-    "its own words", "eta", "fold", "epoch", "step", "epoch and step", "boosting", "CLU",
-    "CatBoost", "Composer", "DINOv2", "Detectron2", "ESPnet", "Hugging Face", "Keras",
-    "Lightning", "MMEngine", "Megatron", "Optuna", "PaddleDetection", "PaddleOCR",
-    "PyTorch ImageNet", "PyTorch MNIST", "Stable-Baselines3", "Swin", "Ultralytics", "fairseq",
-    "fastai", "nanoGPT", "rl_games", "timm", "tqdm",
+    "its own words", "eta", "fold", "epoch", "step", "percent", "epoch and step", "boosting",
+    "CLU", "CatBoost", "Composer", "Coqui TTS", "DINOv2", "Darknet", "Detectron2", "ESPnet",
+    "Hugging Face", "Keras", "Lightning", "MMEngine", "Marian", "Megatron", "Optuna",
+    "PaddleDetection", "PaddleOCR", "PyTorch ImageNet", "PyTorch MNIST", "RLlib",
+    "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Ultralytics", "fairseq", "fastText",
+    "fastai", "nanoGPT", "nerfstudio", "rl_games", "timm", "tqdm",
 )  # fmt: skip
 COMPLAINTS = (
     "",

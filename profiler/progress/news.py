@@ -11,6 +11,7 @@ from profiler.progress.names import EVERY, MOST_S, TERMS, Terms
 from profiler.progress.tail import Tail
 
 WIDEST = 1.0  # standard deviation of ln(total) beyond which nothing is reported
+NARROWER = 0.7  # an error that is less than so much of the last one is news
 SAME = 0.1  # a total that differs by more, of its logarithm, is news
 APART = 0.05  # share of its time between two reports
 ASTRAY = 10.0  # factor left of what was reported, where its output makes no sense any more
@@ -50,7 +51,7 @@ class Follower:
         elif before is not None:
             apart = last or at_s - before.at_s >= max(self._terms.least_s, APART * at_s)
             moved = abs(log(found.total_s / before.total_s)) > SAME
-            if not apart or not (moved or found.error < 0.5 * before.error):
+            if not apart or not (moved or found.error < NARROWER * before.error):
                 return None
         self._before = replace(found, at_s=at_s)
         return self._before

@@ -31,6 +31,7 @@ def addresses(
         "blockers": "/blockers",
         "ask": "/ask",
         "share": "/share",
+        "histories": "/histories",
     }
     parts |= {"change": "/act?do=change&gpus=2", "cancel": "/act?do=cancel"}
     yield from ((name, f"/jobs/{waits}{rest}") for name, rest in parts.items())

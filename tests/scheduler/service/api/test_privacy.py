@@ -242,7 +242,7 @@ def test_nothing_of_anothers_job_is_in_what_the_analyst_answers(
             ("whatif", {"changes": {"gpus": 1}, "others": True}),
             ("whatif", {"changes": {"held": True}, "others": True}),
         ]
-        asked = {kind for kind, _ in questions} | {"after", "order"}
+        asked = {kind for kind, _ in questions} | {"after", "order", "new", "histories"}
         answered = 0
 
         async def ask(kind: str, body: dict[str, Any], _: str) -> dict[str, Any]:
@@ -278,6 +278,7 @@ ASKED = {  # of every route that changes something: what is sent to it, as a pre
     ("DELETE", "/api/v1/jobs/{job_id}/hold"): None,
     ("PUT", "/api/v1/jobs/{job_id}/priority"): {"priority": -1},
     ("POST", "/api/v1/jobs/{job_id}/whatif"): {"first": True},
+    ("POST", "/api/v1/jobs/eta"): {"command": ["true"], "vc": "vision", "gpus": 1},
     ("POST", "/api/v1/jobs/cancel"): {"jobs": []},  # of all that are one's own
     ("PUT", "/api/v1/nodes/{node}"): {"open": False, "reason": "fan"},
     ("PATCH", "/api/v1/nodes/{node}"): {"vc": "speech"},

@@ -156,7 +156,7 @@ def test_page_api_and_command_line_say_the_same_of_how_long_a_job_should_run(
         assert found["text"].startswith(begins), job.phase
         assert found["p50_s"] <= (found["p90_s"] or found["p50_s"]) <= (job.time_limit_s or inf)
         page = unescape(opened("olga", f"/jobs/{job.job_id}"))
-        assert f"<p>{found['text']}</p>" in page
+        assert f"<p>{found['text']} <a" in page
         assert found["text"] in "\n".join(lines_of(decode(Explanation, told), 0.0, full=True))
         known += 1
     assert known > 3
