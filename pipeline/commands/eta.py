@@ -39,8 +39,8 @@ def eta(
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.
 
-    The service tries it on a copy of its queue. One that decides itself is asked for the size,
-    time, partition (its virtual cluster) and script. All that a job may ask for: `submit --preview`.
+    The service tries it on a copy of its queue. One that decides itself is asked for the size, time
+    and partition (its virtual cluster). All that a job may ask for: `submit --preview`.
 
     Examples:
 

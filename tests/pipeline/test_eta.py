@@ -45,7 +45,7 @@ def test_without_a_script_the_options_are_as_given() -> None:
     ("name", "text", "said"),
     [
         ("none.sh", None, "No such file"),
-        ("folder", "", "Is a directory"),
+        ("folder", "", "is a directory, not a regular file"),
         ("odd.sh", "#!/bin/sh\n#SBATCH -J 'a\n", "quotes that do not close"),
     ],
 )
