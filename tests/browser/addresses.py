@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 LIVE = (
     "/", "/?vc=vision", "/list?sort=-gpus", "/causes", "/nodes", "/history?period=all", "/fairness",
-    "/models", "/forecasts",
+    "/models", "/histories", "/forecasts",
 )  # fmt: skip
 ELSEWHERE = {  # what is no page, and the pages that other tests open
     "/live", "/list.csv", "/static/{name:path}", "/health", "/ready", "/metrics", "/login",
