@@ -22,6 +22,7 @@ from features.rows import training_rows
 from models.bundle import Bundle
 from models.training.duration import fit_duration
 from models.training.errors import TrainingError
+from models.training.export import as_ebm
 from models.training.metrics import duration_metrics
 from models.training.packing import fit_packing, fit_pair_speed
 from models.training.pairs import read_pairs
@@ -91,7 +92,8 @@ def run(
         seen = rows.ended_before(float(np.quantile(rows.time, 0.5)))
         fitted = fit_duration(seen.X, seen.y, seen.time, plain(seen.features), seed=seed)
         ahead = rows.X.tail(BATCH).reset_index(drop=True)
-        parity = np.abs(fitted.model.score_batch(ahead) - fitted.ebm.predict(ahead)).max()
+        # as interpret has it once terms are bounded and pairs that do not last are dropped
+        parity = np.abs(fitted.model.score_batch(ahead) - as_ebm(fitted.model).predict(ahead)).max()
         pairs = read_pairs(data / "packing")
         made = Bundle(
             duration=fitted.model,

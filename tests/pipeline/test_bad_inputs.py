@@ -91,7 +91,7 @@ VALUES = (
     "serve --backend cloud",
     "submit --gpus 0 -- true",
     "submit --gpus many -- true",
-    "profile --hz 0 -- true",
+    "profile --device cpu --hz 0 -- true",
     "explain 1 --run {out} --at nan",
     "nosuch",
     "simulate --nosuch",

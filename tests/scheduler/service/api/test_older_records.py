@@ -32,6 +32,7 @@ ASKED: dict[str, Any] = {
     "gpus": 8, "name": "n", "workdir": "/tmp", "cpus": 2.0, "memory_mib": 9.0, "gpu_type": "V100",
     "time_limit_s": 90.0, "share": False, "profile": False, "priority": -1, "comment": "table 3",
     "after": "", "after_any": "", "progress": False, "notify": True,
+    "expect": "6h",
 }  # fmt: skip
 DEFAULTS = {
     one.name: None if one.default is MISSING else one.default

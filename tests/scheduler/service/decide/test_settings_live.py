@@ -78,6 +78,7 @@ CASES: dict[str, dict[str, Case]] = {
         "overload": Case(50.0, {"max_wait_s": 60.0}),
         "backfill": Case(50.0, {"max_wait_s": 60.0}),
         "price": Case(1e9, {"max_wait_s": 60.0}),
+        "hold_price": Case(1e9, {"max_wait_s": 60.0}),
         "pack_first_above": Case(None),
         "predict_again_s": Case(60.0),
         "busy_above": Case(50.0),

@@ -61,7 +61,10 @@ NOT_LEARNED = {
     "FeatureState": "features _blocks _picks _whole _zone _survives",
 }
 # what is worked out again, as of then, when settings change
-MADE_AGAIN = ("policy.fairness._terms", "policy.fairness._next", "policy.starvation.")
+MADE_AGAIN = (
+    *(f"policy.{of}.{what}" for of in ("fairness", "usage") for what in ("_terms", "_next")),
+    "policy.starvation.",
+)
 SETTINGS: dict[str, Any] = {"fairness": {"weight": 0.5}, "predict_again_s": 600.0}
 
 
