@@ -20,6 +20,7 @@ from benchmarks.chaos.changes import make_bundles
 from benchmarks.chaos.kernel import EPOCH, active
 from benchmarks.chaos.run import PEOPLE, Plan, Run, Simulation
 from benchmarks.chaos.slurm import Commands, InFront
+from profiler.progress import apart
 from scheduler.backends.events import Event, Kind
 from scheduler.service import app as apps
 from scheduler.service import backends, metrics
@@ -141,6 +142,8 @@ def _install_supervisor(patches: system.Patches) -> None:
     patches.put(begin, "prepare", lambda _: None)  # it was, before it was copied
     threads = SimpleNamespace(Thread=system.Thread, Event=system.Event)
     patches.put(processes, "threading", threads)
+    # a real process, on its own time, reads what jobs print: here nobody does
+    patches.put(apart.Reading, "put", lambda _, task: task.done(None))
     patches.put(metrics, "RawValue", lambda _: SimpleNamespace(value=0, at=0.0, count=0))
     patches.put(analysts, "ThreadedStore", Store)
     patches.put(analysts, "Analyst", partial(analysts.Analyst, samples=2, refresh_s=5.0))
