@@ -52,14 +52,19 @@ def growth(read: Read, make: Callable[[int], str]) -> float:
             again = min(_cost_s(read, make(size)) for _ in range(2))
             if again > FLOOR_S and again > allowed:
                 return log(again / max(costs[before], 1e-6)) / log(size / before)
-    for tries in (1, 4, 16, 32):
-        text, brief = make(LONG), make(SHORT)
-        much = min(_cost_s(read, text) for _ in range(tries))
-        few = min(_cost_s(read, brief) for _ in range(20 * tries))
+    for tries in (1, 3, 8):
+        much = _least_s(read, make(LONG), tries)
+        few = _least_s(read, make(SHORT), 20 * tries)
         found = log(much / few) / log(LONG / SHORT)
         if found <= EXPONENT:
-            break
-    return found
+            return found
+    # a short text may fit into a cache where a long one does not: that is no growth of the work
+    longer = log(_least_s(read, make(4 * LONG), 3) / _least_s(read, make(LONG), 3)) / log(4)
+    return min(found, longer)
+
+
+def _least_s(read: Read, text: str, tries: int) -> float:
+    return min(_cost_s(read, text) for _ in range(tries))
 
 
 def _cost_s(read: Read, text: str) -> float:
