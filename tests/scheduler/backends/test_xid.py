@@ -59,6 +59,7 @@ def test_a_job_that_failed_meanwhile_says_so(
     try:
         backend.launch(Launch("job", 1, Purpose.RUN, ("sh", "-c", f"exit {code}"), (0,), ((0,),)))
         while not ended:
+            backend.heard(backend.news())  # that GPU does not answer, and is closed
             reports = backend.reports(0.2)
             backend.acknowledge(reports)
             ended += [one for one in reports if one.what is Happened.ENDED]
