@@ -15,7 +15,7 @@ from typing import Any
 from benchmarks.explanations.foretold import Foretold
 from benchmarks.explanations.judge import Account, Judge, Verdict, aside, change, starts_when
 from benchmarks.explanations.predictions import Promises
-from benchmarks.explanations.reading import rendered
+from benchmarks.explanations.reading import rendered, worded
 from benchmarks.explanations.worlds import AuditWorld, Drains
 from scheduler.core.decisions import Action, Decision
 from scheduler.explain import findings
@@ -164,8 +164,8 @@ class Audited(Engine):
         self._moments += 1
         for number, job_id in enumerate(chosen):
             began = time.process_time()
-            found = findings.answer(futures, job_id)
-            answer = asdict(findings.analysis(found, "", futures, names=True, most=None))
+            found = findings.analysis(futures, job_id, "", names=True, most=None)
+            answer = worded(asdict(found))
             self.found.cpu_s.append(time.process_time() - began)
             suggested = self._suggested(futures, job_id) if asking and number == 0 else []
             for one in answer["holders"]:

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 
 from benchmarks.explanations.asked import Asked, Told, near, times
-from scheduler.core.policy import Promise
+from scheduler.core.findings import Promise
 
 
 def promise(a: Asked) -> str:

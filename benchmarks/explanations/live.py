@@ -24,6 +24,7 @@ from benchmarks.explanations.audit import Found
 from benchmarks.explanations.judge import Account, Judge
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import lines
+from benchmarks.explanations.reading import worded
 from benchmarks.explanations.sentences import judged
 from features.job import Profile
 from features.schema import State as EndState
@@ -281,6 +282,9 @@ class _Life:
         told = service.explain(OPERATOR, job_id)
         if not told["analysis"] or told["analysis"]["unavailable"]:
             raise RuntimeError(f"{job_id} was not analysed: {told['analysis']}")
+        told["analysis"] = worded(told["analysis"])
+        printed = service.explain(OPERATOR, job_id)
+        printed["analysis"] = worded(printed["analysis"])
         now, moment = service.world.now(), log.until(log.head)
         begun = Random(f"{self.seed}/{job_id}").choice(moment.begun() or [""])
         return Asked(
@@ -288,7 +292,7 @@ class _Life:
             at,
             now,
             told,
-            service.explain(OPERATOR, job_id),
+            printed,
             lines(told, now, "--full"),
             service.page(f"/jobs/{job_id}"),
             service.page(f"/jobs/{job_id}/blockers"),

@@ -12,7 +12,9 @@ from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from pipeline.printed.why import lines_of
 from scheduler.core.decisions import Reason
+from scheduler.explain.answer import WaitAnalysis
 from scheduler.explain.explanation import Explanation
+from scheduler.explain.render import analysis_words
 
 _COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
 RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
@@ -50,6 +52,13 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
         "analysis": {**told, "suggestions": job["suggestions"]},
     }
     return "\n".join(lines_of(decode(Explanation, explained), now))
+
+
+def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an analysis with the sentences that its readers make of it beside its values."""
+    found = decode(WaitAnalysis, analysis)
+    bound_s = found.bound.left_s if found.bound else None
+    return {**analysis, **analysis_words(found), "bound_s": bound_s}
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:

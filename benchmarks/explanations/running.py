@@ -32,6 +32,7 @@ from benchmarks.explanations.judge import Judge
 from benchmarks.explanations.live import Follower
 from benchmarks.explanations.log import Log
 from benchmarks.explanations.printed import command, lines
+from benchmarks.explanations.reading import worded
 from benchmarks.explanations.sentences import judged_between
 from benchmarks.serving import free_port
 from pipeline.demo import run as demo
@@ -127,6 +128,7 @@ class _Asking:
         found.questions += 1
         if analysis["unavailable"]:
             return
+        told["analysis"] = analysis = worded(analysis)
         found.ages.append(answered_at - analysis["at"])
         self.follower.follow(analysis["seq"])
         core = self.follower.state.core
@@ -189,9 +191,8 @@ class _Asking:
     def _printed(self, job_id: str) -> dict[str, Any]:
         """What the command line prints with --json; {} where it fails."""
         secret = self.running.secrets[demo.OPERATOR]
-        return dict(
-            json.loads(command(self.running.address, secret, "why", job_id, "--json") or "{}")
-        )
+        found = json.loads(command(self.running.address, secret, "why", job_id, "--json") or "{}")
+        return {**found, "analysis": worded(found["analysis"])} if found.get("analysis") else found
 
     def _page(self, path: str) -> str:
         secret = self.running.secrets[demo.OPERATOR]

@@ -145,7 +145,8 @@ def whole(a: Asked) -> str:
     ):
         return f"{told['in_all']} in all, {len(told['holders'])} listed"
     if not told["holders"]:
-        return "" if told["still"] and told["still"] in text else "nobody is in its way"
+        even_then = told["still"] and "Even with nothing in its way" in text
+        return "" if even_then else "nobody is in its way"
     by = Counter(one["kind"] for one in told["holders"])
     for kind, count in by.items():
         names = [one["job"] for one in told["holders"] if one["kind"] == kind and one["job"]]

@@ -18,8 +18,9 @@ from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
 from scheduler.explain.answer import WaitAnalysis
-from scheduler.explain.findings import Answer, analysis, answer
+from scheduler.explain.findings import analysis
 from scheduler.explain.life import Phase, Span
+from scheduler.explain.render import analysis_words
 from scheduler.explain.story import Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
@@ -39,12 +40,11 @@ class Counterfactuals:
 
     Attributes:
         at: the moment, seconds since the epoch.
-        why: what was in its way, and its place; `wait` the same with every job named.
+        wait: what was in its way, and its place, with every job named.
         helped: changes that start it at once, or earlier in most futures.
     """
 
     at: float
-    why: Answer
     wait: WaitAnalysis
     helped: tuple[Outcome, ...]
 
@@ -83,9 +83,8 @@ def counterfactuals(
         futures, lambda job: memory.predicted(job, at), samples=samples, budget_s=budget_s
     )
     helped = asking.suggestions(job.job_id, list(core.queues), most=most)
-    found = answer(futures, job.job_id)
-    wait = analysis(found, "", futures, names=True, recorded=True)
-    return Counterfactuals(at, found, wait, tuple(helped))
+    wait = analysis(futures, job.job_id, "", names=True)
+    return Counterfactuals(at, wait, tuple(helped))
 
 
 def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
@@ -167,11 +166,9 @@ def _world(run: RunFolder) -> Scenario:
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
-    parts = [
-        f"At {moment(found.at, zone=True)} it waited: {found.why.text}.",
-        found.wait.in_the_way,
-    ]
-    parts += filter(None, [found.wait.otherwise])
+    said = analysis_words(found.wait, recorded=True)
+    parts = [f"At {moment(found.at, zone=True)} it waited: {said['dominant']}."]
+    parts += [said["in_the_way"], *filter(None, [said["otherwise"]])]
     parts += [_line(outcome) for outcome in found.helped]
     if not found.helped:
         parts.append("No change that was tried would have started it earlier.")
@@ -194,10 +191,12 @@ def _line(outcome: Outcome) -> str:
 
 def plain(found: Counterfactuals) -> Json:
     """The answer as plain values."""
+    said, wait = analysis_words(found.wait, recorded=True), asdict(found.wait)
     return {
         "at": found.at,
-        "reason": found.why.reason.value,
-        **{name: asdict(found.wait)[name] for name in ("holders", "in_the_way", "order", "place")},
+        "reason": found.wait.reason,
+        **{name: said[name] for name in ("in_the_way", "place")},
+        **{name: wait[name] for name in ("holders", "order")},
         "helped": [_plain(outcome) for outcome in found.helped],
         "not_examined": found.wait.not_examined,
     }

@@ -115,19 +115,22 @@ def _held(explained: Explanation, now: float) -> str:
 
 def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: bool) -> list[str]:
     """Of a job that waits: when it starts, what is in its way, and what would help."""
+    from scheduler.explain.render import analysis_words
+
     code = f" [{explained.reason}]" if codes else ""
     place = "" if analysis.position is None else f", {analysis.position:,} of "
     place += f"{analysis.waiting:,}" * bool(place)
     never = explained.reason == TOO_SMALL
-    says = analysis.dominant if never else _starts(explained.forecast, now)
+    said = analysis_words(analysis)
+    says = said["dominant"] if never else _starts(explained.forecast, now)
     head = f"{explained.job_id} is {explained.phase}{place}: {says}.{code}"
     rows = [("Held", _held(explained, now))] if explained.hold else []
     if not never:
         rows.append(("In the way", _in_the_way(analysis, now)))
     if explained.overtaken:
         rows.append(("Overtaken", explained.overtaken.text))
-    if analysis.changed_much:
-        rows.append(("Changed", analysis.changed_much))
+    if said["changed_much"]:
+        rows.append(("Changed", said["changed_much"]))
     rows += [("You could", _suggestion(one, now)) for one in analysis.suggestions[:BRIEFLY]]
     if never:
         rows.append(("You could", f"{explained.next_step}."))
@@ -166,10 +169,12 @@ def _first_lines(
     explained: Explanation, analysis: Analysis | None, now: float, *, codes: bool
 ) -> list[str]:
     """Where it stands and why, when it should start, and when it was what."""
+    from scheduler.explain.render import dominant
+
     stands = "over" if explained.phase in OVER else _STANDS.get(explained.phase, explained.phase)
-    dominant = explained.dominant if analysis is None else analysis.dominant
     code = f" [{explained.reason}]" if codes else ""
-    lines = [f"{explained.job_id} is {stands}: {dominant}{code}"]
+    says = explained.dominant if analysis is None else dominant(analysis)
+    lines = [f"{explained.job_id} is {stands}: {says}{code}"]
     if explained.standing is not None:
         made = explained.forecast
         when = _starts(made, now)
@@ -186,22 +191,25 @@ _STANDS = {
 
 def _in_the_way(analysis: Analysis, now: float) -> str:
     """What is in its way, with the age of what is known of the cluster where that is old."""
+    from scheduler.explain.render import in_the_way
     from scheduler.explain.words import roughly
 
     age_s = now - (now if analysis.at is None else analysis.at)
     if age_s < OLD_S:
-        return analysis.in_the_way
+        return in_the_way(analysis)
     lacks = "what was submitted, started or ended since is not in it"
-    return f"As of {roughly(age_s)} ago ({lacks}): {analysis.in_the_way}"
+    return f"As of {roughly(age_s)} ago ({lacks}): {in_the_way(analysis)}"
 
 
 def _about_the_wait(
     explained: Explanation, analysis: Analysis | None, now: float
 ) -> list[tuple[str, str]]:
-    rows = []
+    from scheduler.explain.render import analysis_words
+
+    rows, said = [], {} if analysis is None else analysis_words(analysis)
     if analysis is not None:
-        rows += [("In the way", _in_the_way(analysis, now)), ("Or", analysis.otherwise)]
-        rows.append(("Place", analysis.place))
+        rows += [("In the way", _in_the_way(analysis, now)), ("Or", said["otherwise"])]
+        rows.append(("Place", said["place"]))
     elif explained.standing is not None:
         place = explained.standing
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
@@ -212,9 +220,8 @@ def _about_the_wait(
     if explained.overtaken and not explained.wait:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
-        rows.append(("Promise", analysis.promise))
-        rows.append(("Its history", analysis.rests_on))
-        rows += [("Changed", analysis.changed), ("Sharing", analysis.sharing)]
+        rows += [("Promise", said["promise"]), ("Its history", said["rests_on"])]
+        rows += [("Changed", said["changed"]), ("Sharing", said["sharing"])]
     return rows
 
 

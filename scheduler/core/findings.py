@@ -59,6 +59,28 @@ class Partner:
     hold: Hold | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """That GPUs are kept for a job once it has waited long, as things stand.
+
+    Attributes:
+        bound_s: seconds of waiting after which they are at the latest.
+        left_s: seconds from now until then; 0: they should be kept.
+        demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
+            1: it does not.
+        priced_s: seconds of waiting after which they are kept where that costs others little,
+        soonest_s: seconds from now until it is asked, or asked again, what it costs,
+        costs_s: and what it did when last asked: waiting of all others, in sum; None: not asked.
+    """
+
+    bound_s: float
+    left_s: float
+    demand: float = 1.0
+    priced_s: float | None = None
+    soonest_s: float = 0.0
+    costs_s: float | None = None
+
+
 class NotExamined(StrEnum):
     """What a job was not examined for, in words."""
 

@@ -15,7 +15,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Decision, Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
-from scheduler.core.findings import Findings
+from scheduler.core.findings import Findings, Promise
 from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import PolicyViolation
@@ -45,28 +45,6 @@ class Usage(Protocol):
 
     def parts(self, vc: str, now: float) -> Parts:
         """Of a virtual cluster lately."""
-
-
-@dataclass(frozen=True, slots=True)
-class Promise:
-    """That GPUs are kept for a job once it has waited long, as things stand.
-
-    Attributes:
-        bound_s: seconds of waiting after which they are at the latest.
-        left_s: seconds from now until then; 0: they should be kept.
-        demand: GPUs asked for over GPUs there, where that makes the wait longer than the bound;
-            1: it does not.
-        priced_s: seconds of waiting after which they are kept where that costs others little,
-        soonest_s: seconds from now until it is asked, or asked again, what it costs,
-        costs_s: and what it did when last asked: waiting of all others, in sum; None: not asked.
-    """
-
-    bound_s: float
-    left_s: float
-    demand: float = 1.0
-    priced_s: float | None = None
-    soonest_s: float = 0.0
-    costs_s: float | None = None
 
 
 class TypeSpeeds(Protocol):

@@ -57,17 +57,6 @@ def may_share(
     return None if own_mib + other_mib < room_mib else Obstacle.MEMORY
 
 
-SHARING = {
-    Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
-    Obstacle.BUSY: "its GPUs are not for this job to share",
-    Obstacle.OWN: "the owner of one of them does not want it",
-    Obstacle.CLOSED: "one of its nodes is drained, or one of its GPUs is closed",
-    Obstacle.KEPT: "its GPUs are kept for a waiting job",
-    Obstacle.TYPE: "its GPUs are not of the type asked for",
-    Obstacle.MEMORY: "the memory of its GPUs does not hold both",
-}  # every answer of `may_share`, in words
-
-
 def start_fault(
     cluster: Cluster,
     own: Pool,

@@ -1,9 +1,38 @@
-"""Why a job waits, as the analyst writes it and everybody reads it: fields hold data, and beside
-them the sentences that `explain.findings` makes of them."""
+"""Why a job waits, as the analyst writes it and everybody reads it: values only. The sentences are
+made of them where they are read (`explain.render`)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from scheduler.core.findings import Hold, Promise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SilentGpu:
+    """A GPU that does not answer. `since`: seconds since the epoch."""
+
+    gpu: int
+    since: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClosedNode:
+    """A node that takes nothing new, or has GPUs that take nothing.
+
+    Attributes:
+        name: by which its site knows it.
+        drained: it takes nothing new; `actor` drained it, for `why`.
+        gpus: on the node, of which `silent` do not answer.
+    """
+
+    name: str
+    drained: bool = False
+    actor: str = ""
+    why: str = ""
+    gpus: int = 0
+    silent: tuple[SilentGpu, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +42,7 @@ class InTheWay:
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
         job: its id; "" where it is another's, or a node.
-        closed: of a closed node: its name, who drained it and why, in words.
+        closed: of a closed node: what is known of it.
         ran_s, past_s: of a run: how long it has run, and how far past its prediction.
         ends_in_s: of a run: seconds until it has ended, with even odds.
     """
@@ -21,10 +50,28 @@ class InTheWay:
     kind: str
     job: str = ""
     node: int | None = None
-    closed: str = ""
+    closed: ClosedNode | None = None
     ran_s: float | None = None
     past_s: float | None = None
     ends_in_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """All things of one kind in the way, listed or not.
+
+    Attributes:
+        named: of those `count`, jobs that the viewer may know by name.
+        shown: the first of those, or of the nodes.
+        ends_in_s, past_s: of the run that ends last.
+    """
+
+    kind: str
+    count: int
+    named: int = 0
+    shown: tuple[InTheWay, ...] = ()
+    ends_in_s: float | None = None
+    past_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,56 +82,152 @@ class OrderTerm:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """GPUs kept for a starving job of its virtual cluster.
+
+    Attributes:
+        own: they are kept for this job.
+        free: those of them nobody is on.
+        free_in_s: seconds until the last run on them has ended, with even odds; None: none is.
+        runs: that are on them.
+    """
+
+    own: bool
+    gpus: int
+    free: int
+    free_in_s: float | None = None
+    runs: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotShared:
+    """Why a job does not share the GPUs of the run that came closest (`core.findings.Partner`)."""
+
+    refused: str
+    speeds: tuple[float, ...] | None = None
+    gain_s: float | None = None
+    hold: Hold | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """What has happened since a start was foreseen, and moves it.
+
+    Attributes:
+        kind: "ahead": later jobs stand before it; "running": later jobs run; "outlived": runs have
+            outlived their predictions; "closed": nodes were closed.
+        count: of those jobs, runs or nodes.
+        by_s: how much earlier the job starts without, by the crude rule; above 0.
+    """
+
+    kind: str
+    count: int
+    by_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """What a history makes of the next job, of those that outlive as much.
+
+    Attributes:
+        p50_s, p90_s: half of them, and nine in ten, last no longer, seconds in all.
+        odds: chance to last longer than some seconds, by these seconds.
+    """
+
+    p50_s: float
+    p90_s: float
+    odds: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A history: whose jobs it is `of`, how many `ended` and `reached` any age, faded, and what
+    becomes of the next."""
+
+    of: str
+    ended: float
+    reached: float
+    next: Next
+
+
+MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both is said first of all
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later.
+
+    `left_s`: seconds until the start that is foreseen now.
+    """
+
+    since: float
+    by_s: float
+    left_s: float
+    causes: tuple[Cause, ...] = ()
+
+    @property
+    def considerable(self) -> bool:
+        """Return whether it is ten minutes, and a quarter of the wait that is left."""
+        return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
+
+
 @dataclass(frozen=True, slots=True)
 class WaitAnalysis:
     """Why it waits at this moment, tried on a copy of the core.
 
     Attributes:
-        at: that moment, seconds since the epoch; `need`, `free`, `limit` are GPUs at it.
-        reason: code of what the policy decided last; `dominant`: in words, with the numbers of now.
-        holders: the smallest set found without which it starts, of `in_all` the first 100;
-            `in_the_way`: in words. `otherwise`: what would do as well, in words.
+        at: that moment, seconds since the epoch.
+        reason: code of what the policy decided last.
+        need, free, limit: GPUs at that moment; of the free ones `kept` are kept for another job;
+            `lent` more are lent for profiling, `closed` are closed.
+        shut: it would fit, if none were closed.
+        holders: the smallest set found without which it starts, of `in_all` the first 100.
+        groups: all of them by kind.
         either: others of which a single one would do as well, of `alternatives` the first 100.
-        instead: sets of other runs of which each would do in the place of the runs that hold it up.
-        still: with everything out of its way, why it would wait even then; "" where it starts.
-        position, waiting: place in line, from 1, and how many stand in it; None: in no line.
-        order: terms of its place; `place`: the same in words.
-        bound_s: seconds until GPUs are kept for it, as things stand; None: nothing is promised.
-        promise: the same in words, with its condition.
-        changed: how its start has moved since it was submitted, and by what (undone on a copy); ""
-            where it has not. `changed_much`: in short, where it has by ten minutes
-            and a quarter of what is left.
-        sharing: why it does not share GPUs of the run that came closest; "" where none did.
-        rests_on: the history that its predicted duration rests on, in words.
-        not_examined: what was left out.
+        instead: sets of other runs of which each would do in the place of the runs that hold it up,
+            of `ways` the first 100.
+        still: code of why it would wait even with everything out of its way; "" where it starts.
+        vc, position, waiting: place in the line of that virtual cluster, from 1, and how many stand
+            in it; None: in no line.
+        priority, order: set by an operator, and terms of its place.
+        bound: from when on GPUs are kept for it, as things stand; None: nothing is promised.
+        reserved: GPUs that are kept in its virtual cluster already.
+        moved: how its start has moved since it was submitted; None: it has not.
+        not_shared: why it does not share GPUs; None: no run was considered.
+        history: that its predicted duration rests on.
+        not_examined: what was left out, in words.
         unavailable: why there is no analysis.
         seq: the last event of the log that was known then.
     """
 
     at: float | None = None
     reason: str = ""
-    dominant: str = ""
     need: int | None = None
     free: int | None = None
     limit: int | None = None
+    kept: int = 0
+    lent: int = 0
+    closed: int = 0
+    shut: bool = False
     holders: tuple[InTheWay, ...] = ()
     in_all: int = 0
+    groups: tuple[Group, ...] = ()
     either: tuple[InTheWay, ...] = ()
     alternatives: int = 0
     instead: tuple[tuple[InTheWay, ...], ...] = ()
+    ways: int = 0
     still: str = ""
-    in_the_way: str = ""
-    otherwise: str = ""
+    vc: str = ""
     position: int | None = None
     waiting: int | None = None
+    priority: int = 0
     order: tuple[OrderTerm, ...] = ()
-    place: str = ""
-    bound_s: float | None = None
-    promise: str = ""
-    changed: str = ""
-    changed_much: str = ""
-    rests_on: str = ""
-    sharing: str = ""
+    bound: Promise | None = None
+    reserved: Kept | None = None
+    moved: Moved | None = None
+    history: Known | None = None
+    not_shared: NotShared | None = None
     not_examined: tuple[str, ...] = ()
     unavailable: str = ""
     seq: int | None = None

@@ -4,28 +4,11 @@ of the next one."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from features.survival import EDGES_S, History
 from scheduler.core.curves import Predicted
 from scheduler.core.durations import LONG_S
-from scheduler.explain.words import duration, listed
-
-SHOWN_ODDS = 0.005  # below it, and above the rest, a chance is not written
-
-
-@dataclass(frozen=True, slots=True)
-class Next:
-    """What a history makes of the next job, of those that outlive as much.
-
-    Attributes:
-        p50_s, p90_s: half of them, and nine in ten, last no longer, seconds in all.
-        odds: chance to last longer than some seconds, by these seconds.
-    """
-
-    p50_s: float
-    p90_s: float
-    odds: tuple[tuple[float, float], ...]
+from scheduler.explain.answer import Known, Next
 
 
 def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
@@ -53,39 +36,17 @@ def next_of(history: History, outlived_s: float = 0.0) -> Next:
     return Next(p50_s, p90_s, odds)
 
 
-def next_words(history: History, outlived_s: float = 0.0) -> str:
-    """ "Of the next, half last over 25 min and one in ten over 6 h; of a hundred, 31 over 1 h"."""
-    found = next_of(history, outlived_s)
-    who = f"Of those that outlive {duration(outlived_s)}" if outlived_s > 0 else "Of the next"
-    text = f"{who}, half last over {duration(found.p50_s)}, one in ten over {duration(found.p90_s)}"
-    odds = [
-        f"{100 * chance:.0f} over {duration(seconds)}"
-        for seconds, chance in found.odds
-        if SHOWN_ODDS <= chance <= 1.0 - SHOWN_ODDS
-    ]
-    return f"{text}; of a hundred, {listed(odds)}." if odds else f"{text}."
+def known(history: History, outlived_s: float = 0.0) -> Known:
+    """Return what a history knows, and what that makes of the next job."""
+    reached = max(history.reached)
+    return Known(history.of, sum(history.ended), reached, next_of(history, outlived_s))
 
 
-def known_words(history: History) -> str:
-    """How much a history knows: "18 jobs, the older ones counting less"."""
-    jobs = sum(history.ended)
-    if jobs < 0.05 and max(history.reached) < 0.05:
-        return "None of them was seen yet: it says what the wider group says."
-    runs = max(0.0, max(history.reached) - jobs)
-    going = f", and {runs:.1f} that run" if runs >= 0.05 else ""
-    return f"{jobs:.1f} ended jobs{going}, the older ones counting less."
-
-
-def rests_on_words(histories: Sequence[History]) -> str:
-    """ "ada's jobs named like train: 4.2 ended jobs ... Of the next, half last over 25 min ...".
-
-    Of the narrowest history that knows any job; "" of none.
+def rests_on(histories: Sequence[History]) -> Known | None:
+    """Return the narrowest history that knows any job; None: none does.
 
     Args:
         histories: of a job, the widest first.
     """
-    known = [one for one in histories if max(one.reached) > 0]
-    if not known:
-        return ""
-    last = known[-1]
-    return f"{last.of}: {known_words(last)} {next_words(last)}"
+    found = [one for one in histories if max(one.reached) > 0]
+    return known(found[-1]) if found else None

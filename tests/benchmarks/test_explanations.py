@@ -21,14 +21,14 @@ from benchmarks.explanations.figures import BUDGET, draws, ends, figures, verdic
 from benchmarks.explanations.foretold import Foretold, Rule, forecasts, of_log
 from benchmarks.explanations.judge import Account, Judge, TrialFailed, aside, starts_when
 from benchmarks.explanations.log import Log, Moment
-from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable
+from benchmarks.explanations.reading import CODES, RAW_NAMES, found_in, readable, worded
 from benchmarks.explanations.stable import agreement
 from benchmarks.explanations.worlds import WORLDS, AuditWorld
 from benchmarks.worlds.small import synthetic
 from pipeline.worlds.scenario import Scenario
 from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
-from scheduler.explain.findings import analysis, answer
+from scheduler.explain.findings import analysis
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -56,7 +56,7 @@ def asked(*runs: int, need: int = 4, nodes: int = 1) -> tuple[Judge, Said, Desk,
     desk.submit(*(a_job(f"r{i}", gpus=gpus) for i, gpus in enumerate(runs)))
     desk.submit(a_job("next", gpus=need, at=NOW), now=NOW)
     futures = Futures(desk.core, memory, NOW)
-    said = asdict(analysis(answer(futures, "next"), "", futures, names=True, most=None))
+    said = worded(asdict(analysis(futures, "next", "", names=True, most=None)))
     return Judge(desk.core, account_of(desk.core)), said, desk, memory
 
 
@@ -83,7 +83,7 @@ def _nobody(said: Said) -> None:
 
 def _in_vain(said: Said) -> None:
     _nobody(said)
-    said["still"] = "the policy would keep it waiting"
+    said["still"] = "GpusBusy"
 
 
 def _free(said: Said) -> None:

@@ -135,7 +135,7 @@ def _holders(change: Callable[[list[Said], Asked], list[Said] | None]) -> Lie:
 def _as_run(job: str, a: Asked) -> Said:
     since = a.moment.runs[job].since if job in a.moment.runs else a.asked_at - 60.0
     ran_s = a.analysis["at"] - since
-    return {"kind": "running job", "job": job, "node": None, "closed": "", "ran_s": ran_s,
+    return {"kind": "running job", "job": job, "node": None, "closed": None, "ran_s": ran_s,
             "past_s": None, "ends_in_s": 60.0}  # fmt: skip
 
 
@@ -170,7 +170,7 @@ def _one_too_few(holders: list[Said], a: Asked) -> list[Said] | None:
 
 def _open_node(holders: list[Said], a: Asked) -> list[Said] | None:
     node = next(n for n in range(6) if n not in a.moment.closed)
-    return [*holders, {"kind": "closed node", "job": "", "node": node, "closed": f"node {node}"}]
+    return [*holders, {"kind": "closed node", "job": "", "node": node, "closed": None}]
 
 
 def _nobody(told: Said, a: Asked) -> object:
@@ -180,7 +180,7 @@ def _nobody(told: Said, a: Asked) -> object:
 
 def _even_then(told: Said, a: Asked) -> object:
     why = "the policy would keep it waiting"
-    told["analysis"] |= {"holders": [], "in_all": 0, "still": why}
+    told["analysis"] |= {"holders": [], "in_all": 0, "still": "GpusBusy"}
     _way(told, f"Even with nothing in its way it would not start yet: {why}.")
     return bool(a.analysis["holders"])
 

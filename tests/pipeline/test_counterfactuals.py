@@ -66,7 +66,7 @@ def test_what_is_shown_of_a_run_is_true_of_it(
         job_id = story.job.job_id
         found = counterfactuals.counterfactuals(run, story)
         assert (
-            found.why.reason
+            found.wait.reason
             == max(
                 (s for s in story.spans if s.phase is Phase.WAITING), key=lambda s: s.seconds
             ).reason
@@ -87,9 +87,8 @@ def test_what_is_shown_of_a_run_is_true_of_it(
                 ]
                 assert job_id in begun
                 shown += 1
-        holders = found.why.blockers.holders
-        if holders:
-            gone = [h.job_id if h.node is None else h.node for h in holders]
+        if holders := found.wait.holders:
+            gone = [h.job if h.node is None else h.node for h in holders]
             assert starts_without(futures, job_id, gone)
         assert len(lines(found)) >= 2
     assert shown >= 3

@@ -20,6 +20,7 @@ from pipeline.errors import UserError
 from pipeline.explain import RunFolder, counterfactuals, read_story
 from pipeline.stages import common, evaluate, export, features, ingest, learn, simulate, train
 from pipeline.stages.__main__ import STAGES, main
+from scheduler.explain.render import in_the_way
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -64,7 +65,8 @@ def test_a_run_of_the_pipeline_can_be_asked_what_would_have_helped(folder: Path)
     rows = run.table("jobs.parquet", ["job_id", "queue_s"]).to_pylist()
     longest = max(rows, key=lambda row: row["queue_s"] or 0.0)["job_id"]
     found = counterfactuals.counterfactuals(run, read_story(run, longest), most=1)
-    assert re.match(r"It needs \d+ GPUs?; \d+ of \d+ (was|were) free then\.", found.wait.in_the_way)
+    said = in_the_way(found.wait, recorded=True)
+    assert re.match(r"It needs \d+ GPUs?; \d+ of \d+ (was|were) free then\.", said)
 
 
 def test_models_are_measured_beside_yardsticks_on_days_they_never_saw(folder: Path) -> None:

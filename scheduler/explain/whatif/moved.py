@@ -8,63 +8,13 @@ closed since.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from scheduler.core.plural import are, count
+from scheduler.explain.answer import Cause, Moved
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
-from scheduler.explain.words import duration, listed, roughly
 
 LEAST_S = 60.0  # a start that moved by less has not moved
 SHARE = 0.1  # of the wait that is left: nor by less than that
-MUCH_S, MUCH = 600.0, 0.25  # and comes first of all where it has moved by so much of both
 Item = str | int  # a job that leaves, or a closed node that opens
-
-
-@dataclass(frozen=True, slots=True)
-class Cause:
-    """Something that has happened since.
-
-    Attributes:
-        what: in words.
-        gone: what is undone: jobs that leave, closed nodes that open.
-        by_s: how much earlier the job starts without, by the crude rule; above 0.
-    """
-
-    what: str
-    gone: tuple[Item, ...]
-    by_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Moved:
-    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later.
-
-    `left_s`: seconds until the start that is foreseen now.
-    """
-
-    since: float
-    by_s: float
-    left_s: float
-    causes: tuple[Cause, ...] = ()
-
-    @property
-    def considerable(self) -> bool:
-        """Ten minutes, and a quarter of the wait that is left."""
-        return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
-
-    def words(self, now: float, most: int | None = None) -> str:
-        """In a sentence: "40 min later than foreseen 3 h ago: ...".
-
-        Args:
-            most: causes that are named, those that move it most; None: all.
-        """
-        way = "later" if self.by_s > 0 else "earlier"
-        text = f"{duration(abs(self.by_s))} {way} than foreseen {roughly(now - self.since)} ago"
-        if self.by_s <= 0:
-            return f"{text}."
-        if not self.causes:
-            return f"{text}; no single cause was found."
-        return f"{text}: {listed([cause.what for cause in self.causes[:most]])}."
 
 
 def moved(
@@ -91,10 +41,10 @@ def moved(
         return Moved(promised.made_at, by_s, left_s)
     now = _crude(futures, job_id, ())
     causes = []
-    for what, gone in _since(futures, job_id, promised.made_at, closed):
+    for kind, gone in _since(futures, job_id, promised.made_at, closed):
         without = _crude(futures, job_id, gone)
         if now is not None and without is not None and now - without >= LEAST_S:
-            causes.append(Cause(what, gone, now - without))
+            causes.append(Cause(kind, len(gone), now - without))
     causes.sort(key=lambda cause: -cause.by_s)
     return Moved(promised.made_at, by_s, left_s, tuple(causes))
 
@@ -113,7 +63,7 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
 def _since(
     futures: Futures, job_id: str, since: float, closed: Mapping[int, float]
 ) -> Iterable[tuple[str, tuple[Item, ...]]]:
-    """What has happened in its virtual cluster since, in words, and who leaves to undo it."""
+    """What has happened in its virtual cluster since (`Cause.kind`), and who leaves to undo it."""
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
     vc = queued.job.vc
@@ -123,11 +73,11 @@ def _since(
         if other < queued and other.job.submit_time > since
     )
     if ahead:
-        yield f"{count(len(ahead), 'later job')} {are(len(ahead))} before it", ahead
+        yield "ahead", ahead
     runs = [run for run in core.runs_of(vc) if not run.profiling]
     later = tuple(run.job.job_id for run in runs if run.job.submit_time > since)
     if later:
-        yield f"{count(len(later), 'later job')} {are(len(later))} running", later
+        yield "running", later
     outlived = tuple(
         run.job.job_id
         for run in runs
@@ -136,10 +86,9 @@ def _since(
         and since < run.start_time + expected_s < now
     )
     if outlived:
-        theirs = "has outlived its" if len(outlived) == 1 else "have outlived their"
-        yield f"{count(len(outlived), 'run')} {theirs} prediction", outlived
+        yield "outlived", outlived
     nodes = tuple(
         node for node in core.cluster.pools[vc].nodes() if closed.get(node, since) > since
     )
     if nodes:
-        yield f"GPUs of {count(len(nodes), 'node')} are closed", nodes
+        yield "closed", nodes

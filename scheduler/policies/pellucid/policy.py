@@ -22,7 +22,7 @@ from scheduler.core.durations import (
     at_level,
 )
 from scheduler.core.estimates import Estimator
-from scheduler.core.findings import Findings, NotExamined
+from scheduler.core.findings import Findings, NotExamined, Promise
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import (
     NO_CLUSTER,
@@ -30,7 +30,6 @@ from scheduler.core.policy import (
     OrderTerms,
     Policy,
     Predictors,
-    Promise,
 )
 from scheduler.core.queue import QueuedJob
 from scheduler.core.turn import Turn

@@ -13,20 +13,19 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.estimates import FeatureEstimator
 from scheduler.core.queue import QueuedJob
-from scheduler.explain import findings as reasons
-from scheduler.explain.answer import OrderTerm
+from scheduler.explain.answer import ClosedNode, Moved, OrderTerm, SilentGpu
 from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_kind
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Compared, HeldRow, Order, OrderRow
-from scheduler.explain.histories import rests_on_words
+from scheduler.explain.findings import analysis, compared
+from scheduler.explain.histories import rests_on
 from scheduler.explain.share import Shares, of_policy
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
-from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.submission import tried
-from scheduler.explain.words import closed_words, drained_words
 from scheduler.service.analyst.records import body_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.visibility import SOMEBODY
@@ -108,12 +107,14 @@ class Answers:
                 return body_of(self._of.forecast([job_id])[job_id])
             if kind == "why":
                 futures = self._of.futures()
-                found, closed = reasons.answer(futures, job_id), self._closed(names)
-                made = reasons.analysis(found, owner, futures, names=names, closed=closed)
-                changed, much = self._changed(futures, job_id)
-                seq = self._of.state.seen
-                rests_on = self._rests_on(job_id)
-                made = replace(made, changed=changed, changed_much=much, rests_on=rests_on, seq=seq)
+                closed = self._closed(names)
+                made = analysis(futures, job_id, owner, names=names, closed=closed)
+                made = replace(
+                    made,
+                    moved=self._moved(futures, job_id),
+                    history=rests_on(self._known_of(self._of.state.core.jobs[job_id].job)),
+                    seq=self._of.state.seen,
+                )
                 helps = self._suggested(body, owner) if body.get("helps") else {}
                 return asdict(made) | helps
             if kind == "after":
@@ -241,11 +242,6 @@ class Answers:
         except FeatureError:
             return ()
 
-    def _rests_on(self, job_id: str) -> str:
-        """What the narrowest history of a waiting job that knows any job says of it."""
-        known = self._known_of(self._of.state.core.jobs[job_id].job)
-        return rests_on_words(known)
-
     def _cluster(self, changes: Sequence[Json]) -> Effect:
         """What nodes or settings that change would do to those who wait."""
         now = self._of.now()
@@ -258,16 +254,8 @@ class Answers:
         asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
         return asked.effect(change)
 
-    def _changed(self, futures: Futures, job_id: str) -> tuple[str, str]:
-        """How its start has moved since it was submitted, and by what, whole and in short where it
-        has by much; "" where it has not."""
-        found = self._moved(futures, job_id)
-        if found is None:
-            return "", ""
-        much = found.words(futures.now, 1) if found.considerable else ""
-        return found.words(futures.now), much
-
     def _moved(self, futures: Futures, job_id: str) -> Moved | None:
+        """Return how its start has moved since it was submitted; None where it has not."""
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:
             return None
@@ -277,20 +265,23 @@ class Answers:
             futures=futures, job_id=job_id, promised=promised, latest=latest, closed=closed
         )
 
-    def _closed(self, names: bool) -> dict[int, str]:
-        """The nodes with closed GPUs in words, by number; `names`: of who drained them."""
-        found, now = {}, self._of.now()
-        for node, record in self._of.state.ledger.nodes.records.items():
-            words = []
-            if not record.open:
-                actor = record.actor if names or not record.actor else SOMEBODY
-                words.append(drained_words(actor, record.reason))
-            if record.closed_gpus:
-                closed = [(one.gpu, one.since, one.why) for one in record.closed_gpus]
-                words.append(closed_words(closed, record.has.gpus, now))
-            if words:
-                found[node] = f"node {record.name}, {'; '.join(words)}"
-        return found
+    def _closed(self, names: bool) -> dict[int, ClosedNode]:
+        """Return the nodes with closed GPUs by number; `names`: with who drained them."""
+        return {
+            node: ClosedNode(
+                name=record.name,
+                drained=not record.open,
+                actor=record.actor if names or not record.actor else SOMEBODY,
+                why=record.reason,
+                gpus=record.has.gpus,
+                silent=tuple(
+                    SilentGpu(gpu=one.gpu, since=one.since, why=one.why)
+                    for one in record.closed_gpus
+                ),
+            )
+            for node, record in self._of.state.ledger.nodes.records.items()
+            if record.closed_gpus or not record.open
+        }
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
         """Why a question about a job has no answer; "" when it may have one."""
@@ -322,7 +313,7 @@ class Answers:
         vcs = core.jobs[job_id].job.vc, beside.job.vc
         if vcs[0] != vcs[1]:
             raise LookupError(f"they stand in different lines, of {vcs[0]} and of {vcs[1]}")
-        return reasons.compared(core, job_id, beside, self._of.now())
+        return compared(core, job_id, beside, self._of.now())
 
     def _order(self, vc: str, owner: str | None, limit: int) -> Order:
         """The waiting jobs of a virtual cluster with the terms of their places."""

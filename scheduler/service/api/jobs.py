@@ -14,6 +14,7 @@ from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
+from scheduler.explain.render import dominant
 from scheduler.explain.why import explain, forecast_of
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
@@ -191,11 +192,11 @@ async def explanation(
     made = await analysis(job_id, request, view)
     if made.unavailable or not explained.principal:
         return replace(explained, analysis=made)
-    # the numbers of one answer are those of one moment
+    says = dominant(made)  # the numbers of one answer are those of one moment
     first = replace(
         explained.principal[0],
         reason=made.reason,
-        text=made.dominant,
+        text=says,
         need=made.need,
         free=made.free,
         limit=made.limit,
@@ -203,7 +204,7 @@ async def explanation(
     return replace(
         explained,
         reason=made.reason,
-        dominant=made.dominant,
+        dominant=says,
         principal=[first, *explained.principal[1:]],
         standing=explained.standing
         if made.position is None or made.waiting is None

@@ -9,7 +9,7 @@ from scheduler.core.plural import count
 from scheduler.explain.answer import InTheWay
 from scheduler.explain.blockers import Kind
 from scheduler.explain.explanation import Analysis
-from scheduler.explain.findings import WHAT, node_words
+from scheduler.explain.render import WHAT, analysis_words, node_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class BlockersPage:
-    """The answer of now. `runs`: the last to finish first; `besides`: what else is in the way."""
+    """The answer of now, and what it `says`. `runs`: the last to finish first; `besides`: what else
+    is in the way."""
 
     analysis: Analysis
+    says: dict[str, str]
     runs: list[Run]
     besides: list[str]
 
@@ -57,12 +59,15 @@ def blockers_page(analysis: Analysis) -> BlockersPage:
         for one, seconds in sorted(left, key=lambda pair: -pair[1])
     ]
     others = [one for one in analysis.holders if one.ends_in_s is None]
-    named = [_named(one) for one in others if one.job or one.kind == Kind.NODE]
+    named = [_named(one, at) for one in others if one.job or one.kind == Kind.NODE]
     counted = Counter(one.kind for one in others if not one.job and one.kind != Kind.NODE)
-    besides = named + [count(n, f"{WHAT[Kind(kind)]} of others") for kind, n in counted.items()]
+    besides = named + [count(n, f"{WHAT[kind]} of others") for kind, n in counted.items()]
     hidden = analysis.in_all - len(analysis.holders)
-    return BlockersPage(analysis, runs, [*besides, *([f"{hidden} more"] if hidden else [])])
+    besides += [f"{hidden} more"] if hidden else []
+    return BlockersPage(
+        analysis, {} if analysis.unavailable else analysis_words(analysis), runs, besides
+    )
 
 
-def _named(one: InTheWay) -> str:
-    return node_words(one) if one.kind == Kind.NODE else f"{WHAT[Kind(one.kind)]} {one.job}"
+def _named(one: InTheWay, at: float) -> str:
+    return node_words(one, at) if one.kind == Kind.NODE else f"{WHAT[one.kind]} {one.job}"

@@ -8,7 +8,8 @@ from itertools import pairwise
 from features.survival import EDGES_S, HISTORIES, History
 from models.bundle import Bundle
 from scheduler.core.curves import LONGEST_S
-from scheduler.explain.histories import known_words, next_words, survivors
+from scheduler.explain.histories import known, survivors
+from scheduler.explain.render import known_words, next_words
 from scheduler.explain.words import duration, percent
 from scheduler.service.pages.charts import Chart, Layout, Trace, duration_axis, line
 
@@ -25,6 +26,8 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
         name: id on the page.
         outlived_s: how long the job at hand has run; the lines are of those that outlive as much.
     """
+    told = known(history, outlived_s)
+    becomes = next_words(told.next, outlived_s)
     edges = (FROM_S, *EDGES_S, LONGEST_S)
     lasts, wider = (survivors(h, outlived_s) for h in (history.hazards, history.wider))
     spans = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges)]
@@ -55,12 +58,12 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
     return Chart(
         name,
         f"{history.of[:1].upper()}{history.of[1:]}",
-        f"How long {history.of} lasted. {next_words(history, outlived_s)}",
+        f"How long {history.of} lasted. {becomes}",
         data,
         layout,
         ("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
         _table(history, spans, lasts),
-        f"{known_words(history)} {next_words(history, outlived_s)}",
+        f"{known_words(told)} {becomes}",
     )
 
 

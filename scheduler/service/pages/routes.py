@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from features.codec import Json
 from features.survival import History
 from scheduler.core.limits import PRINTABLE
+from scheduler.explain.render import analysis_words
 from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api import jobs as api
@@ -234,7 +235,8 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
         why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        found = {"analysis": analysis, "problem": why_not}
+        says = analysis_words(analysis) if analysis and not analysis.unavailable else {}
+        found = {"analysis": analysis, "says": says, "problem": why_not}
         return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **found}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)

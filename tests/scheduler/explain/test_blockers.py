@@ -14,7 +14,8 @@ from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.explain.answer import WaitAnalysis
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers, starts_without
-from scheduler.explain.findings import LISTED, analysis, answer, compared
+from scheduler.explain.findings import LISTED, analysis, compared
+from scheduler.explain.render import dominant, in_the_way, promise
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo, FifoSkip
@@ -93,10 +94,9 @@ def test_when_no_single_job_is_in_the_way_the_fewest_are_named_together() -> Non
     desk.submit(*(a_job(f"r{i}", gpus=2) for i in range(4)))
     desk.submit(a_job("next", gpus=4, at=60.0), now=60.0)
     futures = Futures(desk.core, memory, 60.0)
-    found = answer(futures, "next")
-    assert len(found.blockers.holders) == 2
-    assert {holder.kind for holder in found.blockers.holders} == {Kind.RUN}
-    text = analysis(found, "nobody", futures).in_the_way
+    found = analysis(futures, "next", "nobody")
+    assert [holder.kind for holder in found.holders] == [Kind.RUN, Kind.RUN]
+    text = in_the_way(found)
     assert re.search(r"It would start if 2 running jobs of others \(.+\) ended \(tried\)\.$", text)
 
 
@@ -104,9 +104,10 @@ def test_a_running_and_a_waiting_job_are_named_together() -> None:
     desk, memory = a_desk(Fifo())
     desk.submit(a_job("running", gpus=8))
     desk.submit(a_job("head", gpus=8), a_job("next", gpus=8), now=1.0)
-    found = answer(Futures(desk.core, memory, 1.0), "next")
-    assert jobs_of(found.blockers.holders) == {("running", "RUN"), ("head", "AHEAD")}
-    text = analysis(found, "nobody", Futures(desk.core, memory, 1.0)).in_the_way
+    futures = Futures(desk.core, memory, 1.0)
+    found = find_blockers(futures, "next")
+    assert jobs_of(found.holders) == {("running", "RUN"), ("head", "AHEAD")}
+    text = in_the_way(analysis(futures, "next", "nobody"))
     assert "It needs 8 GPUs; 0 of 8 are free now." in text
     assert "1 running job of others" in text
     assert "1 waiting job of others" in text
@@ -121,10 +122,10 @@ def test_a_closed_node_is_in_the_way_alone_or_beside_others() -> None:
     desk.core.nodes.set_open(1 - full, False)
     desk.submit(a_job("next", gpus=8), a_job("both", gpus=16), now=1.0)
     futures = Futures(desk.core, memory, 1.0)
-    found = answer(futures, "next")
-    assert [holder.node for holder in found.blockers.holders] == [1 - full]
-    assert len(found.blockers.alternatives) == 1
-    assert f"node {1 - full}, which is closed" in analysis(found, "", futures).in_the_way
+    found = analysis(futures, "next", "")
+    assert [holder.node for holder in found.holders] == [1 - full]
+    assert found.alternatives == 1
+    assert f"node {1 - full}, which is closed" in in_the_way(found)
     kinds = [holder.kind for holder in find_blockers(futures, "both").holders]
     assert sorted(kinds) == [Kind.NODE, Kind.RUN, Kind.AHEAD]
 
@@ -138,10 +139,10 @@ def test_the_job_that_gpus_are_kept_for_is_named_as_such() -> None:
     desk.core.decide(500.0)
     desk.submit(a_job("next", gpus=4, at=500.0), now=500.0)
     futures = Futures(desk.core, memory, 500.0)
-    found = answer(futures, "next")
-    assert jobs_of(found.blockers.holders) == {("starving", "KEPT")}
-    assert "1 job that GPUs are kept for of others" in analysis(found, "", futures).in_the_way
-    own = analysis(answer(futures, "starving"), "", futures).promise
+    assert jobs_of(find_blockers(futures, "next").holders) == {("starving", "KEPT")}
+    found = analysis(futures, "next", "")
+    assert "1 job that GPUs are kept for of others" in in_the_way(found)
+    own = promise(analysis(futures, "starving", ""))
     assert re.fullmatch(
         r"8 GPUs are kept for it, 4 of them still busy with 1 running job "
         r"\(should end in [\d.]+ (s|min|h)\); no other job starts there that is "
@@ -158,21 +159,22 @@ def test_the_answer_has_numbers_place_and_promise_of_now_and_names_nobody_else()
     desk.submit(a_job("other", gpus=4, user="ann", at=9.0), now=9.0)
     desk.submit(a_job("next", gpus=8, at=10.0), now=10.0)
     futures = Futures(desk.core, memory, 600.0)
-    found = answer(futures, "next")
-    assert (found.need, found.capacity.free, found.limit) == (8, 0, 8)
+    found = analysis(futures, "next", "user")
+    assert (found.need, found.free, found.limit) == (8, 0, 8)
     assert (found.position, found.waiting) == (2, 2)
-    assert found.promise is not None
-    assert found.promise.soonest_s == 10.0 + HOUR - 600.0
-    assert found.promise.left_s == 10.0 + 2 * HOUR - 600.0, "at any price"
+    assert found.bound is not None
+    assert found.bound.soonest_s == 10.0 + HOUR - 600.0
+    assert found.bound.left_s == 10.0 + 2 * HOUR - 600.0, "at any price"
     queued = desk.core.jobs["next"]
-    assert sum(s for _, s in found.order) == pytest.approx(queued.key - policy.ageing * 600.0)
-    plain = analysis(found, "user", futures)
-    assert plain.promise.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
-    assert "Sooner, in 50 min, if that costs the others little waiting." in plain.promise
-    assert "later if more is asked for" in plain.promise
+    terms = sum(term.seconds for term in found.order)
+    assert terms == pytest.approx(queued.key - policy.ageing * 600.0)
+    text = promise(found)
+    assert text.startswith("As things stand GPUs are kept for it in 1 h 50 min at the lat")
+    assert "Sooner, in 50 min, if that costs the others little waiting." in text
+    assert "later if more is asked for" in text
     for word in ("large", "'other'", "ann"):
-        assert word not in str(plain)
-    assert "large" in str(analysis(found, "user", futures, names=True))
+        assert word not in str(found)
+    assert "large" in str(analysis(futures, "next", "user", names=True))
     beside = compared(futures.core, "next", desk.core.jobs["other"], 600.0)
     assert beside.first
     for which, job_id in (("this", "next"), ("other", "other")):
@@ -189,9 +191,9 @@ def test_a_run_that_outlived_its_prediction_is_said_to() -> None:
     now = expected + HOUR
     desk.submit(a_job("next", gpus=8, at=now), now=now)
     futures = Futures(desk.core, memory, now)
-    found = answer(futures, "next")
-    assert found.blockers.holders[0].past_s == pytest.approx(HOUR)
-    said = analysis(found, "", futures).in_the_way
+    found = analysis(futures, "next", "")
+    assert found.holders[0].past_s == pytest.approx(HOUR)
+    said = in_the_way(found)
     assert ", late)" in said
     assert "overdue" not in said
 
@@ -205,12 +207,12 @@ def test_in_a_long_line_somebody_is_found_and_it_is_true(place: int) -> None:
     (queue,) = desk.core.queues.values()
     futures = Futures(desk.core, memory, 20.0)
     job_id = queue[place].job.job_id
-    found = answer(futures, job_id)
-    assert found.blockers.holders
-    assert starts_without(futures, job_id, [holder.job_id for holder in found.blockers.holders])
-    plain = analysis(found, "nobody", futures)
+    holders = find_blockers(futures, job_id).holders
+    assert holders
+    assert starts_without(futures, job_id, [holder.job_id for holder in holders])
+    plain = analysis(futures, job_id, "nobody")
     assert len(plain.holders) <= LISTED
-    assert plain.in_all == len(found.blockers.holders)
+    assert plain.in_all == len(holders) == sum(group.count for group in plain.groups)
 
 
 @pytest.mark.parametrize("length", [60, 160])
@@ -246,7 +248,7 @@ def test_a_job_that_runs_does_not_wait() -> None:
     desk, memory = a_desk(FifoSkip())
     desk.submit(a_job("a"))
     with pytest.raises(LookupError, match="job a has its GPUs"):
-        answer(Futures(desk.core, memory, 1.0), "a")
+        analysis(Futures(desk.core, memory, 1.0), "a", "")
 
 
 def test_of_a_quiet_line_behind_a_drained_node_who_will_go_first_is_named_too() -> None:
@@ -260,9 +262,9 @@ def test_of_a_quiet_line_behind_a_drained_node_who_will_go_first_is_named_too() 
     assert isinstance(memory, Memory)
     futures = Futures(desk.core, memory, 1e6)
     assert [q.job.job_id for q in desk.core.queues["vc"]] == ["short", "long"]
-    found = answer(futures, "short")
-    assert found.blockers.still is None
-    assert {h.node if h.node is not None else h.job_id for h in found.blockers.holders} == {
+    found = find_blockers(futures, "short")
+    assert found.still is None
+    assert {h.node if h.node is not None else h.job_id for h in found.holders} == {
         0,
         "long",
     }
@@ -279,15 +281,15 @@ def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() 
     def asked() -> WaitAnalysis:
         desk.core.decide(1.0)
         futures = Futures(desk.core, memory, 1.0)
-        return analysis(answer(futures, "next"), "", futures)
+        return analysis(futures, "next", "")
 
-    assert asked().promise.startswith("As things stand GPUs are kept for it")
+    assert promise(asked()).startswith("As things stand GPUs are kept for it")
     desk.core.nodes.set_open(1, False)
     told = asked()
     assert told.reason == "NodeDrained"
-    assert told.dominant.startswith("needs 8 GPUs; 4 of 8 are closed")
-    assert told.promise == "No GPUs are kept for it while those that would hold it are closed."
-    assert told.in_the_way.startswith(
+    assert dominant(told).startswith("needs 8 GPUs; 4 of 8 are closed")
+    assert promise(told) == "No GPUs are kept for it while those that would hold it are closed."
+    assert in_the_way(told).startswith(
         "It needs 8 GPUs; 0 of 8 are free now, 4 are closed. It would start if not for"
     )
     assert crude(desk.core, memory, 1.0)["next"].why_not == WhyNot.CLOSED

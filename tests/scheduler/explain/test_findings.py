@@ -9,10 +9,11 @@ import pytest
 from features.job import Profile
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.estimates import TableEstimator
-from scheduler.core.findings import NotExamined, Partner
-from scheduler.core.policy import Policy, Promise
+from scheduler.core.findings import NotExamined, Partner, Promise
+from scheduler.core.policy import Policy
 from scheduler.explain.blockers import find_blockers
-from scheduler.explain.findings import analysis, answer, promise_words
+from scheduler.explain.findings import analysis
+from scheduler.explain.render import analysis_words, promise
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
@@ -45,7 +46,8 @@ def said(desk: Desk, now: float) -> dict[str, object]:
     memory = desk.core.estimator
     assert isinstance(memory, Memory)
     futures = Futures(desk.core, memory, now)
-    return asdict(analysis(answer(futures, "waits"), "bob", futures))
+    found = analysis(futures, "waits", "bob")
+    return asdict(found) | analysis_words(found)
 
 
 def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
@@ -142,7 +144,7 @@ def test_a_bound_that_many_jobs_make_longer_is_not_said_to_be_the_shorter_one() 
     desk.core.decide(1.0)
     memory = desk.core.estimator
     assert isinstance(memory, Memory)
-    found = answer(Futures(desk.core, memory, 1.0), "waits")
+    found = analysis(Futures(desk.core, memory, 1.0), "waits", "bob")
     long = Promise(4 * 24 * HOUR, 12 * 24 * HOUR, demand=3.0)
-    words = promise_words(replace(found, promise=long, kept=None))
+    words = promise(replace(found, bound=long, reserved=None))
     assert "in 12 d at the latest (not 4 d after its submission but longer: 3.0 times" in words

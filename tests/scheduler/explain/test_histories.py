@@ -10,13 +10,9 @@ from features.state import FeatureError, FeatureState
 from features.survival import EDGES_S, HISTORIES, History
 from models.bundle import Bundle
 from scheduler.core.estimates import HistoriesEstimator
-from scheduler.explain.histories import (
-    known_words,
-    next_of,
-    next_words,
-    rests_on_words,
-    survivors,
-)
+from scheduler.explain.histories import known, next_of, rests_on, survivors
+from scheduler.explain.render import known_words, next_words
+from scheduler.explain.render import rests_on as rests_on_words
 from scheduler.service.pages.histories import of_bundle, picture, pictures
 
 NOW = 1_600_000_000.0
@@ -83,7 +79,7 @@ def test_a_running_job_is_in_it_and_its_own_place_is_marked() -> None:
     asked = Job("next", later, 2, user="ada", vc="vision", name="train.py")
     history = of(estimator, asked)["user"]
     assert history.reached[10] > 0.0
-    assert "that run" in known_words(history)
+    assert "that run" in known_words(known(history))
     marked = picture(history, "h", 40_000.0)
     (place,) = [trace for trace in marked.data if trace.get("name") == "this job now"]
     assert list(place["x"]) == [40_000.0, 40_000.0]
@@ -94,18 +90,20 @@ def test_what_was_outlived_is_certain() -> None:
     shown = survivors(history.hazards, 3600.0)
     assert all(share == 1.0 for share, edge in zip(shown, EDGES_S, strict=False) if edge <= 3600.0)
     assert next_of(history, 3600.0).p50_s >= 3600.0
-    assert next_words(history, 3600.0).startswith("Of those that outlive 1 h")
+    assert next_words(next_of(history, 3600.0), 3600.0).startswith("Of those that outlive 1 h")
     assert [seconds for seconds, _ in next_of(history, 3600.0).odds] == [21_600.0, 86_400.0]
     assert survivors(history.hazards, 1e9) == [1.0] * len(EDGES_S)
 
 
 def test_without_a_job_the_words_say_so() -> None:
     nobody = HistoriesEstimator().state.histories(ASKED, ASKED.submit_time)
-    assert rests_on_words(nobody) == ""
-    assert "None of them was seen" in known_words(nobody[-1])
-    known = lived(5000.0).state.histories(ASKED, ASKED.submit_time)
-    assert rests_on_words(known).startswith("ada's jobs named like train.py: ")
-    assert [c.title[:5] for c in pictures(known)] == ["Ada's", "Ada's", "Jobs ", "All j"]
+    assert rests_on(nobody) is None
+    assert "None of them was seen" in known_words(known(nobody[-1]))
+    lives = lived(5000.0).state.histories(ASKED, ASKED.submit_time)
+    found = rests_on(lives)
+    assert found is not None
+    assert rests_on_words(found).startswith("ada's jobs named like train.py: ")
+    assert [c.title[:5] for c in pictures(lives)] == ["Ada's", "Ada's", "Jobs ", "All j"]
     with pytest.raises(FeatureError, match="not kept"):
         FeatureState({"size"}).histories(ASKED, ASKED.submit_time)
 

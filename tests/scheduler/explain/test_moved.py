@@ -6,9 +6,11 @@ import pytest
 
 from reproductions.baselines.sjf import Sjf
 from scheduler.core.policy import Policy
+from scheduler.explain.answer import Moved
+from scheduler.explain.render import cause_words, moved_words
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
-from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.explain.whatif.moved import moved
 from scheduler.policies.fifo import FifoSkip
 from scheduler.testing.builders import Desk, a_job, cluster_of
 
@@ -40,9 +42,9 @@ def test_a_run_that_outlives_its_prediction_moves_a_start_and_is_named() -> None
     found = scene.moved("waits", promised, 2 * HOUR, {})
     assert found is not None
     (cause,) = found.causes
-    assert (cause.gone, cause.what) == (("runs",), "1 run has outlived its prediction")
+    assert cause_words(cause) == "1 run has outlived its prediction"
     assert cause.by_s > 0.9 * (found.by_s - 2 * HOUR)
-    assert "later than foreseen 2 h ago" in found.words(2 * HOUR)
+    assert "later than foreseen 2 h ago" in moved_words(found, 2 * HOUR)
 
 
 def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
@@ -52,11 +54,11 @@ def test_a_node_closed_since_is_named_and_one_closed_before_is_not() -> None:
     scene.desk.core.nodes.set_open(1, False)
     found = scene.moved("r5", promised, 30.0, {1: 10.0})
     assert found is not None
-    assert [cause.what for cause in found.causes] == ["GPUs of 1 node are closed"]
+    assert [cause_words(cause) for cause in found.causes] == ["GPUs of 1 node are closed"]
     found = scene.moved("r5", promised, 30.0, {1: -10.0})
     assert found is not None
     assert found.causes == ()
-    assert "no single cause was found" in found.words(30.0)
+    assert "no single cause was found" in moved_words(found, 30.0)
 
 
 def test_those_that_came_later_and_go_before_it_are_counted() -> None:
@@ -68,7 +70,7 @@ def test_those_that_came_later_and_go_before_it_are_counted() -> None:
         scene.desk.core.waiting.set_priority(f"later{i}", 5)
     found = scene.moved("waits", promised, 20.0, {})
     assert found is not None
-    assert found.causes[0].what == "3 later jobs are before it"
+    assert cause_words(found.causes[0]) == "3 later jobs are before it"
     assert found.causes[0].by_s == pytest.approx(found.by_s, rel=0.1)
 
 
@@ -78,7 +80,7 @@ def test_an_earlier_start_is_said_without_a_cause() -> None:
     scene.desk.submit(a_job("runs", gpus=8), a_job("waits", gpus=8))
     found = moved(Futures(scene.desk.core, scene.memory, 10.0), "waits", was, now, {})
     assert found is not None
-    assert found.words(10.0).startswith("2 h 13 min earlier than foreseen")
+    assert moved_words(found, 10.0).startswith("2 h 13 min earlier than foreseen")
 
 
 @pytest.mark.parametrize(

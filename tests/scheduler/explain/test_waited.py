@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.policy import Promise
+from scheduler.core.findings import Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story

@@ -11,10 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import insert, select
 
+from features.codec import decode
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import by_command
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
+from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.render import dominant, in_the_way
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
 from scheduler.explain.whatif.futures import Future
 from scheduler.explain.words import ForecastKind, clock_time
@@ -393,12 +396,12 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     service.decide()
     told = service.ask("why", job_id="waits", names=True)
     said = "It would start if not for node node000, drained by olga: fan broken (tried)."
-    assert said in told["in_the_way"]
-    assert told["holders"][0]["closed"] == "node node000, drained by olga: fan broken"
+    assert said in in_the_way(decode(WaitAnalysis, told))
+    assert told["holders"][0]["closed"]["actor"] == "olga"
     with service.store.writing() as connection:
         connection.execute(questions.delete())
     told = service.ask("why", job_id="waits")
-    assert "drained by an operator: fan broken" in told["in_the_way"]
+    assert "drained by an operator: fan broken" in in_the_way(decode(WaitAnalysis, told))
     assert "olga" not in json.dumps(told)
 
 
@@ -411,9 +414,10 @@ def test_why_names_the_gpu_that_does_not_answer_and_since_when(service: Service)
     node = f"3 of 4 GPUs answer; GPU 3 does not since {clock_time(0.0, service.wall)}"
     said = f"It would start if not for node node000, {node}: the GPU is lost (tried)."
     assert told["reason"] == "NodeDrained"
-    assert told["dominant"].startswith("needs 4 GPUs; 1 of 4 is closed to new jobs")
-    assert "1 is closed" in told["in_the_way"]
-    assert said in told["in_the_way"]
+    found = decode(WaitAnalysis, told)
+    assert dominant(found).startswith("needs 4 GPUs; 1 of 4 is closed to new jobs")
+    assert "1 is closed" in in_the_way(found)
+    assert said in in_the_way(found)
     assert service.ask("forecast", job_id="waits")["why_not"] == WhyNot.CLOSED
 
 

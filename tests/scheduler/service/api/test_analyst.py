@@ -17,6 +17,7 @@ from features.codec import decode
 from pipeline.printed.jobs import lines as ps_lines
 from pipeline.printed.why import after_lines, lines_of
 from scheduler.explain.explanation import Analysis, Compared, Explanation
+from scheduler.explain.render import analysis_words, in_the_way
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import NEVER
 from scheduler.service.analyst.process import Analyst
@@ -63,8 +64,9 @@ def test_what_blocks_and_what_helps_is_tried(answered: Service) -> None:
     analysis = told.json()["analysis"]
     assert analysis["unavailable"] == ""
     assert [h["kind"] for h in analysis["holders"]] == ["running job"]
-    assert "It needs 4 GPUs; 0 of 8 are free now." in analysis["in_the_way"]
-    assert "1 running job of others" in analysis["in_the_way"]
+    said = in_the_way(decode(Analysis, analysis))
+    assert "It needs 4 GPUs; 0 of 8 are free now." in said
+    assert "1 running job of others" in said
     assert [term["what"] for term in analysis["order"]]
     assert "secret-of-bob" not in told.text
     assert "bob.noyce" not in told.text
@@ -80,13 +82,11 @@ def test_the_numbers_of_one_answer_are_those_of_one_moment(
 
     async def later(*_: object) -> Analysis:
         where = {"position": 6, "waiting": 9}
-        return Analysis(
-            reason="GpusBusy", dominant="2 of 8 are free", need=4, free=2, limit=8, **where
-        )
+        return Analysis(reason="GpusBusy", need=4, free=2, limit=8, **where)
 
     monkeypatch.setattr(job_routes, "analysis", later)
     told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
-    assert told["dominant"] == told["principal"][0]["text"] == "2 of 8 are free"
+    assert told["dominant"] == told["principal"][0]["text"] == "needs 4 GPUs, 2 of 8 are free"
     assert told["principal"][0]["free"] == told["analysis"]["free"] == 2
     assert told["standing"] == {"position": 6, "waiting": 9}
 
@@ -97,22 +97,25 @@ def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: S
     texts = []
     for job in mine:
         told = answered.by("alice").get(f"{JOBS}/{job}/explain", params={"analyse": True}).json()
-        assert told["analysis"]["changed_much"] == ""
+        assert told["analysis"]["moved"] is None
         texts.append("\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"])))
-        moved = {"changed": "40 min later than foreseen 3 h ago: 1 node is closed."}
-        told["analysis"] |= moved
+        at = told["analysis"]["at"]
+        cause = {"kind": "closed", "count": 1, "by_s": 2400.0}
+        moved = {"since": at - 10_800.0, "by_s": 2400.0, "left_s": 7e4, "causes": [cause]}
+        told["analysis"]["moved"] = moved
+        said = analysis_words(decode(Analysis, told["analysis"]))
+        assert said["changed"] == "40 min later than foreseen 3 h ago: GPUs of 1 node are closed."
         full = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"], full=True))
         later = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"] + 90.0))
         assert ("As of " in texts[-1], "As of 1.5 min ago (what was" in later) == (False, True)
-        for text in (told["analysis"]["otherwise"], moved["changed"], told["analysis"]["place"]):
+        for text in (said["otherwise"], said["changed"], said["place"]):
             assert text in full
-        told["analysis"]["changed_much"] = moved["changed"]
-        assert moved["changed"] in "\n".join(
-            lines_of(decode(Explanation, told), told["analysis"]["at"])
-        )
-    said = readable(texts)
-    assert said["words_p50"] < 60
-    assert said["codes"] == said["raw_names"] == 0.0
+        assert said["changed"] not in later, "it has moved, but by little of what is left"
+        moved["left_s"] = 60.0
+        assert said["changed"] in "\n".join(lines_of(decode(Explanation, told), at))
+    read = readable(texts)
+    assert read["words_p50"] < 60
+    assert read["codes"] == read["raw_names"] == 0.0
 
 
 def test_both_worlds_of_a_what_if_are_told(answered: Service) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.answer import InTheWay
+from scheduler.explain.answer import ClosedNode, InTheWay
 from scheduler.explain.explanation import Analysis
 from scheduler.service.pages.blockers import Run, blockers_page
 from tests.scheduler.service.pages.conftest import Lived
 
 
 def test_bars_of_what_is_in_the_way() -> None:
+    broken = ClosedNode(name="gpu3", drained=True, why="fan broken")
     analysis = Analysis(
         at=1000.0,
         holders=[
@@ -23,7 +24,7 @@ def test_bars_of_what_is_in_the_way() -> None:
             InTheWay("waiting job"),
             InTheWay("waiting job"),
             InTheWay("waiting job", "second"),
-            InTheWay("closed node", node=3, closed="node gpu3, drained: fan broken"),
+            InTheWay("closed node", node=3, closed=broken),
             InTheWay("closed node", node=4),
         ],
         in_all=9,
