@@ -1,8 +1,8 @@
 """From candidate to champion: what is asked of a bundle before a service decides with it.
 
 The service's own check comes first. Then both models score the same jobs, which neither saw in
-training. Whatever is not better beyond chance stays a candidate, unless a person says otherwise
-and why.
+training, and both decide in a replay of them. Whatever is not better beyond chance stays a
+candidate, unless a person says otherwise and why.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ from features.rows import training_rows
 from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
 from models.training.errors import TrainingError
-from models.training.judging import Judgement, judge
+from models.training.judging import Judgement, Paired, better_in_all, judge, most_telling
 from models.training.tracking import Registry, Version, bundle_of, champion, promote
+from pipeline.replaying import DRAWS, Replay, replayed
+from pipeline.worlds.venus import TrackError
+from scheduler.assembly import CoreSpec
 
 FIRST = "first version: there is no champion to compare it with"
 
@@ -35,25 +38,39 @@ class Proposal:
     Attributes:
         candidate, champion: registered versions; no champion while there is none.
         judgement: on the same jobs; None where they cannot be compared.
+        replay: in the same replayed weeks; None where they cannot be compared.
         why_not: why they cannot be compared, one sentence.
     """
 
     candidate: Version
     champion: Version | None
     judgement: Judgement | None = None
+    replay: Replay | None = None
     why_not: str = ""
+
+    @property
+    def figures(self) -> tuple[Paired, ...]:
+        """Return all that both were compared by."""
+        judged = () if self.judgement is None else self.judgement.figures
+        return judged + (() if self.replay is None else self.replay.figures)
 
     @property
     def better(self) -> bool:
         """Return whether it may become champion without a person saying so."""
-        return self.champion is None or (self.judgement is not None and self.judgement.better)
+        if self.champion is None:
+            return True
+        both = self.judgement is not None and self.replay is not None
+        return both and better_in_all(self.figures)
 
     @property
     def reason(self) -> str:
         """Return the outcome as one line."""
         if self.champion is None:
             return FIRST
-        return self.why_not if self.judgement is None else self.judgement.reason
+        if self.judgement is None or self.replay is None:
+            return self.why_not
+        telling = most_telling(self.figures)
+        return (self.judgement if telling in self.judgement.figures else self.replay).reason
 
     def evidence(self, **more: Any) -> Mapping[str, Any]:
         """Return what is kept with a promotion, plain JSON."""
@@ -62,24 +79,42 @@ class Proposal:
             "bundle": self.candidate.digest,
             "former": None if former is None else asdict(former),
             "judgement": None if self.judgement is None else self.judgement.document(),
+            "replay": None if self.replay is None else self.replay.document(),
+            "compared": [str(figure) for figure in self.figures],
             "reason": self.reason,
             **more,
         }
 
 
-def proposed(candidate: Version, registry: Registry, trace: pa.Table) -> Proposal:
+def proposed(
+    candidate: Version,
+    registry: Registry,
+    trace: pa.Table,
+    spec: CoreSpec,
+    *,
+    draws: int = DRAWS,
+) -> Proposal:
     """Judge a registered version against the champion on the jobs of a trace that neither saw.
+
+    Args:
+        spec: cluster on which the jobs are replayed.
+        draws: how often.
 
     Raises BundleError when no service could decide with the candidate.
     """
     new, present = accepted(candidate, registry), champion(registry)
     if present is None:
         return Proposal(candidate=candidate, champion=None)
+    judgement = None
     try:
-        judgement = judged(new, accepted(present, registry), trace)
-    except (BundleError, TrainingError) as error:
-        return Proposal(candidate=candidate, champion=present, why_not=str(error))
-    return Proposal(candidate=candidate, champion=present, judgement=judgement)
+        old = accepted(present, registry)
+        judgement = judged(new, old, trace)
+        replay = replayed(new, old, trace, spec, seen_until(new, old), draws=draws)
+    except (BundleError, TrainingError, TrackError) as error:
+        return Proposal(
+            candidate=candidate, champion=present, judgement=judgement, why_not=str(error)
+        )
+    return Proposal(candidate=candidate, champion=present, judgement=judgement, replay=replay)
 
 
 def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
@@ -87,8 +122,7 @@ def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
     from. Raises TrainingError when these are too few."""
     specs = (*candidate.duration.features, *champion.duration.features)
     rows = training_rows(trace, families=sorted({spec.family for spec in specs}))
-    since = max(_learned_to(candidate), _learned_to(champion))
-    unseen = rows.where((rows.time > since) & np.isfinite(rows.y))
+    unseen = rows.where((rows.time > seen_until(candidate, champion)) & np.isfinite(rows.y))
     ids, users = trace.column("job_id").to_pylist(), trace.column("user").to_pylist()
     user = dict(zip(ids, users, strict=True))
     return judge(candidate.duration, champion.duration, unseen, [user[i] for i in unseen.job_id])
@@ -118,6 +152,14 @@ def accepted(version: Version, registry: Registry) -> Bundle:
 def in_experiment() -> bool:
     """Return whether `dvc exp run` runs this: it may register candidates, and move nothing."""
     return "DVC_EXP_BASELINE_REV" in os.environ
+
+
+def seen_until(*bundles: Bundle) -> float:
+    """Return when the last job was submitted that any of some bundles learned from.
+
+    TrainingError when one does not say.
+    """
+    return max(map(_learned_to, bundles))
 
 
 def _learned_to(bundle: Bundle) -> float:

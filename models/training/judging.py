@@ -36,6 +36,7 @@ class Paired:
         candidate, champion: its values.
         gain: how much better the candidate is, whichever way the figure goes.
         low, high: 95 % interval of the gain.
+        unit: of all of them; "" is a plain number.
     """
 
     title: str
@@ -44,6 +45,7 @@ class Paired:
     gain: float
     low: float
     high: float
+    unit: str = ""
 
     @property
     def verdict(self) -> str:
@@ -51,10 +53,32 @@ class Paired:
         return "better" if self.low > 0 else "worse" if self.high < 0 else "as good"
 
     def __str__(self) -> str:
+        shape, unit = (",.0f", f" {self.unit}") if self.unit else (".4f", "")
         return (
-            f"{self.title} {self.candidate:.4f}, the champion's {self.champion:.4f}: "
-            f"{self.verdict} by {self.gain:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+            f"{self.title} {self.candidate:{shape}}{unit}, the champion's "
+            f"{self.champion:{shape}}{unit}: {self.verdict} by {self.gain:+{shape}}{unit} "
+            f"({self.low:+{shape}} to {self.high:+{shape}})"
         )
+
+    def document(self) -> dict[str, Any]:
+        """Return all but the title as plain JSON."""
+        found = {
+            "candidate": self.candidate, "champion": self.champion, "gain": self.gain,
+            "low": self.low, "high": self.high, "verdict": self.verdict,
+        }  # fmt: skip
+        return found | ({"unit": self.unit} if self.unit else {})
+
+
+def better_in_all(figures: Sequence[Paired]) -> bool:
+    """Return whether a candidate is better in one figure, and worse in none."""
+    verdicts = {figure.verdict for figure in figures}
+    return "better" in verdicts and "worse" not in verdicts
+
+
+def most_telling(figures: Sequence[Paired]) -> Paired:
+    """Return the first figure that is worse; if none is, the first that is better."""
+    order = {"worse": 0, "better": 1, "as good": 2}
+    return min(figures, key=lambda figure: order[figure.verdict])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,25 +97,16 @@ class Judgement:
     @property
     def better(self) -> bool:
         """Return whether the candidate is better in one figure, and worse in none."""
-        verdicts = {figure.verdict for figure in self.figures}
-        return "better" in verdicts and "worse" not in verdicts
+        return better_in_all(self.figures)
 
     @property
     def reason(self) -> str:
         """Return the judgement as one line, the figure that tells most first."""
-        order = {"worse": 0, "better": 1, "as good": 2}
-        ranked = sorted(self.figures, key=lambda figure: order[figure.verdict])
-        return f"{ranked[0]}; {self.rows:,} jobs of {self.users} users"
+        return f"{most_telling(self.figures)}; {self.rows:,} jobs of {self.users} users"
 
     def document(self) -> dict[str, Any]:
         """Return all of it as plain JSON."""
-        figures = {
-            one.title: {
-                "candidate": one.candidate, "champion": one.champion, "gain": one.gain,
-                "low": one.low, "high": one.high, "verdict": one.verdict,
-            }
-            for one in self.figures
-        }  # fmt: skip
+        figures = {one.title: one.document() for one in self.figures}
         return {"rows": self.rows, "users": self.users, "level": LEVEL, "figures": figures}
 
 
@@ -118,25 +133,44 @@ def judge(
             f"{len(rows)} jobs of {users} users that neither model saw: to compare them takes "
             f"{LEAST_ROWS} of {LEAST_USERS}"
         )
-    drawn = np.random.default_rng(seed).multinomial(users, np.full(users, 1 / users), RESAMPLES)
-    weights = np.concatenate([np.ones((1, users)), drawn.astype(np.float64)])[:, who]
+    weights = drawn_again(users, np.random.default_rng(seed))[:, who]
     scores = [model.score_batch(rows.X) for model in (candidate, champion)]
     figures = [
-        _paired("tail AUC", [_tail_auc(score, rows.y, weights) for score in scores], sign=1.0),
-        _paired("MAE of log10", [_mae(score, rows.y, weights) for score in scores], sign=-1.0),
+        paired("tail AUC", [_tail_auc(score, rows.y, weights) for score in scores], sign=1.0),
+        paired("MAE of log10", [_mae(score, rows.y, weights) for score in scores], sign=-1.0),
     ]
     known = tuple(figure for figure in figures if figure is not None)
     return Judgement(figures=known, rows=len(rows), users=users)
 
 
-def _paired(title: str, values: Sequence[Floats], sign: float) -> Paired | None:
-    """One figure; None when it means nothing on these rows. `values`: all rows first."""
+def drawn_again(units: int, draw: np.random.Generator) -> Floats:
+    """Return how often each unit counts: once each first, then drawn with replacement."""
+    drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
+    return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])
+
+
+def paired(
+    title: str,
+    values: Sequence[Floats],
+    *,
+    sign: float,
+    unit: str = "",
+    among: int = 1,
+) -> Paired | None:
+    """Return one figure; None when it means nothing on these rows.
+
+    Args:
+        values: the candidate's and the champion's, all rows first.
+        sign: 1 where more is better, -1 where less is.
+        among: so many figures say the same of other jobs; the interval is that much wider.
+    """
     candidate, champion = values
-    gain = sign * (candidate - champion)
+    gain = sign * (candidate - champion) + 0.0  # no -0
     spread = gain[1:][np.isfinite(gain[1:])]
     if not np.isfinite(gain[0]) or len(spread) < RESAMPLES / 2:
         return None
-    low, high = np.quantile(spread, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
+    outside = (1 - LEVEL) / among / 2
+    low, high = np.quantile(spread, [outside, 1 - outside]).tolist()
     return Paired(
         title=title,
         candidate=float(candidate[0]),
@@ -144,6 +178,7 @@ def _paired(title: str, values: Sequence[Floats], sign: float) -> Paired | None:
         gain=float(gain[0]),
         low=low,
         high=high,
+        unit=unit,
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -278,12 +279,29 @@ def promote(
             client.set_tag(version.run_id, key, value)
         page = str(client.get_run(version.run_id).data.tags.get(NOTE, ""))
         _, _, rest = page.partition("\n\n")
-        about = f"Promoted: {reason}.\n\n{rest}"
+        compared = "".join(f"- {line}\n" for line in evidence.get("compared", ()))
+        about = (
+            f"Promoted: {reason}.\n\n{compared}\n{rest}"
+            if compared
+            else (f"Promoted: {reason}.\n\n{rest}")
+        )
+        for name_of, gain in _gains(evidence).items():
+            client.log_metric(version.run_id, f"promotion/{name_of}", gain)
         client.set_tag(version.run_id, NOTE, about)
         client.update_model_version(name, version.number, about)
         client.set_registered_model_alias(name, CHAMPION, version.number)
         if before is not None and before.number != version.number:
             client.set_registered_model_alias(name, FORMER, before.number)
+
+
+def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
+    """What a promotion gained by each figure, as MLflow names metrics."""
+    parts = [evidence.get(name) or {} for name in ("judgement", "replay")]
+    return {
+        f"gain in {re.sub(r'[^A-Za-z0-9_. -]', '_', title)}": float(figure["gain"])
+        for part in parts
+        for title, figure in part.get("figures", {}).items()
+    }
 
 
 def _aliased(registry: Registry, alias: str) -> Version | None:

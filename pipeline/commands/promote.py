@@ -46,14 +46,18 @@ def promote(
         "data/bundle"
     ),
     params: Annotated[
-        Path, typer.Option(help="Parameters that name the registry.", metavar="FILE")
+        Path, typer.Option(help="Parameters that name registry and cluster.", metavar="FILE")
     ] = Path("params.yaml"),
+    draws: Annotated[
+        int, typer.Option(help="How often the jobs are replayed with each model.", min=1)
+    ] = 3,
     as_json: JSON_OBJECT = False,
 ) -> None:
     """Judge a registered candidate against the champion, and make it champion if it is better.
 
-    Both score the jobs of --trace that neither learned from. A figure counts as better where the
-    95 % interval of the difference says so: users are drawn again and again, with all their jobs.
+    Both score the jobs of --trace that neither learned from, and both decide in a closed-loop
+    replay of them, the last four weeks at most. A figure counts as better where the 95 % interval
+    of the difference says so: users are drawn again and again, with all their jobs.
     Better in one figure and worse in none promotes; otherwise the exit status is 1, and --anyway
     with --why promotes all the same. The service's own check of a bundle comes first. Evidence is
     kept with the version in MLflow. A service that watches --out takes the bundle; dvc repro then
@@ -73,20 +77,28 @@ def promote(
         from pipeline.stages.common import read_params
         from pipeline.stages.evaluate import registry_of
         from pipeline.traces import read_dataset
+        from pipeline.worlds.cluster_file import read_cluster
 
         if back and version is not None:
             raise UserError("--back returns to the former champion: it takes no VERSION")
         if anyway and not why:
             raise UserError("--anyway needs --why: it is kept with the promotion")
-        registry = registry_of(read_params(params))
+        wanted = read_params(params)
+        registry = registry_of(wanted)
         present, candidate = champion(registry), _candidate(version, back, registry)
         if present is not None and present.number == candidate.number:
             raise UserError(f"version {candidate.number} is champion already")
         if back:
             proposal = Proposal(candidate=candidate, champion=present, why_not=BACK)
         else:
-            with step("judging", as_json):
-                proposal = proposed(candidate, registry, read_dataset(trace))
+            with step("judging, and replaying", as_json):
+                proposal = proposed(
+                    candidate,
+                    registry,
+                    read_dataset(trace),
+                    read_cluster(wanted.cluster),
+                    draws=draws,
+                )
         _tell(proposal, as_json)
         if preview:
             return
@@ -128,14 +140,18 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
         found = dict(proposal.evidence(version=proposal.candidate.number, better=proposal.better))
         typer.echo(json.dumps(found))
         return
-    judgement = proposal.judgement
+    judgement, replay = proposal.judgement, proposal.replay
     typer.echo(f"Version {proposal.candidate.number}, {proposal.candidate.digest[:12]}")
-    if judgement is None:
+    if judgement is not None:
+        for figure in judgement.figures:
+            typer.echo(f"  {figure}")
+        typer.echo(f"  on {judgement.rows:,} jobs of {judgement.users} users that neither saw")
+    if replay is not None:
+        for figure in replay.figures:
+            typer.echo(f"  {figure}")
+        typer.echo(f"  in {replay.about}; intervals of 95 %")
+    if judgement is None or replay is None:
         typer.echo(f"  {proposal.reason}")
-        return
-    for figure in judgement.figures:
-        typer.echo(f"  {figure}")
-    typer.echo(f"  on {judgement.rows:,} jobs of {judgement.users} users that neither saw; 95 %")
 
 
 def _agreed(candidate: Version) -> bool:

@@ -15,6 +15,7 @@ from pipeline.promotion import accepted, carried_out, in_experiment, proposed
 from pipeline.stages.common import BUNDLE, CANDIDATE, METRICS, TRACE, Params, Shown, unseen
 from pipeline.stages.evaluate import chosen, registry_of, track
 from pipeline.traces import read_dataset
+from pipeline.worlds.cluster_file import read_cluster
 
 
 def run(params: Params, shown: Shown = unseen) -> str:
@@ -30,7 +31,8 @@ def run(params: Params, shown: Shown = unseen) -> str:
     automatic = params.mlflow.promote == "beyond-chance" and not in_experiment()
     noted = ""
     if present is None or (automatic and present.digest != candidate.digest):
-        proposal = proposed(version, registry, read_dataset(TRACE))
+        cluster = read_cluster(params.cluster)
+        proposal = proposed(version, registry, read_dataset(TRACE), cluster)
         noted = f"; {proposal.reason}"
         if proposal.better:
             carried_out(proposal, proposal.reason, registry, BUNDLE, by="dvc repro")

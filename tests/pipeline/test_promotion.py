@@ -34,15 +34,18 @@ from models.training.tracking import (
     former_champion,
     log_training,
 )
-from pipeline import promotion
+from pipeline import promotion, replaying
 from pipeline.app import app
 from pipeline.promotion import accepted, carried_out, judged, proposed
 from pipeline.stages import common
 from pipeline.traces.synthetic import generate as synthetic
+from pipeline.worlds.cluster_file import read_cluster
 from scheduler.core.estimates import LiveEstimator
 from scheduler.service.log.bundles import BundleStore
 
 ROOT = Path(__file__).resolve().parents[2]
+CLUSTER = ROOT / "pipeline/worlds/clusters/demo.yaml"
+DEMO = read_cluster(CLUSTER)
 FAMILIES = "size", "survival", "burst"
 PAGE = (ROOT / "docs/editing-models.md").read_text().split("```yaml\n")[1].split("```")[0]
 DOCUMENTED = yaml.safe_load(PAGE)["edits"]
@@ -180,9 +183,9 @@ def test_a_champion_that_nobody_can_score_needs_a_person(
     held: dict[Version, Bundle], trace: pa.Table, good: Bundle
 ) -> None:
     old, new = held_as(held, foreign(good)), held_as(held, good)
-    assert proposed(new, HERE, trace).better, "there is none yet"
+    assert proposed(new, HERE, trace, DEMO).better, "there is none yet"
     promotion.promote(old, "by hand", {}, HERE)
-    found = proposed(new, HERE, trace)
+    found = proposed(new, HERE, trace, DEMO)
     assert not found.better
     assert "'shoe_size' that is not kept" in found.reason
 
@@ -192,7 +195,9 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     good: Bundle, bad: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setattr("pipeline.traces.read_dataset", lambda _: trace)
+    monkeypatch.setattr(replaying, "MOST_DAYS", 2)
     params = yaml.safe_load((ROOT / "params.yaml").read_text())
+    params["cluster"] = str(CLUSTER)
     params["mlflow"] |= {
         "uri": registry.tracking_uri, "artifacts": str(registry.artifact_root)
     }  # fmt: skip
@@ -200,7 +205,7 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
 
     def asked(*words: str) -> tuple[int, str]:
         done = CliRunner().invoke(
-            app, ["promote", *words, "--out", str(tmp_path / "bundle"),
+            app, ["promote", *words, "--draws", "1", "--out", str(tmp_path / "bundle"),
                   "--params", str(tmp_path / "params.yaml")],
         )  # fmt: skip
         return done.exit_code, done.output + str(done.exception or "")
@@ -214,6 +219,8 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     status, said = asked()
     assert status == 1
     assert "worse by" in said
+    assert "p99 wait in product" in said
+    assert "2.0 days replayed once" in said
     assert "Not promoted" in said
     assert "needs --why" in asked("--anyway", "--yes")[1]
     assert champion(registry) == one
@@ -226,6 +233,12 @@ def test_the_command_asks_refuses_goes_through_and_goes_back(
     kept = mlflow.artifacts.load_dict(f"{place}/promotion-of-2.json")
     assert (kept["why"], kept["former"]["digest"]) == ("a trial", good.digest)
     assert kept["judgement"]["figures"]["tail AUC"]["verdict"] == "worse"
+    replayed = kept["replay"]["figures"]
+    assert {"mean JCT", "p99 wait in product", "long jobs found", "pinball of ln"} <= set(replayed)
+    jct = replayed["mean JCT"]
+    assert client.get_run(two.run_id).data.metrics["promotion/gain in mean JCT"] == jct["gain"]
+    about = client.get_model_version(registry.name, two.number).description
+    assert f"mean JCT {jct['candidate']:,.0f} s, the champion's {jct['champion']:,.0f} s" in about
     assert asked("--back", "--yes")[0] == 0
     assert champion(registry) == one
     assert Bundle.load(tmp_path / "bundle").digest == good.digest
