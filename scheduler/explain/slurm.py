@@ -166,6 +166,16 @@ class PlannedStart:
 
 
 @dataclass(frozen=True, slots=True)
+class Withdrawn:
+    """Room in a limit was stated of a job at `since`, and Slurm did not start it: it is not stated
+    any more. `held` of `judged` such statements were so."""
+
+    since: float
+    held: int = 0
+    judged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SlurmReason:
     """Why a job waits by its Slurm's own word, and what was found that explains it.
 
@@ -176,7 +186,7 @@ class SlurmReason:
             a moment (epoch seconds).
         nodes, time_limit_s: that it asks for, where these are the reason.
         limit: the limit it would go beyond. lapsed: there is room in that limit now, after
-            `ahead` jobs that wait for the same.
+            `ahead` jobs that wait for the same; `withdrawn`: it was not so.
         stopped: what holds it because another waits. shortage: what it lacks, node by node.
         meaning: what the word means by Slurm's manual, where nothing of the job explains it.
         places: by partition. priority: Slurm's; its `terms`, the largest first, sum to it.
@@ -211,6 +221,7 @@ class SlurmReason:
     partition: str = ""
     account: str = ""
     qos: str = ""
+    withdrawn: Withdrawn | None = None
 
     def as_of(self, now: float) -> SlurmReason:
         """Without moments that have passed since it was found."""
@@ -284,19 +295,19 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     if reason.licences:
         first, *more = map(_licence, reason.licences)
         return [f"it asks for {first}", *more]
-    if found := _by_limit(reason):
+    if found := _by_limit(reason, now):
         return found
     if reason.shortage is not None and (found := clauses(reason.shortage, now)):
         return found
     return _by_place(reason, now) or [reason.meaning] * bool(reason.meaning)
 
 
-def _by_limit(reason: SlurmReason) -> list[str]:
+def _by_limit(reason: SlurmReason, now: float) -> list[str]:
     """A limit that keeps it, or others before it."""
     if reason.limit is not None:
         return [_limit(reason.limit)]
     if reason.lapsed:
-        return _lapsed(reason.ahead)
+        return _lapsed(reason.ahead) if reason.withdrawn is None else _not_so(reason.withdrawn, now)
     return _stopped(reason.stopped) if reason.stopped is not None else []
 
 
@@ -340,6 +351,19 @@ def _lapsed(ahead: int) -> list[str]:
         ]  # fmt: skip
     so = "that was so when the job last had its turn. There is room in that limit now"
     return [so, keeps]
+
+
+def _not_so(one: Withdrawn, now: float) -> list[str]:
+    return [
+        f"by all that is known here there has been room in that limit since "
+        f"{clock_time(one.since, now)}, and Slurm has not started it: what keeps it is not known"
+        f"{held_words(one.held, one.judged)}"
+    ]
+
+
+def held_words(held: int, judged: int) -> str:
+    """How often such a claim was so, in brackets; "" where none was judged."""
+    return f" (of {count(judged, 'such claim')} {held} held)" if judged else ""
 
 
 def _stopped(one: Stopped) -> list[str]:

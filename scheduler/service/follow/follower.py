@@ -32,7 +32,8 @@ from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
 from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
-from scheduler.explain.claims import start_kind
+from scheduler.explain.claims import Kind as Claimed
+from scheduler.explain.claims import Record, start_kind
 from scheduler.explain.effect import Sooner
 from scheduler.explain.share import of_site
 from scheduler.explain.slurm import SlurmReason
@@ -52,6 +53,7 @@ from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
+from scheduler.service.follow.audit import Audit
 from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.claims import Claims
 from scheduler.service.follow.histories import Ended, Histories, Over
@@ -73,7 +75,7 @@ from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store import chain
-from scheduler.service.log.store.claims import record_of
+from scheduler.service.log.store.claims import record_of, records, refute
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -165,6 +167,9 @@ class Follower:
         self._forecasts: dict[str, StartForecast] = {}  # of jobs that wait
         self._claims = Claims()
         self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
+        self._audit = Audit()
+        self._against: dict[str, str] = {}  # of which Slurm contradicts what is forecast, and why
+        self._held: dict[str, tuple[int, int]] | None = None  # by kind, as of this look
 
     @property
     def memory(self) -> Memory:
@@ -187,6 +192,7 @@ class Follower:
         # clocks are set back; histories do not go back
         now = max(self.clock.now(), self._histories.heard)
         self._use_champion()
+        self._held = None
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.update(mine, now)
         self._promises.look(mine, now)
@@ -197,8 +203,11 @@ class Follower:
         self._last = snapshot, first
         made = self._foresee(snapshot, first)
         made |= self._renewed(snapshot, first, made)
+        self._audit.look(snapshot)
         made |= self._withhold(snapshot, first, made)
-        self.reasons = self._planner.reasons(snapshot, first)
+        self.reasons = self._audit.reasons(
+            self._planner.reasons(snapshot, first), now, self._record
+        )
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
             self._write(snapshot, made, orders, ended)
@@ -302,18 +311,31 @@ class Follower:
     def _withhold(
         self, snapshot: ClusterSnapshot, first: Sequence[str], made: Mapping[str, StartForecast]
     ) -> dict[str, StartForecast]:
-        """No forecasts of jobs of which something is not modelled, or whose deadline may come
-        first; those again of jobs of which that is over."""
+        """No forecasts of jobs of which something is not modelled, whose deadline may come first,
+        or of which Slurm contradicts what is forecast; those again of jobs of which that is over.
+        """
         known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
-        against = against_slurm(snapshot, first)
-        before, self._withheld = self._withheld, late | against | without_start(snapshot, first)
+        refuted = self._audit.forecasts(snapshot, known, self._record)
+        self._against = refuted | against_slurm(snapshot, first)
+        barred = without_start(snapshot, first)
+        before, self._withheld = self._withheld, late | self._against | barred
         again = {j: self._forecasts[j] for j in before if j in self._forecasts}
         return {j: one for j, one in again.items() if j not in self._withheld} | {
             j: StartForecast(snapshot.now, why_not=why)
             for j, why in self._withheld.items()
             if j in made or before.get(j) != why
         }
+
+    def _record(self, kind: Claimed) -> tuple[int, int]:
+        """How many claims of a kind held, of how many: read once in a look that asks for it."""
+        if self._held is None:
+            found: list[Record] = []
+            if self.store is not None:
+                with self.store.reading() as connection:
+                    found = records(connection, self.clock.now())
+            self._held = {one.kind: (one.held, one.judged) for one in found}
+        return self._held.get(kind.value, (0, 0))
 
     def answer(self, kind: str, asked: Json) -> Json:
         """Answer a question of the API on a copy of the queue as it was read last.
@@ -334,7 +356,7 @@ class Follower:
             return asdict(Accounts(twin, snapshot.now).by_node(str(asked["job_id"])))
         means = Means(
             planner.trial, planner.own, self._renew, self._promises.put_off,
-            against=against_slurm(snapshot, first),
+            against=self._against,
         )  # fmt: skip
         jobs = nearby(snapshot, first)
         trials = Trials(planner.site, jobs, self.memory, snapshot.now, self.clock, means)
@@ -390,6 +412,7 @@ class Follower:
             "stretch": round(self._promises.late[1], 4),
             "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
             "unread": self._unread(),
+            "withdrawn": self._audit.lines(self._record),
         }
         self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
@@ -402,7 +425,7 @@ class Follower:
         waiting = {job_id: one for job_id, one in made.items() if job_id in snapshot.waiting}
         promised = self._promises.first(waiting)
         self._claims.room({j: why for j, why in self.reasons.items() if j in snapshot.waiting}, now)
-        before = self._rows.rows
+        before, refuted = self._rows.rows, self._audit.refuted
         otherwise = [
             j for j, row in rows.items() if j in before and before[j]["spec"] != row["spec"]
         ]
@@ -415,6 +438,7 @@ class Follower:
             write_forecasts(connection, promised, ("submission",))
             seen = (*snapshot.waiting.values(), *snapshot.running.values())
             self._claims.write(connection, seen, never(waiting), otherwise, seq, now)
+            refute(connection, Claimed.NEVER, job_ids=refuted, now=now)
             if self._planner.nodes != self._nodes_written:
                 write_nodes(connection, self.shape, self._planner.nodes)
 
@@ -467,6 +491,7 @@ class Follower:
             found = connection.execute(last).scalar()
             past = ended_jobs(connection, self.clock.now())
             self._promises = promises_of(self.store, connection)
+            self._audit.recall(connection)
         self._numbered = 0 if found is None else found + 1
         known = {one.job.job_id for one in past}
         past += [one for one in self._accounted() if one.job.job_id not in known]

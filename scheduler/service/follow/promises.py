@@ -61,7 +61,7 @@ class Promises:
                 asked[job.id] = was
             if job.id not in self._promised:
                 continue
-            both, void = self._promised[job.id], waits and (job.priority == 0 or _changed(was, job))
+            both, void = self._promised[job.id], waits and (job.priority == 0 or changed(was, job))
             if waits:
                 left = [None if void or (at or now) < now else at for at in both]
                 promised[job.id] = left[0], left[1]
@@ -112,7 +112,7 @@ _REQUEST = attrgetter(
 )  # fmt: skip
 
 
-def _changed(was: SlurmJob, job: SlurmJob) -> bool:
+def changed(was: SlurmJob, job: SlurmJob) -> bool:
     """A job that waits is not what was promised of: anybody could break promises for nothing."""
     if _REQUEST(was) != _REQUEST(job) or (job.dependency and not was.dependency):
         return True

@@ -154,11 +154,12 @@ class PageQueries(VisibleQueries):
         return float(rows[0]["expires_at"]) if rows else 0.0
 
     def not_modelled(self) -> list[str]:
-        """What the policy `slurm` leaves out in front of this Slurm, a line each; to operators."""
+        """What the policy `slurm` leaves out in front of this Slurm, and what it withdrew, a line
+        each; to operators."""
         if not self.viewer.sees_all:
             return []
         last = self._body(Kind.ADVISED)
-        return [*last.get("not_modelled", []), *last.get("unread", [])]
+        return [*last.get("not_modelled", []), *last.get("unread", []), *last.get("withdrawn", [])]
 
     def policy(self) -> str:
         return str(self._body(Kind.HEADER).get("policy", ""))

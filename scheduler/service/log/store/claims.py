@@ -123,6 +123,14 @@ def void(connection: Connection, job_ids: Collection[str]) -> None:
         connection.execute(delete(claims).where(claims.c.job_id == job_id, left))
 
 
+def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
+    """Judge the open claims of a kind of some jobs as not held, before anything came of them."""
+    for job_id in job_ids:
+        this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
+        query = update(claims).where(this, claims.c.judged_at.is_(None))
+        connection.execute(query.values(judged_at=now, held=False))
+
+
 def forget_open(connection: Connection) -> None:
     """Delete all claims that are not judged. Called when the clock was mended."""
     connection.execute(delete(claims).where(claims.c.judged_at.is_(None)))
@@ -407,6 +415,13 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
     query = select(func.count().filter(of.held.is_(True)), func.count(of.held))
     held, judged = connection.execute(query.where(of.kind == kind.value)).one()
     return held, judged
+
+
+def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
+    """Return since when claims of a kind that have not come true are made of jobs."""
+    of = claims.c
+    query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))
+    return {row.job_id: row.made_at for row in connection.execute(query.order_by(of.id))}
 
 
 def lately(connection: Connection, kind: Kind) -> list[bool]:
