@@ -58,6 +58,7 @@ PACKING: dict[str, Values] = {
     "no packing": {"partner_searches": 0},
     "packing late": {"pack_first_above": None},
     "packing whatever it costs others": {"hold_price": 0.0},
+    "narrow jobs beside wide ones": {"pack_narrower": True},
     "no profiling first": {"profile_above": OFF},
     "pair speeds as predicted": {"learns_speeds": False},
 }

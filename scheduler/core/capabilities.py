@@ -22,6 +22,7 @@ class Capabilities:
         watch_s: after so many seconds of it where there is no profiling stage; None = never.
         pace_s: `pair_speed_observed` is called after so many seconds together; None = never.
         packs: may put two jobs on one GPU.
+        packs_narrower: may put a job on some of the GPUs of a run that has more.
         own_pairs: judges pairs by itself, and asks no pair predictor.
         borrows: starts jobs on idle GPUs of other virtual clusters.
         estimates: asks the estimator for durations.
@@ -42,6 +43,7 @@ class Capabilities:
     watch_s: float | None = None
     pace_s: float | None = None
     packs: bool = False
+    packs_narrower: bool = False
     own_pairs: bool = False
     borrows: bool = False
     estimates: bool = False

@@ -629,10 +629,11 @@ class Cluster:
         return run
 
     def pack(self, job: Job, partner: Run, now: float) -> Run:
-        """Put a job on exactly the GPUs of a run that is alone on them."""
+        """Put a job on the GPUs of a run that is alone on them; a narrower one on some of them."""
         if partner.partner is not None or partner.profiling:
             raise ValueError(f"job {partner.job.job_id} cannot take another partner")
-        if job.gpus != partner.job.gpus:
+        where = part_of(partner, job.gpus)
+        if where is None:
             raise ValueError(
                 f"job {job.job_id} wants {job.gpus} GPUs, its partner has {partner.job.gpus}"
             )
@@ -641,8 +642,8 @@ class Cluster:
             vc=partner.vc,
             start_time=now,
             order=self._starts,
-            nodes=partner.nodes,
-            gpus=partner.gpus,
+            nodes=tuple(node for node, _ in where),
+            gpus=tuple(mask for _, mask in where),
             partner=partner,
         )
         self._starts += 1
@@ -661,6 +662,8 @@ class Cluster:
                 self.pool_of(node).give((node,), (gpus,))
             self._close(run)
         else:
+            for node, gpus in beyond(run, partner):
+                self.pool_of(node).give((node,), (gpus,))
             self._count_shared(run, -1)
             partner.partner = None
             run.partner = None
@@ -669,7 +672,10 @@ class Cluster:
         return run
 
     def _count_shared(self, run: Run, sign: int) -> None:
-        for node, gpus in zip(run.nodes, run.gpus, strict=True):
+        """Count the GPUs that a run and its partner share: those of the narrower."""
+        assert run.partner is not None
+        narrower = min(run, run.partner, key=lambda one: one.job.gpus)
+        for node, gpus in zip(narrower.nodes, narrower.gpus, strict=True):
             self.pool_of(node).shared += sign * gpus.bit_count()
 
     def lent_by(self, vc: str) -> int:
@@ -792,9 +798,11 @@ class Cluster:
         if other is not None:
             run.partner, other.partner = other, run
             self._count_shared(run, 1)
+            own = beyond(run, other)
         else:
-            for node, mask in zip(run.nodes, run.gpus, strict=True):
-                self.pool_of(node).take([(node, mask)])
+            own = list(zip(run.nodes, run.gpus, strict=True))
+        for node, mask in own:
+            self.pool_of(node).take([(node, mask)])
         self.runs[known.job_id] = run
         if known.alone:
             self.alone.setdefault((run.vc, run.job.gpus), {})[run.order] = run
@@ -853,17 +861,40 @@ class Cluster:
             found = self._in_order[key] = [runs[order] for order in sorted(runs)]
         return found
 
+    def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
+        """Runs of at least `gpus` GPUs that hold them alone, those of as many first, then oldest
+        first. Not to be changed."""
+        at = vc, -gpus
+        found = self._in_order.get(at)
+        if found is None:
+            wider = [
+                run
+                for (where, has), runs in self.alone.items()
+                if where == vc and has > gpus
+                for run in runs.values()
+                if part_of(run, gpus) is not None
+            ]
+            wider.sort(key=lambda run: run.order)
+            found = self._in_order[at] = [*self.open_to_partners(vc, gpus), *wider]
+        return found
+
+    def _changed(self, vc: str, gpus: int) -> None:
+        """Runs of so many GPUs that may take a partner are others now."""
+        self._in_order.pop((vc, gpus), None)
+        for at in [(v, has) for v, has in self._in_order if v == vc and -gpus <= has < 0]:
+            del self._in_order[at]
+
     def _open(self, run: Run) -> None:
         """Let a run take a partner, if its owner allows and none of its GPUs is closed."""
         if run.job.share and not self.has_closed(run):
             key = run.vc, run.job.gpus
             self.alone.setdefault(key, {})[run.order] = run
-            self._in_order.pop(key, None)
+            self._changed(*key)
 
     def _close(self, run: Run) -> None:
         key = run.vc, run.job.gpus
         if self.alone.get(key, {}).pop(run.order, None) is not None:
-            self._in_order.pop(key, None)
+            self._changed(*key)
 
     def validate(self) -> None:
         """Raise AssertionError when an invariant is broken. For tests."""
@@ -890,6 +921,26 @@ class Cluster:
             assert pool.free == sum(mask.bit_count() for mask in opened)
         everywhere = [n for p in [*self.pools.values(), self.profiling] for n in p.nodes()]
         assert sorted(everywhere) == sorted(self.nodes), "no node lost or doubled"
+
+
+def part_of(run: Run, gpus: int) -> Placement | None:
+    """The GPUs of a run that a narrower job would share: the lowest of its first node with enough.
+
+    All of them for a job of as many; None where no node of the run has so many.
+    """
+    if gpus == run.job.gpus:
+        return list(zip(run.nodes, run.gpus, strict=True))
+    for node, mask in zip(run.nodes, run.gpus, strict=True):
+        if mask.bit_count() >= gpus:
+            return [(node, _lowest(mask, gpus))]
+    return None
+
+
+def beyond(run: Run, partner: Run) -> Placement:
+    """The GPUs of a run that its partner does not share."""
+    shared = dict(zip(partner.nodes, partner.gpus, strict=True))
+    rest = [(n, mask & ~shared.get(n, 0)) for n, mask in zip(run.nodes, run.gpus, strict=True)]
+    return [(node, mask) for node, mask in rest if mask]
 
 
 def suiting(cluster: Cluster, pool: Pool, job: Job) -> int:

@@ -7,7 +7,16 @@ policy that breaks one.
 from __future__ import annotations
 
 from features.job import Job
-from scheduler.core.cluster import Cluster, Placement, Pool, Run, same_type, suiting, suits
+from scheduler.core.cluster import (
+    Cluster,
+    Placement,
+    Pool,
+    Run,
+    part_of,
+    same_type,
+    suiting,
+    suits,
+)
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import QueuedJob
 
@@ -23,13 +32,14 @@ def may_share(
     partner: QueuedJob,
     *,
     memory_margin_mib: float = 0.0,
+    narrower: bool = False,
 ) -> Obstacle | None:
     """Why a waiting job may not share the GPUs of a run; None when it may.
 
     Whether it should is for the policy to say. Asked in this order:
 
     - `PROFILE`: the run is in the profiling partition.
-    - `BUSY`: it has a partner already, or another number of GPUs.
+    - `BUSY`: it has a partner already, or another number of GPUs; with `narrower`, too few.
     - `OWN`: the owner of either job does not want it.
     - `CLOSED`, `KEPT`: nothing new is to start on these GPUs.
     - `TYPE`: the newcomer asked for another type.
@@ -38,11 +48,14 @@ def may_share(
 
     Args:
         partner: what is known of the job of the run.
+        narrower: a job may share some of the GPUs of a run that has more.
     """
     job = newcomer.job
     if run.profiling:
         return Obstacle.PROFILE
-    if run.partner is not None or job.gpus != run.job.gpus:
+    if run.partner is not None or part_of(run, job.gpus) is None:
+        return Obstacle.BUSY
+    if not narrower and job.gpus != run.job.gpus:
         return Obstacle.BUSY
     if not (job.share and run.job.share):
         return Obstacle.OWN

@@ -111,9 +111,13 @@ class Turn:
     def alone(self, gpus: int) -> list[Run]:
         """Runs of exactly `gpus` GPUs that hold them alone, oldest first.
 
-        Where virtual clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
+        After them those of more, where the policy packs narrower jobs beside them. Where virtual
+        clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
         """
-        found = self.cluster.open_to_partners(self.vc, gpus)
+        if self._core.policy.capabilities.packs_narrower:
+            found = self.cluster.open_to_narrower(self.vc, gpus)
+        else:
+            found = self.cluster.open_to_partners(self.vc, gpus)
         if not self._core.policy.capabilities.borrows:
             return found
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
@@ -140,6 +144,7 @@ class Turn:
             run,
             self.known(run),
             memory_margin_mib=self._core.policy.capabilities.memory_margin_mib,
+            narrower=self._core.policy.capabilities.packs_narrower,
         )
 
     def is_held(self, run: Run) -> bool:

@@ -298,9 +298,10 @@ class _Search:
                 continue
             if mask.bit_count() >= need:
                 break
-            for at, gpus in zip(run.nodes, run.gpus, strict=True):
-                if at == node:
-                    mask |= gpus & opened
+            for one in (run, run.partner or run):  # one of the two may have more
+                for at, gpus in zip(one.nodes, one.gpus, strict=True):
+                    if at == node:
+                        mask |= gpus & opened
             names += pair  # shared GPUs are free when both have gone
             last = max(last, end)
         return (last, names) if mask.bit_count() >= need else None

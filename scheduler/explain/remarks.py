@@ -134,6 +134,7 @@ _IN_WORDS = (
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")
 _FORMATS: dict[str, Callable[[float], str]] = {
+    "partner_gpus": lambda v: f"some of its {count(int(v), 'GPU')}",
     "pair_speed": lambda v: f"this job at {percent(v)} of full speed",
     "pair_partner_speed": lambda v: f"the other at {percent(v)}",
     "left_s": lambda v: f"{duration(v)} left to run",

@@ -215,7 +215,8 @@ class Engine(EventLoop):
             self._busy_gpu_s += gpus * (now - run.started)
             return
         # a shared GPU is busy once: the pair's time is counted with the member that stays
-        partner_gpu_s = gpus * (now - max(run.started, partner.started))
+        shared = min(gpus, self.results[partner.job_id].job.gpus)
+        partner_gpu_s = shared * (now - max(run.started, partner.started))
         self._busy_gpu_s += gpus * (now - run.started) - partner_gpu_s
         if not (self.quirks.survivor_stays_slow and self._is_older(run)):
             partner.settle(now)

@@ -10,7 +10,7 @@ from hypothesis.vendor.pretty import RepresentationPrinter
 
 from features.job import Job, Profile
 from features.schema import State
-from scheduler.core.cluster import Cluster, ClusterSpec
+from scheduler.core.cluster import Cluster, ClusterSpec, part_of
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision
 from scheduler.core.turn import Oracle
@@ -216,7 +216,10 @@ class WatchedCore(Core):
                 continue
             assert other.partner is run
             assert self.cluster.runs[other.job.job_id] is other
-            assert (run.nodes, run.gpus) == (other.nodes, other.gpus)
+            older, younger = sorted((run, other), key=lambda one: one.order)
+            assert part_of(older, younger.job.gpus) == list(
+                zip(younger.nodes, younger.gpus, strict=True)
+            )
             assert run.job.share, "its owner allows it"
             mine, theirs = self.jobs[run.job.job_id].profile, self.jobs[other.job.job_id].profile
             if mine is not None and theirs is not None:

@@ -84,9 +84,11 @@ class Pairing:
         distribution: DurationDistribution,
         types: TypedPlacement | None = None,
         hold_price: float = 1.0,
+        max_gpus: int = 8,
     ):
         self.types = types
         self.hold_price = hold_price
+        self.max_gpus = max_gpus
         self.distribution = distribution
         self._left: dict[str, float] = {}
         self._refusals: dict[str, dict[str, _Refusal]] = {}  # by virtual cluster and job
@@ -96,14 +98,15 @@ class Pairing:
         self._looked_up: dict[int, list[Run]] = {}  # the candidates those of this turn are of
         self._hold: object = None
         self._remembers = True
-        self._found: tuple[float, _Candidate] | None = None  # expected seconds of the newcomer
+        # the newcomer's GPUs and expected seconds, and whom it was matched with
+        self._found: tuple[int, float, _Candidate] | None = None
 
     @property
     def evidence(self) -> Evidence:
         """The pair that the last search was about: the one it found, or the best it refused."""
         if self._found is None:
             return ()
-        newcomer_s, found = self._found
+        gpus, newcomer_s, found = self._found
         own, other = found.prediction.speeds or UNKNOWN
         partner_id = found.run.job.job_id
         price: Evidence = ()
@@ -115,6 +118,7 @@ class Pairing:
             )
         return (
             ("best_partner", partner_id),
+            *((("partner_gpus", found.run.job.gpus),) if found.run.job.gpus > gpus else ()),
             ("pair_speed", own),
             ("pair_partner_speed", other),
             ("left_s", newcomer_s),
@@ -179,7 +183,10 @@ class Pairing:
         for run in turn.alone(queued.job.gpus):
             search.consider(run)
         closest = search.best or search.refused
-        self._found = (search.newcomer_s, closest) if closest is not None else None
+        if closest is not None:
+            self._found = queued.job.gpus, search.newcomer_s, closest
+        else:
+            self._found = None
         queued.considered = search.considered()
         if not search.pays and self.types is None:
             self._refuse(turn, queued, pair_predictor, search.until, search.guard)
@@ -333,13 +340,16 @@ class _Search:
         self.pays = False
         self.until = inf
         self.newcomer_s = 0.0  # worked out once there is somebody to share with
-        self._kept_out: int | None = None
+        self._waits_s: float | None = None
+        self._kept_out: dict[int, int] = {}  # jobs in front, by GPUs of a run
 
     def consider(self, run: Run) -> None:
         """Look at one candidate."""
         rule = self._turn.bar(self._queued, run)
         if rule is not None:
             self._bar(run, rule)
+            return
+        if run.job.gpus > self._pairing.max_gpus:
             return
         types = self._pairing.types
         if types is not None and not types.fits(self._queued.job, run):
@@ -350,13 +360,15 @@ class _Search:
         speeds = prediction.speeds or UNKNOWN
         own_s, left_s = self._own_s(run), self._pairing.left(self._turn, run)
         gain = gain_s(own_s, left_s, speeds)
+        if run.job.gpus > self._queued.job.gpus:  # it need not wait for so wide a run to end
+            gain -= max(0.0, left_s - self._soonest_s())
         self.pays = self.pays or gain > 0
         self.until = min(self.until, self._pairing.falls_until(self._turn, run))
         enough = min(speeds[0], 1.0) + min(speeds[1], 1.0) >= self._least
         if not enough:
             self.guard = Obstacle.SPEED if self.refused is None else self.guard
             return
-        hold = self._hold(own_s, left_s, speeds)
+        hold = self._hold(run.job.gpus, own_s, left_s, speeds)
         net_s = gain - self._pairing.hold_price * hold.costs_s
         found = _Candidate(gain, hold, net_s, run, prediction)
         if found.net_s > 0:
@@ -367,14 +379,26 @@ class _Search:
             priced = found.gain_s > 0
             self.guard = Obstacle.OTHERS if priced else Obstacle.SPEED
 
-    def _hold(self, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
+    def _hold(self, gpus: int, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
         """What a pair would cost the jobs in front that ask for no more GPUs than it has."""
-        turn, gpus = self._turn, self._queued.job.gpus
-        if self._kept_out is None:
+        turn = self._turn
+        kept_out = self._kept_out.get(gpus)
+        if kept_out is None:
             before = takewhile(lambda other: other is not self._queued, turn.queue)
-            self._kept_out = sum(other.job.gpus <= gpus for other in before)
+            kept_out = self._kept_out[gpus] = sum(other.job.gpus <= gpus for other in before)
         longer_s = held_longer_s(own_s, left_s, speeds)
-        return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=self._kept_out)
+        return Hold(longer_s=longer_s, gpus=gpus, of=turn.pool.gpus, kept_out=kept_out)
+
+    def _soonest_s(self) -> float:
+        """Seconds until so many runs should have ended that those in front and it have GPUs."""
+        if self._waits_s is None:
+            turn, gpus = self._turn, self._queued.job.gpus
+            ahead = sum(1 for _ in takewhile(lambda other: other is not self._queued, turn.queue))
+            ends = sorted(
+                self._pairing.left(turn, run) for run in turn.runs() if run.job.gpus >= gpus
+            )
+            self._waits_s = ends[ahead] if ahead < len(ends) else inf
+        return self._waits_s
 
     def considered(self) -> Partner | None:
         """The candidate that came closest."""

@@ -82,6 +82,7 @@ class Pellucid(Policy):
             self.capabilities,
             pace_s=PACE_S if chosen.learns_speeds else None,
             borrows=chosen.borrowing is not None,
+            packs_narrower=chosen.pack_narrower,
             memory_margin_mib=chosen.sharing.memory_margin_mib,
         )
         self._believe(predictors.pair_predictor)
@@ -98,7 +99,9 @@ class Pellucid(Policy):
         self.demand = Demand(self.borrows)
         self.distribution = DurationDistribution()
         self.types = typed_placement(cluster, chosen.gpu_types, predictors.type_speeds)
-        self.pairing = Pairing(self.distribution, self.types, chosen.hold_price)
+        self.pairing = Pairing(
+            self.distribution, self.types, chosen.hold_price, chosen.sharing.max_gpus
+        )
         at_most = chosen.price / chosen.hold_price if chosen.hold_price else inf
         self.starvation = StarvationBound(
             chosen.max_wait_s, chosen.overload, self.demand, chosen.backfill, at_most

@@ -21,7 +21,7 @@ from heapq import heappop, heappush
 from math import inf
 
 from features.job import Job
-from scheduler.core.cluster import Placement, Pool, Run
+from scheduler.core.cluster import Placement, Pool, Run, beyond
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import PoolView
@@ -336,10 +336,12 @@ def _ready(
             ready[node] = [(0.0, free)]
     for run in runs:
         seconds = ends_in(run)
-        for node, mask in zip(run.nodes, run.gpus, strict=True):
-            if node not in pool:
-                continue
-            if run.partner is None or run.order > run.partner.order:  # a shared GPU once
+        if run.partner is None or run.order > run.partner.order:
+            held = list(zip(run.nodes, run.gpus, strict=True))
+        else:  # a shared GPU once: with the younger
+            held = beyond(run, run.partner)
+        for node, mask in held:
+            if node in pool:
                 ready.setdefault(node, []).append((seconds, mask))
     return ready
 

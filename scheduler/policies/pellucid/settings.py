@@ -104,6 +104,7 @@ class PellucidSettings(PolicySettings):
         ge=0,
         le=2,
     )
+    pack_narrower: bool = setting(False, "a job may share some of the GPUs of a run that has more")
     predict_again_s: float = setting(
         3600.0,
         "how often the waiting jobs of a virtual cluster are predicted again, all at once, while "

@@ -189,13 +189,14 @@ class Shares:
 
     def over(self, job_id: str, now: float) -> None:
         """A job, if it held GPUs, does so no more. A partner has them alone from now on."""
-        held = self._held.pop(job_id, None)
+        held = self._held.get(job_id)
         if held is None:
             return
         self._charge(held, -1, now)
         partner = held[3]
         if partner is not None:
             self._hold(partner, self._held[partner], None, now)
+        del self._held[job_id]
 
     def user(self, vc: str, user: str, now: float) -> float:
         """Excess of a user among those of a virtual cluster, in [-1, 1]."""
@@ -228,7 +229,8 @@ class Shares:
 
     def _charge(self, held: tuple[str, str, int, str | None], sign: int, now: float) -> None:
         vc, user, gpus, partner = held
-        amount = sign * gpus * (1.0 if partner is None else 0.5)
+        shared = 0 if partner is None else min(gpus, self._held[partner][2])
+        amount = sign * (gpus - 0.5 * shared)
         self._users[vc].change(user, amount, now, self.half_life_s)
         self._vcs.change(vc, amount, now, self.half_life_s)
 

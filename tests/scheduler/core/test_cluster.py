@@ -13,7 +13,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup, Run
+from scheduler.core.cluster import Cluster, ClusterSpec, Node, NodeGroup, Run, part_of
 from scheduler.testing.builders import Sample, a_job, cluster_of
 
 
@@ -32,11 +32,11 @@ def test_nodes_are_numbered_through_the_virtual_clusters() -> None:
     assert cluster.spec.gpus == 40
 
 
-def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
+def test_a_third_job_a_profiled_one_or_a_wider_one_cannot_share() -> None:
     cluster = cluster_of(nodes=2, profiling=1)
     run = start(cluster, a_job(gpus=2))
-    with pytest.raises(ValueError, match="wants 1 GPUs, its partner has 2"):
-        cluster.pack(a_job(gpus=1).job, run, 0.0)
+    with pytest.raises(ValueError, match="wants 3 GPUs, its partner has 2"):
+        cluster.pack(a_job(gpus=3).job, run, 0.0)
     cluster.pack(a_job(gpus=2).job, run, 0.0)
     with pytest.raises(ValueError, match="cannot take another partner"):
         cluster.pack(a_job(gpus=2).job, run, 0.0)
@@ -44,6 +44,30 @@ def test_a_third_job_a_profiled_one_or_another_size_cannot_share() -> None:
     with pytest.raises(ValueError, match="cannot take another partner"):
         cluster.pack(a_job(gpus=2).job, profiled, 0.0)
     cluster.validate()
+
+
+def test_a_narrower_job_has_some_of_the_gpus_of_a_wider_one_until_it_ends() -> None:
+    cluster = cluster_of(nodes=2)
+    pool = cluster.pools["vc"]
+    wide, narrow = a_job("wide", gpus=12), a_job("narrow", gpus=4)
+    on = start(cluster, wide)
+    assert part_of(on, 9) is None, "no node of it has so many"
+    assert cluster.open_to_narrower("vc", 4) == [on]
+    assert cluster.open_to_partners("vc", 4) == []
+    beside = cluster.pack(narrow.job, on, 0.0)
+    assert (beside.nodes, beside.gpus) == ((0,), (0b1111,))
+    assert (pool.free, pool.shared) == (4, 4)
+    assert cluster.open_to_narrower("vc", 4) == []
+    again = Cluster(cluster.spec)
+    again.restore(cluster.remember(), {"wide": wide.job, "narrow": narrow.job})
+    for one in (cluster, again):
+        one.validate()
+        one.release("wide")
+        one.validate()
+        assert one.pools["vc"].free == 12, "what it did not share is free"
+        assert one.open_to_narrower("vc", 2) == [one.runs["narrow"]]
+        one.release("narrow")
+        assert one.pools["vc"].free == 16
 
 
 @pytest.mark.parametrize(
@@ -198,7 +222,9 @@ class Walk(RuleBasedStateMachine):
     @rule(data=st.data())
     def pack(self, data: st.DataObject) -> None:
         partner = self.open.pop(data.draw(st.sampled_from(sorted(self.open))))
-        job = self.new(partner.job.gpus, partner.vc).job
+        widest = max(mask.bit_count() for mask in partner.gpus)
+        gpus = data.draw(st.integers(1, widest) | st.just(partner.job.gpus))
+        job = self.new(gpus, partner.vc).job
         run = self.cluster.pack(job, partner, 0.0)
         for gpu in held(run):
             assert self.on[gpu] == {partner.job.job_id}
@@ -253,8 +279,10 @@ class Walk(RuleBasedStateMachine):
             for job_id in jobs:
                 run = self.cluster.runs[job_id]
                 assert (node, gpu) in held(run)
-                partner = run.partner.job.job_id if run.partner else None
-                assert jobs - {job_id} == ({partner} if partner else set())
+                partner = run.partner
+                shares = partner is not None and (node, gpu) in held(partner)
+                beside = {partner.job.job_id} if partner is not None and shares else set()
+                assert jobs - {job_id} == beside
         assert {r.job.job_id for runs in self.cluster.alone.values() for r in runs.values()} == set(
             self.open
         )

@@ -64,6 +64,14 @@ class TestPellucid(PolicyContract):
     skips = True
 
 
+class TestPellucidBesideWider(PolicyContract):
+    """It puts narrow jobs on some of the GPUs of wider ones, too."""
+
+    name = "pellucid"
+    skips = True
+    chosen: ClassVar = {"pack_narrower": True}
+
+
 class TestLucidAlwaysPacking(PolicyContract):
     """Without a forecast packing is always on, and so is passing those that do not fit."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -195,3 +195,41 @@ def test_a_pair_that_keeps_jobs_before_it_waiting_for_longer_than_it_saves_is_no
         assert 0 < evidence["gain_s"] < evidence["hold_costs_s"]
         ends = max(played.result(f"n{i}").end_time or 0.0 for i in range(narrow))
         assert ends < 4 * HOUR, "they get the GPUs when the first job ends"
+
+
+def narrow_beside_wide(*, consents: bool = True, **chosen: Any) -> Played:
+    """Play one node: `a` holds its eight GPUs for hours, and `b`, of two GPUs, comes."""
+    a = a_job("a", gpus=8, for_=9 * HOUR, config="a")
+    a = replace(a, job=replace(a.job, share=consents))
+    b = a_job("b", gpus=2, for_=HOUR, at=900.0, config="b")
+    return play(
+        pellucid(Likes(speeds={("b", "a"): (0.8, 0.9)}), **chosen),
+        cluster_of(nodes=2, profiling=1),
+        a,
+        b,
+        stage=WaitingStage(),
+        speed=pair_speeds({("a", "b"): 0.9, ("b", "a"): 0.8}),
+        estimator=TableEstimator("given", {"a": 9 * HOUR, "b": HOUR}),
+    )
+
+
+def test_a_narrow_job_shares_some_of_the_gpus_of_a_wider_one() -> None:
+    played = narrow_beside_wide(pack_narrower=True)
+    (packed,) = played.of("b", Action.PACK)
+    assert (packed.partner, packed.gpus) == ("a", (0b11,))
+    assert dict(packed.evidence)["partner_gpus"] == 8
+    shared_s = HOUR / 0.8
+    assert played.result("b").ran_s == pytest.approx(shared_s)
+    assert played.result("a").ran_s == pytest.approx(9 * HOUR + 0.1 * shared_s), "all of it waits"
+
+
+@pytest.mark.parametrize("chosen", [{"pack_narrower": False}, {"sharing": {"max_gpus": 4}}])
+def test_it_waits_where_that_is_not_set_or_the_wider_one_is_too_wide_to_share(
+    chosen: dict[str, Any],
+) -> None:
+    played = narrow_beside_wide(**{"pack_narrower": True, **chosen})
+    assert not played.of("b", Action.PACK)
+
+
+def test_it_waits_where_the_owner_of_the_wider_one_does_not_want_it() -> None:
+    assert not narrow_beside_wide(consents=False, pack_narrower=True).of("b", Action.PACK)
