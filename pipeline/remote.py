@@ -42,15 +42,18 @@ class Address:
         with user_errors(), connect(self.server, self.token) as client:
             yield client
             if client.unread_since is not None:
-                _warn_unread(client.unread_since)
+                _warn_unread("Slurm", "what is shown is", client.unread_since)
+            if client.database_since is not None:
+                what = "limits, accounts and shares are"
+                _warn_unread("slurmdbd", what, client.database_since)
 
 
-def _warn_unread(since: float) -> None:
+def _warn_unread(who: str, what: str, since: float) -> None:
     from scheduler.explain.words import clock_time, duration
 
     now = time.time()
     at, ago = clock_time(since, now), duration(max(0.0, now - since))
-    typer.echo(f"Slurm does not answer: what is shown is of {at}, {ago} ago.", err=True)
+    typer.echo(f"{who} does not answer: {what} of {at}, {ago} ago.", err=True)
 
 
 @dataclass(frozen=True, kw_only=True)

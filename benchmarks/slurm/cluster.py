@@ -229,6 +229,14 @@ class SlurmCluster:
         """
         self._processes.end("slurmctld", signal.SIGKILL)
 
+    def kill_database(self) -> None:
+        """SIGKILL slurmdbd; slurmctld goes on, and keeps for it what happens."""
+        self._processes.end("slurmdbd", signal.SIGKILL)
+
+    def start_database(self) -> None:
+        """Start slurmdbd again."""
+        accounting.start_slurmdbd(self.folder, self._processes, self.ports, self._until_up)
+
     def start_node(self, node: str) -> None:
         """Start the slurmd of a node (again)."""
         conf = self.environment["SLURM_CONF"]

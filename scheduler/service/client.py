@@ -28,7 +28,8 @@ ATTEMPTS = 4  # of a request that may be repeated, when the server is not there 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
-UNREAD = "pellucid-slurm-unread-since"  # a header, as `scheduler.service.api.unread` sets it
+# headers, as `scheduler.service.api.unread` sets them
+UNREAD, NO_DATABASE = "pellucid-slurm-unread-since", "pellucid-slurmdbd-unread-since"
 
 
 class ServiceError(ValueError):
@@ -43,6 +44,10 @@ class ServiceError(ValueError):
         super().__init__(message)
         self.status = status
         self.kind = kind
+
+
+def _moment(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None
 
 
 class Connection:
@@ -69,6 +74,7 @@ class Connection:
         if not token.isascii() or not token.isprintable():
             raise ServiceError("the token holds characters that no token has")
         self.unread_since: float | None = None  # of when answers are: Slurm is silent since
+        self.database_since: float | None = None  # of when limits and accounts are: so is slurmdbd
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         try:
             self._http = http or Http(self.server, timeout_s)
@@ -115,8 +121,8 @@ class Connection:
                 if last:
                     raise ServiceError(f"{self.server}: {_reason(error)}") from None
             else:
-                since = answer.headers.get(UNREAD, "")
-                self.unread_since = float(since) if since.isdecimal() else None
+                self.unread_since = _moment(answer.headers.get(UNREAD, ""))
+                self.database_since = _moment(answer.headers.get(NO_DATABASE, ""))
                 if answer.status_code not in (429, 503) or last:
                     return self._read(answer)
                 pause_s = float(answer.headers.get("retry-after", pause_s))

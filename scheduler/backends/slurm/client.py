@@ -125,6 +125,10 @@ class Slurm:
         if " is UP" not in text:
             raise SlurmDown(" ".join(text.split())[:200])
 
+    def ping_database(self) -> None:
+        """Ask slurmdbd for the least it knows. Raises SlurmError: it is silent; SlurmDown."""
+        self._run(("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster"), PING_PATIENCE_S)
+
     def jobs(self) -> list[parse.SlurmJob]:
         """Every job the controller knows, ended ones for `MinJobAge` too."""
         return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))

@@ -59,8 +59,17 @@ _DEFAULTS = (
 )  # fmt: skip
 
 
-def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
-    """The site as it is now. Raises SlurmDown, SlurmError, ParseError."""
+def has_accounting(config: Mapping[str, str]) -> bool:
+    """Return whether a site with this configuration has slurmdbd."""
+    return "slurmdbd" in config.get("AccountingStorageType", "")
+
+
+def read_site(slurm: Slurm, nodes: Sequence[Node], before: Site | None = None) -> Site:
+    """Return the site as it is now. Raises SlurmDown, SlurmError, ParseError.
+
+    Args:
+        before: as it was read last: its limits and accounts stay where slurmdbd does not answer.
+    """
     faults = [f"node {node.name}: {node.fault}" for node in nodes if node.fault]
     config = config_of(slurm.read("scontrol", "show", "config"))
     partitions = partitions_of(slurm.read("scontrol", "-a", "show", "partition", "-o"), faults)
@@ -71,22 +80,24 @@ def read_site(slurm: Slurm, nodes: Sequence[Node]) -> Site:
         {part.name: part for part in partitions},
         tuple(reservations),
         licences,
-        *_accounts(slurm, config, faults),
+        *_accounts(slurm, config, faults, before),
         config,
         _backfilled(slurm),
         tuple(faults),
-        _own_accounts(slurm, config),
+        _own_accounts(slurm, config, before),
     )
 
 
-def _own_accounts(slurm: Slurm, config: Mapping[str, str]) -> dict[str, str]:
+def _own_accounts(
+    slurm: Slurm, config: Mapping[str, str], before: Site | None
+) -> Mapping[str, str]:
     """The default account of each user."""
-    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+    if not has_accounting(config):
         return {}
     try:
         text = slurm.read("sacctmgr", "-n", "-P", "show", "user", "format=User,DefaultAccount")
     except SlurmError:
-        return {}
+        return before.accounts if before is not None else {}
     pairs = (line.partition("|") for line in text.splitlines())
     return {user: account for user, _, account in pairs if account}
 
@@ -99,10 +110,11 @@ def _backfilled(slurm: Slurm) -> float | None:
 
 
 def _accounts(
-    slurm: Slurm, config: Mapping[str, str], faults: list[str]
-) -> tuple[dict[str, Qos], dict[AssocKey, Assoc]]:
-    """QOS and associations, with the usage of each. Without slurmdbd there are none."""
-    if "slurmdbd" not in config.get("AccountingStorageType", ""):
+    slurm: Slurm, config: Mapping[str, str], faults: list[str], before: Site | None
+) -> tuple[Mapping[str, Qos], Mapping[AssocKey, Assoc]]:
+    """QOS and associations, with the usage of each. Without slurmdbd there are none; while it does
+    not answer they are as before."""
+    if not has_accounting(config):
         return {}, {}
     cluster = config.get("ClusterName", "")
     manager = "sacctmgr", "-n", "-P", "show"
@@ -113,8 +125,9 @@ def _accounts(
         )
         columns = "Account,User,Partition,RawUsage,FairShare"
         usage = slurm.read("sshare", "-h", "-P", "-a", "-o", columns)
-    except SlurmError:
-        return {}, {}
+    except SlurmError as error:
+        faults.append(f"limits of QOS and accounts, by sacctmgr: {error}"[:200])
+        return ({}, {}) if before is None else (before.qos, before.assocs)
     return qos_of(qos, faults), assocs_of(assoc, usage, faults)
 
 

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler.service.api.problems import Problem, answer, unavailable
-from scheduler.service.api.unread import HEADER, Unread
+from scheduler.service.api.unread import DATABASE, HEADER, Silent, Unread
 
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -45,19 +45,20 @@ SECURITY_HEADERS = {
 log = logging.getLogger("pellucid.api")
 
 
-def _complete(headers: MutableHeaders, since: float | None) -> None:
-    """Headers that every answer has. `since`: of when it is, where that is not now."""
+def _complete(headers: MutableHeaders, silent: Silent) -> None:
+    """Headers that every answer has. `silent`: of when it is, where that is not now."""
     for name, value in SECURITY_HEADERS.items():
         headers.setdefault(name, value)
     headers.setdefault("Cache-Control", "no-store")
-    if since is not None:
-        headers.setdefault(HEADER, f"{since:.0f}")
+    for name, since in ((HEADER, silent.slurm), (DATABASE, silent.database)):
+        if since is not None:
+            headers.setdefault(name, f"{since:.0f}")
 
 
-async def _unread_since(scope: Scope) -> float | None:
-    """Of when an answer is, where the Slurm that is followed does not answer; None: of now."""
+async def _silent(scope: Scope) -> Silent:
+    """Return who does not answer of the Slurm that is followed."""
     unread: Unread | None = getattr(scope["app"].state, "unread", None) if "app" in scope else None
-    return None if unread is None else await run_in_threadpool(unread.since)
+    return Silent() if unread is None else await run_in_threadpool(unread.silent)
 
 
 class RequestGuard:
@@ -72,13 +73,13 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        begun, since = False, await _unread_since(scope)
+        begun, silent = False, await _silent(scope)
 
         async def sending(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
                 begun = True
-                _complete(MutableHeaders(scope=message), since)
+                _complete(MutableHeaders(scope=message), silent)
             await send(message)
 
         try:

@@ -67,10 +67,8 @@ def ready(request: Request) -> Health:
         raise Problem(503, "not-ready", why + _as_it_hung(counts))
     checks = {"database": "answers", "decider": f"decides; {doing}" if doing else "decides"}
     unread: Unread = request.app.state.unread
-    if (since := unread.since()) is None:
-        return Health("ok", checks)
-    was = f"does not answer: what is shown is of {clock_time(since, store.clock.now())}"
-    return Health("stale", checks | {"slurm": was})
+    silent = dict(unread.silent().checks(store.clock.now()))
+    return Health("stale" if silent else "ok", checks | silent)
 
 
 def _as_it_hung(counts: Counts) -> str:

@@ -1,18 +1,48 @@
-"""Since when the Slurm that is followed could not be read: every answer says so."""
+"""Since when the Slurm that is followed, or its slurmdbd, is silent: every answer says so."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
 from scheduler.backends.events import Kind
+from scheduler.explain.words import clock_time
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import events
 
 HEADER = "Pellucid-Slurm-Unread-Since"  # of an answer: seconds since the epoch
+DATABASE = "Pellucid-Slurmdbd-Unread-Since"  # the same of limits, accounts and shares
 KEPT_S = 1.0  # for which the last finding is good
+
+
+@dataclass(frozen=True, slots=True)
+class Silent:
+    """Who does not answer.
+
+    Attributes:
+        slurm: of when all is that is shown; None: slurmctld answers.
+        database: of when limits, accounts and shares are; None: slurmdbd answers.
+    """
+
+    slurm: float | None = None
+    database: float | None = None
+
+    def checks(self, now: float) -> Iterator[tuple[str, str]]:
+        """Yield each that does not answer, and that in words."""
+        if self.slurm is not None:
+            shown = clock_time(self.slurm, now)
+            yield "slurm", f"does not answer: what is shown is of {shown}"
+        if self.database is not None:
+            shown = clock_time(self.database, now)
+            yield "slurmdbd", f"does not answer: limits, accounts and shares are of {shown}"
+
+    def sentences(self, now: float) -> list[str]:
+        """Return the same as sentences."""
+        return [f"{who[:1].upper()}{who[1:]} {what}." for who, what in self.checks(now)]
 
 
 class Unread:
@@ -25,26 +55,25 @@ class Unread:
     def __init__(self, store: Store, *, follows: bool) -> None:
         self._store, self._follows = store, follows
         self._until = 0.0
-        self._since: float | None = None
+        self._silent = Silent()
 
-    def since(self) -> float | None:
-        """Of when the answers are that are given now; None: Slurm answers."""
+    def silent(self) -> Silent:
+        """Return who does not answer now."""
         now = self._store.clock.monotonic()
         if self._follows and now >= self._until:
-            self._since, self._until = unread_since(self._store), now + KEPT_S
-        return self._since
+            self._silent, self._until = silent(self._store), now + KEPT_S
+        return self._silent
 
 
-def unread_since(store: Store) -> float | None:
-    """When a Slurm was read last that does not answer any more; None: it does."""
+def silent(store: Store) -> Silent:
+    """Return who did not answer the follower last."""
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:
             row = connection.execute(of_looks.order_by(events.c.seq.desc()).limit(1)).first()
     except SQLAlchemyError:
-        return None
+        return Silent()
     last = json.loads(row.body) if row is not None else {}
-    if row is None or not last.get("failed"):
-        return None
     # a follower that began while Slurm was down has read nothing: known since it noticed
-    return float(last.get("unread_since") or row.at)
+    since = float(last.get("unread_since") or row.at) if row is not None else None
+    return Silent(since if last.get("failed") else None, last.get("database_since"))

@@ -20,6 +20,7 @@ from scheduler.policies.slurm.twin import twin_in
 from scheduler.service.follow.checks import SETTLES_S
 from scheduler.service.follow.promises import changed
 from scheduler.service.log.store import claims
+from scheduler.service.log.store.store import Store
 
 LATE_S = 180.0  # after which a start at once has not come
 KEPT_S = 3600.0  # for so long a start that was to be in no future speaks for others like it
@@ -31,6 +32,26 @@ _ALIKE = attrgetter(
     "cpus", "min_cpus", "least_mib", "per", "time_limit_s", "features", "licences", "req_nodes",
     "exc_nodes", "exclusive", "reservation", "gres",
 )  # fmt: skip
+
+
+class Held:
+    """How many claims of a kind held, and of how many: read once in a look that asks for it."""
+
+    def __init__(self, store: Store | None) -> None:
+        self._store, self._known = store, dict[str, tuple[int, int]]()
+        self._read = False
+
+    def forget(self) -> None:
+        """Read it again when it is asked for next."""
+        self._read = False
+
+    def __call__(self, kind: Kind) -> tuple[int, int]:
+        if not self._read and self._store is not None:
+            with self._store.reading() as connection:
+                found = claims.records(connection, self._store.clock.now())
+            self._known = {one.kind: (one.held, one.judged) for one in found}
+            self._read = True
+        return self._known.get(kind.value, (0, 0))
 
 
 class Audit:

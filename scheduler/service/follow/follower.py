@@ -33,7 +33,7 @@ from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.claims import Kind as Claimed
-from scheduler.explain.claims import Record, start_kind
+from scheduler.explain.claims import start_kind
 from scheduler.explain.effect import Sooner
 from scheduler.explain.share import of_site
 from scheduler.explain.slurm import SlurmReason
@@ -53,9 +53,10 @@ from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
-from scheduler.service.follow.audit import Audit
+from scheduler.service.follow.audit import Audit, Held
 from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.claims import Claims
+from scheduler.service.follow.database import Database
 from scheduler.service.follow.histories import Ended, Histories, Over
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.outputs import Outputs
@@ -75,7 +76,7 @@ from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store import chain
-from scheduler.service.log.store.claims import record_of, records, refute
+from scheduler.service.log.store.claims import record_of, refute
 from scheduler.service.log.store.decided import write_decisions
 from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.store import Store
@@ -149,6 +150,7 @@ class Follower:
         self.every_s = LOOKS_S
         self._seen_last: Json = {}  # what the last whole look wrote of itself
         self._orders = Orders(slurm)
+        self._database = Database(slurm)
         self._begin()
 
     def _begin(self) -> None:
@@ -169,7 +171,7 @@ class Follower:
         self._withheld: dict[str, str] = {}  # of which of them none is shown, and why
         self._audit = Audit()
         self._against: dict[str, str] = {}  # of which Slurm contradicts what is forecast, and why
-        self._held: dict[str, tuple[int, int]] | None = None  # by kind, as of this look
+        self._held = Held(self.store)
 
     @property
     def memory(self) -> Memory:
@@ -185,14 +187,14 @@ class Follower:
         if self._looks % NODES_EVERY == 0:
             self._planner.nodes = self.slurm.nodes()
             if self.header.spec.kind.capabilities.twin:
-                self._planner.site = read_site(self.slurm, self._planner.nodes)
+                self._planner.site = read_site(self.slurm, self._planner.nodes, self._planner.site)
         self._looks += 1
         jobs = self._read()
         self._planner.reshape(jobs)
         # clocks are set back; histories do not go back
         now = max(self.clock.now(), self._histories.heard)
         self._use_champion()
-        self._held = None
+        self._held.forget()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.update(mine, now)
         self._promises.look(mine, now)
@@ -205,9 +207,7 @@ class Follower:
         made |= self._renewed(snapshot, first, made)
         self._audit.look(snapshot)
         made |= self._withhold(snapshot, first, made)
-        self.reasons = self._audit.reasons(
-            self._planner.reasons(snapshot, first), now, self._record
-        )
+        self.reasons = self._audit.reasons(self._planner.reasons(snapshot, first), now, self._held)
         orders = self._orders.wanted(snapshot, set(first)) if self.order else []
         if self.store is not None:
             self._write(snapshot, made, orders, ended)
@@ -316,7 +316,7 @@ class Follower:
         """
         known = {j: self._forecasts[j] for j in snapshot.waiting.keys() & self._forecasts.keys()}
         late = too_late(snapshot.core, known)
-        refuted = self._audit.forecasts(snapshot, known, self._record)
+        refuted = self._audit.forecasts(snapshot, known, self._held)
         self._against = refuted | against_slurm(snapshot, first)
         barred = without_start(snapshot, first)
         before, self._withheld = self._withheld, late | self._against | barred
@@ -326,16 +326,6 @@ class Follower:
             for j, why in self._withheld.items()
             if j in made or before.get(j) != why
         }
-
-    def _record(self, kind: Claimed) -> tuple[int, int]:
-        """How many claims of a kind held, of how many: read once in a look that asks for it."""
-        if self._held is None:
-            found: list[Record] = []
-            if self.store is not None:
-                with self.store.reading() as connection:
-                    found = records(connection, self.clock.now())
-            self._held = {one.kind: (one.held, one.judged) for one in found}
-        return self._held.get(kind.value, (0, 0))
 
     def answer(self, kind: str, asked: Json) -> Json:
         """Answer a question of the API on a copy of the queue as it was read last.
@@ -411,8 +401,9 @@ class Follower:
             "p50_at": round(self._promises.late[0], 4),
             "stretch": round(self._promises.late[1], 4),
             "not_modelled": [unmodelled_words(*one) for one in self._not_modelled.items()],
-            "unread": self._unread(),
-            "withdrawn": self._audit.lines(self._record),
+            "unread": _unread(self._planner, self._table),
+            "withdrawn": self._audit.lines(self._held),
+            "database_since": self._database.since,
         }
         self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
@@ -450,19 +441,28 @@ class Follower:
         for job_id in left:
             self._written.pop(job_id, None)
 
-    def _unread(self) -> list[str]:
-        """What could not be read or planned, a line each; the rest went on."""
-        site, faults = self._planner.site, self._planner.faults
-        of_site = [f"Not read: {one}." for one in (site.faults if site else ())]
-        rows = [f"Not read: {one}." for one in (self._table.unread if self._table else ())]
-        return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in faults.items())]
-
     def _fail(self, why: str) -> None:
         """A look failed whole: answers are as old as the last one, and say so."""
-        if self.store is not None and self.lease is not None and not self._failed:
-            body = {"unread_since": None} | self._seen_last | {"failed": why}
-            self.store.append([Event(Kind.ADVISED, self.clock.now(), body=body)], lease=self.lease)
+        if not self._failed:
+            self._failed = why
+            self._say_silent()
         self._failed = why
+
+    def _say_silent(self) -> None:
+        """Who does not answer, and of when answers are."""
+        if self.store is not None and self.lease is not None:
+            silent = {"failed": self._failed, "database_since": self._database.since}
+            body = {"unread_since": None} | self._seen_last | silent
+            self.store.append([Event(Kind.ADVISED, self.clock.now(), body=body)], lease=self.lease)
+
+    def ask_database(self) -> None:
+        """Ask whether slurmdbd is there. Once it is back, the site is read again."""
+        site = self._planner.site
+        if site is not None and self._database.ask(site.config, self.clock.now()):
+            self.log.warning("slurmdbd", silent_since=self._database.since)
+            if self._database.since is None:
+                self._looks = 0
+            self._say_silent()
 
     def _is_new(self, d: Decision) -> bool:
         return self._written.get(d.job_id) != (d.action, d.reason)
@@ -522,10 +522,12 @@ class Follower:
                 if self.clock.monotonic() >= due:
                     due = self.clock.monotonic() + interval_s
                     self._watch()
+                    self.ask_database()
                     ping_at = self.clock.monotonic() + PING_S
                 elif self.clock.monotonic() >= ping_at:
                     ping_at = self.clock.monotonic() + PING_S
                     due = 0.0 if self._is_back() else due
+                    self.ask_database()
                 if self.store is not None:
                     answer_questions(self.store, self.answer)
             except LeaseLost as lost:
@@ -629,3 +631,10 @@ def _starts(snapshot: ClusterSnapshot) -> int:
     twin, runs = twin_in(snapshot.core.policy), snapshot.core.cluster.runs
     soon = len(twin.soon) if twin is not None else 0
     return soon + sum(d.job_id in runs for d in snapshot.decisions)
+
+
+def _unread(planner: Planner, table: Table | None) -> list[str]:
+    """What could not be read or planned, a line each; the rest went on."""
+    of_site = [f"Not read: {one}." for one in (planner.site.faults if planner.site else ())]
+    rows = [f"Not read: {one}." for one in (table.unread if table else ())]
+    return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in planner.faults.items())]

@@ -17,7 +17,7 @@ from features.codec import Json, decode
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.service.api.unread import unread_since
+from scheduler.service.api.unread import silent
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
@@ -146,12 +146,15 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """When the last decider's lease ran out, or of when the answers are since Slurm could not
-        be read; None while somebody decides."""
+        """When the last decider's lease ran out; None while somebody decides."""
         if self._store.held("decider"):
-            return unread_since(self._store)
+            return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
         return float(rows[0]["expires_at"]) if rows else 0.0
+
+    def silent(self) -> list[str]:
+        """Who does not answer of the Slurm that is followed: a sentence each."""
+        return silent(self._store).sentences(self._store.clock.now())
 
     def not_modelled(self) -> list[str]:
         """What the policy `slurm` leaves out in front of this Slurm, and what it withdrew, a line

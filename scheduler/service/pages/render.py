@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import mimetypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -12,6 +13,7 @@ from importlib.resources import files
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from scheduler.explain import words
 from scheduler.explain.story import gain_words
@@ -64,6 +66,7 @@ class Frame:
         bundle: digest of the models in use.
         guest: what somebody is who came by a shared link, as shown; "" for others.
         made_at: when the page was made, seconds since the epoch.
+        silent: who does not answer of the Slurm that is followed, a sentence each.
     """
 
     base: str
@@ -75,6 +78,7 @@ class Frame:
     bundle: str = ""
     made_at: float = 0.0
     guest: str = ""
+    silent: Sequence[str] = ()
 
     menu = MENU
 
@@ -116,10 +120,21 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
         "grouped": "_groups.html",
     }
     macros = {name: environment().get_template(file).module for name, file in named.items()}
-    everything = {"page": frame, "asset": asset, **macros, **values}
+    everything = {"page": frame, "asset": asset, "silent": silent(frame), **macros, **values}
     if part and part in found.blocks:
-        return "".join(found.blocks[part](found.new_context(everything)))
+        context = found.new_context(everything)
+        beside = str(silent(frame, of_part=True))  # htmx puts it where it belongs
+        return "".join(found.blocks[part](context)) + beside
     return found.render(everything)
+
+
+def silent(frame: Frame, *, of_part: bool = False) -> Markup:
+    """Return who does not answer, as it stands at the top of every page."""
+    text = Markup().join(
+        Markup('<p class="problem" role="alert">{}</p>').format(line) for line in frame.silent
+    )
+    swap = Markup(' hx-swap-oob="true"') if of_part else Markup()
+    return Markup('<div id="silent"{}>{}</div>').format(swap, text)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from time import time
 from typing import Annotated, Any
 from urllib.parse import quote, urlencode
@@ -498,6 +499,7 @@ def show(
     )  # fmt: skip
     if viewer.only:
         frame = Frame(base, made_at=time(), guest="shared, to be read only")
+    frame = replace(frame, silent=queries.silent())
     authenticator: Authenticator = request.app.state.authenticator
     part = request.headers.get("hx-target", "").removeprefix("part-")
     csrf = authenticator.csrf_word(request)

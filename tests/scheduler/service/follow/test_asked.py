@@ -119,6 +119,50 @@ def test_every_answer_says_since_when_slurm_does_not_answer(store: Store) -> Non
         assert "does not answer" not in told
 
 
+def test_every_answer_says_since_when_slurmdbd_does_not_answer(store: Store) -> None:
+    """Limits that were read before stay: a site without limits lets everybody start."""
+    scene = Scene(store, "slurm", order=False)
+    scene.slurm.says["qos"] = "lab||||gres/gpu=2|||||||||||||||||||"
+    job = scene.job("12", user="ada", reason="Priority")
+    scene.look(job)
+    scene.follower.ask_database()
+    known = scene.follower._planner.site
+    assert known is not None
+    assert "lab" in known.qos
+    seen, scene.slurm.database = scene.now, False
+    scene.now += 8.0
+    scene.follower.ask_database()  # between two looks
+    scene.follower._is_ready()
+    scene.now += 8.0
+    scene.follower.ask_database()
+    silent = f"limits, accounts and shares are of {clock_time(seen, time.time())}"
+    for told in asked_of(store, "ps"):
+        assert f"slurmdbd does not answer: {silent}, " in told
+    api = TestClient(create_app(Settings(database=address_of(store), backend="slurm"), store=store))
+    ready = api.get("/ready")
+    assert ready.json()["status"] == "stale"
+    told = ready.json()["checks"]["slurmdbd"]
+    assert told == f"does not answer: limits, accounts and shares are of {clock_time(seen, seen)}"
+    assert int(ready.headers["pellucid-slurmdbd-unread-since"]) == round(seen)
+    assert "pellucid-slurm-unread-since" not in ready.headers
+    for asked in ({}, {"HX-Target": "part-board"}):
+        assert f"Slurmdbd {told}." in api.get("/", headers=asked).text
+    scene.follower._looks = 0  # the look that reads the site again
+    scene.look(job)
+    assert scene.follower._planner.site is not known
+    assert scene.follower._planner.site is not None
+    assert scene.follower._planner.site.qos == known.qos
+    scene.slurm.database = True
+    scene.now += 8.0
+    scene.follower.ask_database()
+    scene.look(job)
+    assert scene.follower._planner.site.faults == ()
+    time.sleep(1.1)  # for which the finding is good
+    for told in asked_of(store, "ps"):
+        assert "does not answer" not in told
+    assert "does not answer" not in api.get("/").text
+
+
 def test_whatif_says_that_why_tells_what_would_help(environment: dict[str, str]) -> None:
     told = CliRunner().invoke(app, ["whatif", "12", "--gpus", "2"], env=environment).output
     why = "in front of Slurm, `pellucid why 12` ends with what would help"

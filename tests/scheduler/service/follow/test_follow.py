@@ -20,7 +20,7 @@ from features.clock import Clock
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.slurm.client import Slurm, SlurmDown
+from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
 from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Decision, Reason
@@ -29,7 +29,7 @@ from scheduler.explain.slurm import rows
 from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.why import explain
-from scheduler.explain.words import duration
+from scheduler.explain.words import clock_time, duration
 from scheduler.policies.slurm import passes
 from scheduler.policies.slurm.passes import Ranked
 from scheduler.policies.slurm.priority import Multifactor
@@ -79,6 +79,7 @@ class Told:
         self.queue: list[SlurmJob] = []
         self.lines: list[str] = []
         self.answer, self.dry, self.down = "", False, False
+        self.database = True  # slurmdbd answers
         self.says = dict(SAYS)  # what commands print
         self.paths: dict[str, str] = {}  # of the output of running jobs
         self.has = [Node(name, 4, "", ("main",), True, "IDLE") for name in ("n1", "n2")]
@@ -101,6 +102,8 @@ class Told:
 
     def read(self, *command: str) -> str:
         plain = command[0] in ("scontrol", "sdiag")
+        if command[0] in ("sacctmgr", "sshare") and not self.database:
+            raise SlurmError(f"{command[0]}: Connection refused")
         line = " ".join(command).removesuffix(" -o")
         return self.says.get(line if plain else command[-2], "")
 
@@ -113,6 +116,10 @@ class Told:
     def ping(self) -> None:
         if self.down:
             raise SlurmDown("Slurmctld(primary) is DOWN")
+
+    def ping_database(self) -> None:
+        if not self.database:
+            raise SlurmError("sacctmgr: Connection refused")
 
     def close(self) -> None:
         self.lines.clear()
@@ -807,16 +814,17 @@ def test_a_look_that_fails_whole_ends_nothing_and_says_so(store: Store) -> None:
     queries = scene.pages()
     scene.look(scene.job(5))
     seen = scene.now
-    assert queries.undecided_since() is None
+    assert queries.silent() == []
     plain, scene.slurm.jobs = scene.slurm.jobs, lambda: 1 // 0  # type: ignore[assignment, method-assign, return-value]
     for _ in range(2):
         scene.now += 2.0
         scene.follower._watch()
-    assert queries.undecided_since() == seen
+    shown = clock_time(seen, scene.now)
+    assert queries.silent() == [f"Slurm does not answer: what is shown is of {shown}."]
     assert promises_of(store, store.engine.connect())._judged_until == seen
     scene.slurm.jobs = plain  # type: ignore[method-assign]
     scene.follower._watch()
-    assert queries.undecided_since() is None
+    assert queries.silent() == []
 
 
 @pytest.mark.parametrize("late_s", [0, 17, 61])

@@ -228,6 +228,8 @@ def test_a_part_is_the_same_as_in_the_page(busy: Lived) -> None:
         page = browser.get(path).text
         fragment = browser.get(path, headers={"HX-Target": f"part-{part}"}).text
         assert fragment.strip().startswith(f'<div id="part-{part}"')
+        fragment, _, beside = fragment.partition('<div id="silent"')
+        assert beside.startswith(' hx-swap-oob="true"></div>')
         assert fragment.strip() in page
         assert "<html" not in fragment
 
