@@ -428,7 +428,9 @@ class Follower:
             write_forecasts(connection, made, ("latest",))
             write_forecasts(connection, promised, ("submission",))
             seen = (*snapshot.waiting.values(), *snapshot.running.values())
-            self._claims.write(connection, seen, never(waiting), otherwise, seq, now)
+            self._claims.write(
+                connection, seen, never=never(waiting), otherwise=otherwise, seq=seq, now=now
+            )
             refute(connection, Claimed.NEVER, job_ids=refuted, now=now)
             if self._planner.nodes != self._nodes_written:
                 write_nodes(connection, self.shape, self._planner.nodes)
