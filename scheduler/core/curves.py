@@ -106,6 +106,9 @@ class Predicted(float):
         return found
 
 
+ALONE = 64  # points of the curve by a job's own hazards
+
+
 @dataclass(frozen=True, slots=True)
 class Curve:
     """How long a job lasts in all: equally likely durations, seconds, ascending.
@@ -122,6 +125,27 @@ class Curve:
         """Of equally likely durations, ascending."""
         return cls(tuple(points), tuple(accumulate(reversed(points)))[::-1])
 
+    @classmethod
+    def alone(cls, own: Predicted, outlived_s: float = 0.0) -> Curve:
+        """Return what a job's own hazards and claims say, however predictions turned out.
+
+        It is the same for as long as the prediction is, whatever ends meanwhile.
+        """
+        levels = [(i + 0.5) / ALONE for i in range(ALONE)]
+        passed = own.share_ended(outlived_s) if outlived_s > 0 else 0.0
+        left = own.ends_at([passed + (1.0 - passed) * level for level in levels])
+        found: Sequence[float] = [max(point, outlived_s) for point in left]
+        if own.claims:
+            found = claimed(
+                all_of=own.ends_at(levels),
+                left=found,
+                share_left=1.0 - passed,
+                claims=own.claims,
+                elapsed_s=outlived_s,
+                most_s=own.most_s,
+            )
+        return cls.of([max(point, outlived_s) for point in found])
+
     def chance(self, seconds: float, elapsed_s: float = 0.0) -> float:
         """Chance to last longer, of who has outlived `elapsed_s`."""
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
@@ -135,6 +159,12 @@ class Curve:
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
         count = len(self.points) - first
         return self.above[first] / count if count else 2.0 * elapsed_s
+
+    def within(self, most_s: float) -> float:
+        """Return the mean seconds in all, of which no more than `most_s` count."""
+        first, count = bisect_right(self.points, most_s), len(self.points)
+        shorter = self.above[0] - (self.above[first] if first < count else 0.0)
+        return (shorter + most_s * (count - first)) / count
 
     def remaining(self, elapsed_s: float) -> float:
         """Mean seconds left, of who has outlived `elapsed_s`; a second at least."""

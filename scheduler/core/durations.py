@@ -398,6 +398,15 @@ class DurationDistribution:
         odds = tuple((name, lasts.chance(seconds)) for name, seconds in LONG_S)
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
+    def alone(self, predicted_s: float, outlived_s: float = 0.0) -> Curve | None:
+        """Return the curve of a job that is the same for as long as its prediction is; None where
+        the prediction has none."""
+        if isinstance(predicted_s, Stated):
+            return Curve.of(self._lasts(predicted_s, outlived_s))
+        if isinstance(predicted_s, Predicted) and predicted_s.ended:
+            return Curve.alone(predicted_s, outlived_s)
+        return None
+
     def _range(self, predicted_s: float) -> _Ratios:
         if isinstance(predicted_s, Stated):
             return _of_error(round(max(predicted_s.error, 0.01), 2), self._points)

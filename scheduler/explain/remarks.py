@@ -129,7 +129,7 @@ def _gain(seconds: float) -> str:
 _IN_WORDS = (
     *("closed_gpus", "gone_in_s", "free_in_s", "p10_s", "p50_s", "p90_s", "mean_s"),
     *("predicted_before_s", "bound_s", "bound_left_s", "bound_times", "bound_costs_s"),
-    *("over_1h", "over_6h", "over_1d", "ended_here"),
+    *("over_1h", "over_6h", "over_1d", "counts_s", "counts_odds", "ended_here"),
 )
 _NAMES = {"best_partner": "best beside job"}
 _ON_TYPE = re.compile(r"(speed|cost)_on_(.+?)(?:_s)?$")

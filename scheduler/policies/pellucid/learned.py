@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.core.cluster import are_open
-from scheduler.core.decisions import STARTS, Action, Decision
+from scheduler.core.decisions import STARTS, Action, Decision, Evidence
 from scheduler.core.durations import DurationDistribution, DurationMemory, of_plain, plain
 from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
@@ -93,6 +93,7 @@ class Parts(Protocol):
 
     def knows(self, job_id: str) -> bool: ...
     def rank(self, queued: QueuedJob, now: float) -> None: ...
+    def described(self, queued: QueuedJob) -> Evidence: ...
 
 
 class PellucidLearned(Learned):
@@ -203,9 +204,9 @@ class PellucidLearned(Learned):
             before = [queued.estimate_s for queued in group]
             if not turn.predict_again(group[0], SAME, group[1:]):
                 continue
-            estimate_s, outlived_s = group[0].estimate_s, group[0].outlived_s
+            estimate_s = group[0].estimate_s
             assert estimate_s is not None
-            described = policy.distribution.described(estimate_s, outlived_s)  # all are believed so
+            described = policy.described(group[0])  # all are believed so
             for queued, before_s in zip(group, before, strict=True):
                 assert before_s is not None
                 policy.estimates[queued.job.job_id] = estimate_s

@@ -15,7 +15,7 @@ from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Reason
+from scheduler.core.decisions import Evidence, Reason
 from scheduler.core.durations import (
     DurationDistribution,
     Stated,
@@ -53,6 +53,7 @@ from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
+from scheduler.policies.pellucid.worth import COUNTS, ODDS, Worth, worth
 
 
 class Pellucid(Policy):
@@ -89,6 +90,7 @@ class Pellucid(Policy):
         self.max_gpus = chosen.sharing.max_gpus
         self.ageing = chosen.ageing
         self.gpu_exponent = chosen.gpu_exponent
+        self.counted_s, self.long_s = chosen.counted_s, chosen.long_s
         self.profile_above = chosen.profile_above
         self.pack_first_above = chosen.pack_first_above
         self.busy_above = chosen.busy_above
@@ -126,16 +128,36 @@ class Pellucid(Policy):
         assert queued.estimate_s is not None
         self.estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
-        described = self.distribution.described(queued.estimate_s, queued.outlived_s)
-        queued.evidence = (*described, *estimator.rests_on(queued.job), *queued.evidence)
         self.starvation.expect(queued)
 
+    def believed(self, queued: QueuedJob, estimator: Estimator) -> None:
+        queued.evidence = (*self.described(queued), *estimator.rests_on(queued.job))
+
+    def described(self, queued: QueuedJob) -> Evidence:
+        """Return what is believed of how long a job lasts, and what of it counts in the order."""
+        assert queued.estimate_s is not None
+        described = self.distribution.described(queued.estimate_s, queued.outlived_s)
+        return (*described, *self._worth(queued).recorded)
+
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Predicted duration by GPUs, aged; a job past its bound comes first, by submission."""
+        """What its duration counts, aged; a job past its bound comes first, by submission."""
         if self.starvation.goes_first(queued):
             return starving_key(queued)
         aged_s = self.forgiven(queued) * queued.submit_time
-        return _sized_s(queued, self.gpu_exponent) + aged_s + self.fairness.on(queued, now)
+        return self._worth(queued).sum_s + aged_s + self.fairness.on(queued, now)
+
+    def _worth(self, queued: QueuedJob) -> Worth:
+        """What its predicted duration counts, by the settings."""
+        seconds, counted_s = queued.estimate_s or 0.0, self.counted_s
+        by_curve = self.distribution.alone(seconds, queued.outlived_s) if counted_s else None
+        return worth(
+            seconds,
+            by_curve,
+            queued.job.gpus,
+            self.gpu_exponent,
+            counted_s=counted_s or 0.0,
+            long_s=self.long_s,
+        )
 
     def forgiven(self, queued: QueuedJob) -> float:
         """Return the predicted duration that a job is forgiven per second it waits.
@@ -220,6 +242,8 @@ class Pellucid(Policy):
         if _orders(self) != _orders(before):
             for queued in here:
                 self.fairness.withdraw(queued)
+                counts = (one for one in queued.evidence if one[0] not in (COUNTS, ODDS))
+                queued.evidence = (*counts, *self._worth(queued).recorded)
                 self.rank(queued, now)
         if _places(self) == _places(before):
             starving = {queued.job.job_id for queued in here if is_starving(queued)}
@@ -277,16 +301,21 @@ class Pellucid(Policy):
         """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
-        predicted_s, sized_s = queued.estimate_s or 0.0, _sized_s(queued, self.gpu_exponent)
+        counts = self._worth(queued)
         forgiven = self.forgiven(queued)
         credit_s = forgiven * (now - queued.submit_time)
         stated = isinstance(queued.estimate_s, Stated)
-        terms = [("its own progress" if stated else "the model's duration", predicted_s)]
-        if sized_s != predicted_s:
-            terms.append(("number of GPUs", sized_s - predicted_s))
+        name = "its own progress" if stated else "the model's duration"
+        if counts.recorded and self.counted_s:
+            name += f", of which {self.counted_s / 3600:g} h at most"
+        terms = [(name, counts.duration_s)]
+        if counts.gpus_s:
+            terms.append(("number of GPUs", counts.gpus_s))
+        if counts.long_s:
+            terms.append(("odds to last over 6 h", counts.long_s))
         terms.append(("credit for waiting", -credit_s))
         if self.fairness.weight:
-            fairness_s = queued.key - sized_s - forgiven * queued.submit_time
+            fairness_s = queued.key - counts.sum_s - forgiven * queued.submit_time
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 
@@ -338,6 +367,8 @@ def _orders(policy: Pellucid) -> tuple[Any, ...]:
     return (
         chosen.ageing,
         chosen.gpu_exponent,
+        chosen.counted_s,
+        chosen.long_s,
         chosen.fairness,
         chosen.max_wait_s,
         chosen.overload,
@@ -365,12 +396,6 @@ def _not_examined(policy: Pellucid, queued: QueuedJob) -> Iterator[NotExamined]:
         yield NotExamined.NO_PROFILE
     elif job.vc in policy.spent and (searched is None or searched.at < policy.spent[job.vc]):
         yield NotExamined.SEARCHES_SPENT
-
-
-def _sized_s(queued: QueuedJob, gpu_exponent: float) -> float:
-    """What the predicted duration of a job counts in the order, for its GPUs."""
-    assert queued.estimate_s is not None
-    return float(queued.estimate_s * queued.job.gpus**gpu_exponent)
 
 
 PACE_S = 200.0  # as long as a profile takes

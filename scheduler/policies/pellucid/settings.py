@@ -66,6 +66,20 @@ class PellucidSettings(PolicySettings):
         ge=0,
         le=2,
     )
+    counted_s: float | None = setting(
+        3600.0,
+        "in the order no more than so much of a duration counts, in the mean over the job's curve; "
+        "null: the predicted duration does, whatever its curve is",
+        unit="s",
+        gt=0,
+    )
+    long_s: float = setting(
+        1800.0,
+        "in the order a job certain to last over six hours counts so much more for each of its "
+        "GPUs, others by that chance",
+        unit="s/GPU",
+        ge=0,
+    )
     max_wait_s: float = setting(
         2 * DAY_S,
         "a job that has waited longer goes before all others, oldest first, and GPUs are reserved "

@@ -1,0 +1,70 @@
+"""What the duration of a job counts in the order.
+
+Users are bimodal: most of their jobs end within the hour, a few run for days and hold most of the
+GPU time. One predicted number between the two is true of neither. So the order goes by two numbers
+of the job's curve: the mean duration, of which an hour counts at most, and the chance to last over
+six hours. The first tells apart those that end soon, by the square root of their GPUs; the second
+keeps GPUs from who may hold them for days, and weighs by all of them: a wide job taken to be short
+is what costs most. A mean that counts whole is that of its few longest ends, and no better than no
+prediction.
+
+The curve is that of the job's own hazards and claims. How other predictions turned out is left out:
+it changes with each job that ends, and jobs that ask for the same would change places by it.
+
+Where a prediction has no curve (true durations, a table) the number itself counts.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from scheduler.core.curves import Curve
+from scheduler.core.decisions import Evidence
+
+LONG_S = 21_600.0
+COUNTS, ODDS = "counts_s", "counts_odds"  # as they are recorded
+
+
+class Worth(NamedTuple):
+    """What it counts, seconds.
+
+    Attributes:
+        duration_s: of the duration.
+        gpus_s: what its GPUs add to that.
+        long_s: what the chance to be long adds.
+        recorded: the numbers of the curve that decide.
+    """
+
+    duration_s: float
+    gpus_s: float
+    long_s: float
+    recorded: Evidence = ()
+
+    @property
+    def sum_s(self) -> float:
+        """All of it."""
+        return self.duration_s + self.gpus_s + self.long_s
+
+
+def worth(
+    seconds: float,
+    curve: Curve | None,
+    gpus: int,
+    gpu_exponent: float,
+    *,
+    counted_s: float,
+    long_s: float,
+) -> Worth:
+    """Return what a predicted duration counts in the order.
+
+    Args:
+        seconds: it counts whole where there is no curve.
+        counted_s: no more of each possible duration counts.
+        long_s: seconds a GPU, of a job that is certain to last over `LONG_S`.
+    """
+    by_gpus = gpus**gpu_exponent - 1.0
+    if curve is None:
+        return Worth(float(seconds), seconds * by_gpus, 0.0)
+    counts_s, odds = curve.within(counted_s), curve.chance(LONG_S)
+    recorded = ((COUNTS, counts_s), (ODDS, odds))
+    return Worth(counts_s, counts_s * by_gpus, odds * long_s * gpus, recorded)
