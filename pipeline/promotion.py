@@ -109,7 +109,7 @@ def proposed(
     try:
         old = accepted(present, registry)
         judgement = judged(new, old, trace)
-        replay = replayed(new, old, trace, spec, seen_until(new, old), draws=draws)
+        replay = replayed(new, old, trace, spec, since=seen_until(new, old), draws=draws)
     except (BundleError, TrainingError, TrackError) as error:
         return Proposal(
             candidate=candidate, champion=present, judgement=judgement, why_not=str(error)

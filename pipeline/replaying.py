@@ -7,11 +7,10 @@ and draws again and again, the same for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +72,7 @@ class Replay:
         """Return the outcome as one line, the figure that tells most first."""
         return f"{most_telling(self.figures)}; {self.about}"
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Mapping[str, object]:
         """Return all of it as plain JSON."""
         figures = {one.title: one.document() for one in self.figures}
         return {
@@ -98,7 +97,7 @@ def replayed(
     last = max(trace.column("submit_time").cast(pa.int64()).to_pylist(), default=0) / 1000
     since = max(since, last - MOST_DAYS * DAY_S)
     played = [
-        [_played(bundle, trace, spec, since, seed) for bundle in (candidate, champion)]
+        [_played(bundle, trace, spec, since=since, seed=seed) for bundle in (candidate, champion)]
         for seed in range(draws)
     ]
     both = [_Jobs.together([pair[side] for pair in played], played) for side in (0, 1)]
@@ -168,7 +167,9 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
     with TemporaryDirectory() as scratch:
         folder = bundle.save(Path(scratch, "bundle"))
         playing = Playing(bundle=folder, seed=seed, since=since, loop=LOOP)
-        world = plain.scenario(trace, "promote", spec.cluster, spec.profiling, playing)
+        world = plain.scenario(
+            trace, "promote", spec.cluster, spec.profiling, playing=playing
+        )
         outcome, _ = world.simulate(POLICY, sink=note)
     done = [one for one in outcome.jobs if one.end_time is not None and one.job.job_id in believed]
     known = [dict(believed[one.job.job_id].evidence) for one in done]
@@ -177,7 +178,7 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
         name: np.array([float(row[name]) for row in known], dtype=np.float64)
         for name in (*(name for name, _ in LEVELS), LONG)
     }
-    said_s = [believed[one.job.job_id].estimate_s or 0.0 for one in done]
+    durations_s = [believed[one.job.job_id].estimate_s or 0.0 for one in done]
     losses = []
     for name, level in LEVELS:
         error = np.log1p(ran_s) - np.log1p(at[name])
@@ -191,7 +192,7 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
         ran_s=ran_s,
         jct_s=np.array([one.jct_s for one in done], dtype=np.float64),
         wait_s=np.array([one.queue_s for one in done], dtype=np.float64),
-        believed_s=np.array(said_s, dtype=np.float64),
+        believed_s=np.array(durations_s, dtype=np.float64),
         long=at[LONG],
         pinball=np.mean(losses, axis=0),
     )

@@ -22,7 +22,9 @@ from models.training.metrics import LN10, TAILS_S
 Floats = NDArray[np.float64]
 
 RESAMPLES = 1000
-LEVEL = 0.95
+# Of the intervals of all figures together: rows and replays have six kinds of them, and among so
+# many one is above chance now and then.
+LEVEL, TOGETHER = 0.95, 6
 LEAST_ROWS = 200
 LEAST_USERS = 8
 
@@ -35,7 +37,7 @@ class Paired:
         title: what it is.
         candidate, champion: its values.
         gain: how much better the candidate is, whichever way the figure goes.
-        low, high: 95 % interval of the gain.
+        low, high: interval of the gain; 95 % for all figures together.
         unit: of all of them; "" is a plain number.
     """
 
@@ -169,7 +171,7 @@ def paired(
     spread = gain[1:][np.isfinite(gain[1:])]
     if not np.isfinite(gain[0]) or len(spread) < RESAMPLES / 2:
         return None
-    outside = (1 - LEVEL) / among / 2
+    outside = (1 - LEVEL) / TOGETHER / among / 2
     low, high = np.quantile(spread, [outside, 1 - outside]).tolist()
     return Paired(
         title=title,

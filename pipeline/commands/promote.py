@@ -30,6 +30,14 @@ def promote(
     back: Annotated[
         bool, typer.Option("--back", help="Return to the former champion instead.")
     ] = False,
+    shadow: Annotated[
+        Path | None,
+        typer.Option(
+            help="Put it there as a shadow, and promote nothing: a service with this folder "
+            "(setting shadow: data/shadow) has it predict beside.",
+            metavar="FOLDER",
+        ),
+    ] = None,
     preview: Annotated[bool, typer.Option("--preview", help="Judge only; change nothing.")] = False,
     yes: Annotated[
         bool,
@@ -56,8 +64,8 @@ def promote(
     """Judge a registered candidate against the champion, and make it champion if it is better.
 
     Both score the jobs of --trace that neither learned from, and both decide in a closed-loop
-    replay of them, the last four weeks at most. A figure counts as better where the 95 % interval
-    of the difference says so: users are drawn again and again, with all their jobs.
+    replay of them, the last four weeks at most. A figure counts as better where the interval of the
+    difference says so (95 % for all together): users are drawn again and again, with their jobs.
     Better in one figure and worse in none promotes; otherwise the exit status is 1, and --anyway
     with --why promotes all the same. The service's own check of a bundle comes first. Evidence is
     kept with the version in MLflow. A service that watches --out takes the bundle; dvc repro then
@@ -69,11 +77,13 @@ def promote(
 
       pellucid promote 3 --yes
 
+      pellucid promote --shadow data/shadow
+
       pellucid promote --back --why "forecasts of long jobs got worse"
     """
     with user_errors():
         from models.training.tracking import champion
-        from pipeline.promotion import Proposal, carried_out, proposed
+        from pipeline.promotion import Proposal, accepted, carried_out, proposed
         from pipeline.stages.common import read_params
         from pipeline.stages.evaluate import registry_of
         from pipeline.traces import read_dataset
@@ -86,6 +96,10 @@ def promote(
         wanted = read_params(params)
         registry = registry_of(wanted)
         present, candidate = champion(registry), _candidate(version, back, registry)
+        if shadow is not None:
+            accepted(candidate, registry).save(shadow)
+            typer.echo(f"Version {candidate.number} is a shadow in {shadow}: pellucid beside.")
+            return
         if present is not None and present.number == candidate.number:
             raise UserError(f"version {candidate.number} is champion already")
         if back:
@@ -149,7 +163,7 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
     if replay is not None:
         for figure in replay.figures:
             typer.echo(f"  {figure}")
-        typer.echo(f"  in {replay.about}; intervals of 95 %")
+        typer.echo(f"  in {replay.about}; intervals of 95 %, all together")
     if judgement is None or replay is None:
         typer.echo(f"  {proposal.reason}")
 

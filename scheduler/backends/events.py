@@ -45,6 +45,8 @@ class Kind(StrEnum):
     NOT_STARTED = "not_started"  # attempt, detail
     BUNDLE = "bundle"  # digest, path: scores come from it from the next pass on
     BUNDLE_REFUSED = "bundle_refused"  # path, why
+    # from, to, why, jobs: models that were worse than the former ones, which decide again
+    BUNDLE_RETURNED = "bundle_returned"
     LEASE = "lease"  # holder, term: who decides from here on
     CLOCK_WENT_BACK = "clock_went_back"  # by_s: the host's time of day, behind the log's
     # first, by_s, reason: events from `first` to before this one are dated so much too late
@@ -63,6 +65,7 @@ INPUTS = frozenset(Kind) - {
     Kind.REFUSED,
     Kind.FORECAST,
     Kind.BUNDLE_REFUSED,
+    Kind.BUNDLE_RETURNED,
     Kind.ADVISED,
     Kind.ORDERED,
 }

@@ -255,6 +255,10 @@ class JobClient(Connection):
         """Return how often claims of each kind held."""
         return list(self._json("GET", "/claims"))
 
+    def beside(self) -> Json:
+        """Return how models beside those in use turn out."""
+        return self._json("GET", "/models/beside")
+
     def links(self) -> list[Json]:
         """The shared links to your jobs that hold."""
         return cast(list[Json], self._json("GET", "/links"))

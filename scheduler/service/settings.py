@@ -48,6 +48,9 @@ class Settings(BaseSettings):
         policy_settings: of it, over those of the cluster file, which Slurm's have none of.
         profiling: put the cluster file's profiling partition in front of the queues.
         bundle: folder of the champion's models; watched, and taken when it changes.
+        shadow: folder of models that predict beside those in use, and decide nothing.
+        watch_models: go back to the former models when new ones are worse beyond chance on what
+            has ended since.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
         backend: where decisions take effect: simulated, local, slurm, or module:function.
         slurm_mode: what the `slurm` backend does: explain, or order the queue, too.
@@ -98,6 +101,8 @@ class Settings(BaseSettings):
     policy_settings: Json = {}
     profiling: bool = True
     bundle: Path | None = Path("data/bundle")
+    shadow: Path | None = Path("data/shadow")
+    watch_models: bool = True
     state_dir: Path = Path("data/service")
     backend: str = "local"
     slurm_mode: Literal["advise", "order"] = "advise"

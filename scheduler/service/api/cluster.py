@@ -17,6 +17,7 @@ from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import ANALYST, Questions
 from scheduler.service.api.shapes import ClusterMap, WhoAmI
 from scheduler.service.follow.answers import LEASE, SHARES
+from scheduler.service.log.beside import Standing, standing
 from scheduler.service.log.store.rows import (
     Calibration,
     Day,
@@ -26,6 +27,7 @@ from scheduler.service.log.store.rows import (
     Refusal,
     Share,
 )
+from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.settings import Settings
 
@@ -90,6 +92,15 @@ async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -
 def models(view: Seen) -> Models:
     """Digest of the bundle that scores come from, and the policy."""
     return view.models()
+
+
+@router.get("/models/beside", summary="Models that decide nothing, beside those that do")
+def models_beside(request: Request, _: Asking) -> Standing:
+    """A shadow's and the former models' predictions, scored on the jobs that ended since."""
+    settings: Settings = request.app.state.settings
+    store: Store = request.app.state.store
+    with store.reading() as connection:
+        return standing(connection, settings.state_dir / "bundles", settings.shadow)
 
 
 @router.get("/fairness", summary="GPU-time and waits per virtual cluster and user")

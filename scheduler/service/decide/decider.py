@@ -38,6 +38,7 @@ from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.payloads import drop, payload_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
+from scheduler.service.log.watch_models import was_left
 
 LEASE = "decider"
 NEVER = 2**31 - 1
@@ -81,6 +82,7 @@ class Decider:
         self.bundle_store = bundle_store
         self.holder = holder
         self.champion = champion
+        self.watches = True  # a champion that was worse, and so left, is not taken again
         self.lease_s = lease_s
         self.bundle_poll_s = bundle_poll_s
         self.snapshots = snapshots
@@ -498,6 +500,11 @@ class Decider:
             return
         try:
             bundle = self.bundle_store.take(self.champion)
+            if self.watches and was_left(self.store, bundle.digest):
+                raise BundleError(
+                    f"bundle {bundle.digest[:12]} was worse than the one before, which decides "
+                    "again: promote another, or serve with watch_models: false"
+                )
         except (BundleError, OSError) as error:
             body = {"path": str(self.champion), "why": str(error)}
             if body != self._champion_refused:  # one that grows would fill the log

@@ -26,6 +26,7 @@ from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store.checkpoint import keep_checkpointed
 from scheduler.service.log.store.soundness import keep_looking
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.watch_models import keep_watching
 from scheduler.service.metrics import Counts
 from scheduler.service.settings import Settings
 
@@ -63,6 +64,7 @@ def run_decider(
         lease_s=settings.lease_s,
         bundle_poll_s=settings.bundle_poll_s,
     )
+    decider.watches = settings.watch_models
     if counts is not None:
         decider.full_since = counts.full_since
     # the simulated backend waits by its own clock
@@ -149,6 +151,9 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every
         tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
+    if settings.watch_models and not settings.follows:
+        folder = settings.state_dir / "bundles"
+        tasks.append(partial(keep_watching, settings.database, folder, over.wait))
     if settings.mail_program:
         cursor = settings.state_dir / NOTICED
         tasks.append(

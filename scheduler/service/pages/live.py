@@ -45,6 +45,7 @@ TOPICS: dict[Kind, tuple[str, ...]] = {
     Kind.FORECAST: (_QUEUE,),
     Kind.BUNDLE: ("models",),
     Kind.BUNDLE_REFUSED: ("models",),
+    Kind.BUNDLE_RETURNED: ("models",),
 }
 EVERYTHING = ("cluster", "history", "job", "models", "queue")
 

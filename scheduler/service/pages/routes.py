@@ -28,6 +28,7 @@ from scheduler.service.api.output import JobOutput, may_read, output_of
 from scheduler.service.api.problems import Problem
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.session import local_path
+from scheduler.service.log.beside import standing
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import UnknownJob
@@ -56,6 +57,7 @@ from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.shapes import placed
 from scheduler.service.pages.story import page_of
+from scheduler.service.settings import Settings
 
 router = APIRouter(include_in_schema=False)
 
@@ -389,7 +391,11 @@ def models_page(request: Request, viewer: Asking) -> Response:
             follows=request.app.state.settings.follows,
             digest=queries.bundle_digest(),
         )
-        return {"m": page, "policy": queries.policy()}
+        settings: Settings = request.app.state.settings
+        store: Store = request.app.state.store
+        with store.reading() as connection:
+            beside = standing(connection, settings.state_dir / "bundles", settings.shadow)
+        return {"m": page, "policy": queries.policy(), "beside": beside}
 
     return show(request, viewer, template="models.html", here="/models", build=build)
 

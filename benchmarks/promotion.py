@@ -1,0 +1,178 @@
+"""Is a worse candidate refused, and a better one promoted? Models fitted on draws of the demo.
+
+`python -m benchmarks.promotion --seeds 9100:9107` prints a line per draw and candidate, then how
+many were refused and promoted. A draw takes about a minute of a core.
+
+- shuffled: learned from durations that were dealt out among the jobs.
+- broken: one feature, by lot, was dealt out among the jobs it was trained on.
+- half: learned from the later half of the history; the champion from all of it.
+- twice: the champion learned from the later half, the candidate from all of it.
+
+`--watch` promotes the bad ones instead, by hand, and counts after how many jobs the service's watch
+returns to the former champion (`shuffled`; `minutes`: learned from minutes in place of seconds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from features.rows import DAY_S, Rows, training_rows
+from models.bundle import Bundle
+from models.training.duration import fit_at
+from models.training.judging import Paired, better_in_all
+from models.training.settled import settled
+from pipeline.promotion import judged, seen_until
+from pipeline.replaying import DRAWS, replayed
+from pipeline.stages.common import test_from
+from pipeline.traces.synthetic import generate as synthetic
+from pipeline.worlds.cluster_file import read_cluster
+from scheduler.core.estimates import _text
+from scheduler.service.log.beside import Ended, beside
+from scheduler.service.log.watch_models import FIRST, due
+
+CLUSTER = Path(__file__).resolve().parents[1] / "pipeline/worlds/clusters/demo.yaml"
+FAMILIES = "size", "survival", "burst"
+TEST_DAYS = 7.0
+PRESET = "fast"
+
+
+class Draw:
+    """Models of one draw of the demo's trace."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.trace: pa.Table = synthetic.generate(synthetic.default_config("demo", seed))
+        self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS)
+        self.rows = training_rows(self.trace, families=FAMILIES)
+        self.draw = np.random.default_rng(seed)
+
+    def fitted(self, rows: Rows) -> Bundle:
+        """Return a bundle of what had ended when the test days begin."""
+        fit = fit_at(rows, self.cut, seed=0, preset=PRESET)
+        return settled(Bundle(duration=fit.model, metadata={"duration": dict(fit.metadata)}))
+
+    def shuffled(self) -> Bundle:
+        """Return a bundle of durations that were dealt out."""
+        y, ended = self.rows.y.copy(), np.flatnonzero(np.isfinite(self.rows.y))
+        y[ended] = self.draw.permutation(y[ended])
+        return self.fitted(replace(self.rows, y=y))
+
+    def broken(self) -> Bundle:
+        """Return a bundle that saw one feature dealt out."""
+        frame = self.rows.X.copy()
+        numeric = list(frame.select_dtypes("float64"))
+        name = numeric[int(self.draw.integers(len(numeric)))]
+        frame[name] = self.draw.permutation(frame[name].to_numpy())
+        return self.fitted(replace(self.rows, X=frame))
+
+    def half(self) -> Bundle:
+        """Return a bundle of the later half of the history."""
+        before = self.rows.time[self.rows.time < self.cut]
+        return self.fitted(self.rows.where(self.rows.time >= np.median(before)))
+
+    def minutes(self) -> Bundle:
+        """Return a bundle of durations in another unit."""
+        return self.fitted(replace(self.rows, y=self.rows.y / 60.0))
+
+
+def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
+    """Return after how many ended jobs the watch returns; None: not within a day's jobs.
+
+    The second number is how many jobs of the first day there are.
+    """
+    day = (draw.rows.time >= draw.cut) & (draw.rows.time < draw.cut + DAY_S)
+    after = draw.rows.where((draw.rows.time >= draw.cut) & np.isfinite(draw.rows.y))
+    jobs, order = int(day.sum()), np.argsort(after.end_time)
+    user = dict(
+        zip(
+            draw.trace.column("job_id").to_pylist(),
+            draw.trace.column("user").to_pylist(),
+            strict=True,
+        )
+    )
+    names = [spec.name for spec in promoted.duration.features]
+    columns = {name: after.X[name].tolist() for name in names}
+    ended = [
+        Ended(
+            user[after.job_id[i]],
+            tuple(_text(columns[name][i]) for name in names),
+            float(after.y[i]),
+        )
+        for i in order[:jobs].tolist()
+    ]
+    for count in sorted({due(n) or 0 for n in range(FIRST, jobs + 1)}):
+        if beside("former", former, promoted, ended[:count]).verdict == "better":
+            return count, jobs
+    return None, jobs
+
+
+def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tuple[Paired, ...]:
+    """Return all figures; where rows alone refuse it, the weeks are not replayed."""
+    figures = judged(candidate, champion, draw.trace).figures
+    if any(figure.verdict == "worse" for figure in figures):
+        return figures
+    since = seen_until(candidate, champion)
+    spec = read_cluster(CLUSTER)
+    return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
+
+
+def outcomes(seed: int, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
+    """Yield what became of each candidate of a draw."""
+    draw = Draw(seed)
+    whole = draw.fitted(draw.rows)
+    half = draw.half() if {"half", "twice"} & set(kinds) else whole
+    for kind in kinds:
+        if kind == "twice":
+            figures = compared(draw, whole, half, draws)
+        else:
+            worse = half if kind == "half" else getattr(draw, kind)()
+            figures = compared(draw, worse, whole, draws)
+        yield {
+            "seed": seed,
+            "kind": kind,
+            "promoted": better_in_all(figures),
+            "figures": {figure.title: figure.document() for figure in figures},
+        }
+
+
+def main() -> None:
+    """Print a line per candidate, and the counts."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="9100:9107", help="FIRST:AFTER")
+    parser.add_argument("--kinds", default="shuffled,broken,half,twice")
+    parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--watch", action="store_true")
+    wanted = parser.parse_args()
+    first, after = map(int, wanted.seeds.split(":"))
+    if wanted.watch:
+        for seed in range(first, after):
+            draw = Draw(seed)
+            good = draw.fitted(draw.rows)
+            half = draw.half()
+            for kind in ("shuffled", "minutes"):
+                count, jobs = watched(draw, getattr(draw, kind)(), good)
+                print(f"{seed} {kind}: returned after {count} of {jobs} jobs of a day", flush=True)
+            count, jobs = watched(draw, good, half)
+            print(f"{seed} twice, a good one: returned after {count} of {jobs}", flush=True)
+        return
+    counts = Counter[tuple[str, bool]]()
+    for seed in range(first, after):
+        for found in outcomes(seed, wanted.kinds.split(","), wanted.draws):
+            counts[found["kind"], found["promoted"]] += 1
+            print(json.dumps(found), flush=True)
+    for kind in wanted.kinds.split(","):
+        yes, no = counts[kind, True], counts[kind, False]
+        print(f"{kind}: promoted {yes}, refused {no}")
+
+
+if __name__ == "__main__":
+    main()

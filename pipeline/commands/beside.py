@@ -1,0 +1,48 @@
+"""`pellucid beside`: models that decide nothing, beside those that do."""
+
+from __future__ import annotations
+
+import typer
+
+from features.codec import decode
+from pipeline.options import spread
+from pipeline.printed import aligned
+from pipeline.remote import Service, print_json
+from scheduler.service.log.beside import Standing
+
+
+@spread
+def beside(service: Service) -> None:
+    """Show how a shadow and the former models turn out beside those in use.
+
+    Both are scored on the jobs that ended since the models in use came, and decide nothing. The
+    error is the mean |ln(true / predicted)|. A shadow is what pellucid promote --shadow puts there.
+
+    Example:
+
+      pellucid beside
+    """
+    with service.client() as client:
+        found = client.beside()
+    if service.as_json:
+        print_json(found)
+        return
+    for line in lines(decode(Standing, found)):
+        typer.echo(line)
+
+
+def lines(found: Standing) -> list[str]:
+    """What stands beside the models in use."""
+    if not found.in_use:
+        return ["No models are in use."]
+    left = [f"{found.left[:12]} was left for the former models: {found.why}."] if found.left else []
+    if not found.beside:
+        return [*left, f"{found.in_use[:12]} decides; no shadow or former models stand beside it."]
+    table = [["MODELS", "BUNDLE", "JOBS", "ERROR", "IN USE", "DIFFERENCE, 99 %", ""]]
+    for one in found.beside:
+        figures = ["-", "-", "-"]
+        if one.error is not None and one.error_in_use is not None:
+            between = f"{one.gain:+.3f} ({one.low:+.3f} to {one.high:+.3f})"
+            figures = [f"{one.error:.3f}", f"{one.error_in_use:.3f}", between]
+        table.append([one.role, one.digest[:12], str(one.jobs), *figures, one.words])
+    return [*left, *aligned(table)]

@@ -1,0 +1,102 @@
+"""After a promotion: back to the former models when the new ones are worse beyond chance.
+
+What ended since the new ones came into use is scored by both (`scheduler.service.log.beside`), at
+`FIRST` ended jobs and each time there are half as many again, so that looking often makes no false
+alarm likely. The return is an event, as a promotion is: whoever decides follows it, and a restart
+changes nothing. Models that were left so are not taken from the champion's folder again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from models.bundle import BundleError
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.beside import FORMER, Beside, beside, ended_with, returned, uses
+from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.header import service_clock
+from scheduler.service.log.store.store import Store
+
+POLL_S = 60.0
+FIRST, GROWS = 100, 1.5  # ended jobs at the first look, and how many times as many at the next
+LOOKS = 9  # up to 2,562 jobs: whoever is as good by then stays
+LOG = "watch"
+
+
+def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool]) -> None:
+    """Look once a minute, until stopped.
+
+    Args:
+        bundles: folder of the copies that are decided with.
+        stopping: waits for so many seconds at most; True: stop.
+    """
+    store, log = Store(database), structlog.get_logger(LOG)
+    bundle_store, clock = BundleStore(bundles), service_clock(store)
+    try:
+        while not stopping(POLL_S):
+            try:
+                look(store, bundle_store, clock())
+            except (BundleError, DBAPIError, OSError, ValueError) as error:  # tried again
+                log.warning("watch_failed", why=str(error).splitlines()[0])
+    finally:
+        store.close()
+
+
+def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
+    """Return to the former models if the new ones are worse beyond chance.
+
+    Returns what was found; None where there is nothing to watch, or too little has ended.
+    """
+    with store.reading() as connection:
+        used, last = uses(connection), returned(connection)
+        if len(used) < 2 or last.get("to") == used[-1][0]:
+            return None
+        (former, _, _), (present, since, seq) = used[-2:]
+        ended = ended_with(connection, present, since)
+    count = due(len(ended))
+    if count is None:
+        return None
+    other, in_use = (bundle_store.find({"digest": digest}) for digest in (former, present))
+    found = beside(FORMER, other, in_use, ended[:count])
+    if found.verdict == "better":
+        _return(store, bundle_store, found, seq=seq, now=now)
+    return found
+
+
+def due(ended: int) -> int | None:
+    """Return how many of the jobs that ended are looked at; None: too few have."""
+    looks = [round(FIRST * GROWS**i) for i in range(LOOKS)]
+    return max((count for count in looks if count <= ended), default=None)
+
+
+def was_left(store: Store, digest: str) -> bool:
+    """Return whether a bundle was left because it was worse, and nothing was promoted since."""
+    with store.reading() as connection:
+        last, used = returned(connection), uses(connection)
+        return bool(used) and last.get("from") == digest and last.get("to") == used[-1][0]
+
+
+def _return(store: Store, bundles: BundleStore, found: Beside, seq: int, now: float) -> None:
+    assert found.error is not None
+    assert found.error_in_use is not None
+    why = (
+        f"worse beyond chance on {found.jobs} jobs of {found.users} users that ended since: "
+        f"mean |ln(true / predicted)| {found.error_in_use:.3f}, the former's {found.error:.3f}"
+    )
+    back = {"digest": found.digest, "path": str(bundles.folder / found.digest)}
+    notice = {"from": found.in_use, "to": found.digest, "why": why, "jobs": found.jobs}
+    with store.writing() as connection:
+        if uses(connection)[-1][2] != seq:
+            return  # others are in use by now
+        store.append_in(
+            connection,
+            [
+                Event(Kind.BUNDLE, now, cause=seq, body=back),
+                Event(Kind.BUNDLE_RETURNED, now, cause=seq, body=notice),
+            ],
+        )
+    structlog.get_logger(LOG).warning("bundle_returned", **notice)

@@ -1,0 +1,145 @@
+"""Worse models are left for the former ones; a shadow predicts, and decides nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from features.spec import FeatureSpec
+from models.bundle import AdditiveModel, Axis, Bundle
+from scheduler.backends.events import Kind
+from scheduler.service.log.audit import audit
+from scheduler.service.log.beside import beside, ended_with, standing
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.watch_models import FIRST, due, look
+from scheduler.service.metrics import Metrics
+from tests.scheduler.service.desk import Desk
+from tests.scheduler.service.pages.bundle import small_bundle
+
+RIGHT, WRONG = 4.1, 8.7  # ln(1 + a minute), ln(1 + hours)
+
+
+def believing(value: float) -> Bundle:
+    """Durations of about exp(value) seconds."""
+    small = small_bundle()
+    model = AdditiveModel(small.duration.axes, small.duration.terms, value)
+    return Bundle(duration=model, packing=small.packing, pair_speed=small.pair_speed)
+
+
+@pytest.fixture
+def desk(store: Store, tmp_path: Path) -> Desk:
+    return Desk(store, tmp_path, policy="pellucid", champion=tmp_path / "champion")
+
+
+def promote(desk: Desk, bundle: Bundle) -> str:
+    assert desk.champion is not None
+    bundle.save(desk.champion)
+    desk.turn()
+    assert desk.decider.state.bundle == bundle.digest
+    return bundle.digest
+
+
+def work(desk: Desk, jobs: int, name: str) -> None:
+    """Jobs of a minute, of eight people."""
+    for i in range(jobs):
+        desk.submit(f"{name}-{i}", owner=f"user{i % 8}")
+        if i % 8 == 7:
+            desk.turn(100.0)
+    desk.until_idle()
+
+
+def test_worse_models_are_left_and_stay_so_after_a_restart(desk: Desk) -> None:
+    right = promote(desk, believing(RIGHT))
+    work(desk, 16, "before")
+    assert look(desk.store, desk.bundle_store, desk.world.now()) is None, "nobody came before"
+    wrong = promote(desk, believing(WRONG))
+    work(desk, FIRST - 1, "few")
+    assert look(desk.store, desk.bundle_store, desk.world.now()) is None
+    work(desk, 1, "enough")
+    found = look(desk.store, desk.bundle_store, desk.world.now())
+    assert found is not None
+    assert (found.verdict, found.jobs, found.users) == ("better", FIRST, 8)
+    desk.turn()
+    assert desk.decider.state.bundle == right
+    [notice] = desk.store.read(kinds=[Kind.BUNDLE_RETURNED])
+    assert (notice.body["from"], notice.body["to"]) == (wrong, right)
+    assert "worse beyond chance on 100 jobs of 8 users" in notice.body["why"]
+    assert look(desk.store, desk.bundle_store, desk.world.now()) is None, "it went back already"
+    for _ in range(2):  # the folder holds them still
+        desk.restart()
+        desk.turn()
+        desk.turn()
+        assert desk.decider.state.bundle == right
+    refused = desk.store.read(kinds=[Kind.BUNDLE_REFUSED])
+    assert "was worse than the one before, which decides again" in refused[0].body["why"]
+    shown = Metrics(desk.store).exposition()[0].decode()
+    assert 'pellucid_events_total{kind="bundle_returned"} 1.0' in shown
+    assert audit(desk.store, desk.bundle_store.find, decide_again=True).clean
+    better = promote(desk, believing(RIGHT + 0.01))
+    assert better not in (right, wrong), "another one is taken"
+
+
+def test_better_models_stay(desk: Desk) -> None:
+    promote(desk, believing(WRONG))
+    right = promote(desk, believing(RIGHT))
+    work(desk, FIRST + 20, "job")
+    found = look(desk.store, desk.bundle_store, desk.world.now())
+    assert found is not None
+    assert (found.verdict, found.jobs) == ("worse", FIRST)
+    desk.turn()
+    assert desk.decider.state.bundle == right
+    assert desk.store.read(kinds=[Kind.BUNDLE_RETURNED]) == []
+
+
+def test_one_that_nobody_watches_is_taken_again(desk: Desk) -> None:
+    promote(desk, believing(RIGHT))
+    wrong = promote(desk, believing(WRONG))
+    work(desk, FIRST, "job")
+    look(desk.store, desk.bundle_store, desk.world.now())
+    desk.wall += 60.0
+    desk.decider = desk.another("careless")
+    desk.decider.watches = False
+    assert desk.decider.take_over()
+    desk.turn()
+    desk.turn()
+    assert desk.decider.state.bundle == wrong
+
+
+def test_it_is_looked_at_each_time_there_are_half_as_many_again() -> None:
+    assert [due(n) for n in (99, 100, 149, 150, 224, 225, 10_000)] == [
+        None, 100, 100, 150, 150, 225, 2563,
+    ]  # fmt: skip
+
+
+def test_a_shadow_predicts_beside_and_decides_nothing(desk: Desk, tmp_path: Path) -> None:
+    wrong = promote(desk, believing(WRONG))
+    shadow = tmp_path / "shadow"
+    copies = desk.bundle_store.folder
+    believing(RIGHT).save(shadow)
+    work(desk, 40, "few")
+    with desk.store.reading() as connection:
+        [few] = standing(connection, copies, shadow).beside
+        assert (few.role, few.verdict, few.jobs) == ("shadow", "too few", 40)
+    work(desk, 40, "more")
+    with desk.store.reading() as connection:
+        found = standing(connection, copies, shadow)
+        [one] = found.beside
+        assert (found.in_use, one.verdict, one.jobs) == (wrong, "better", 80)
+        assert one.error is not None
+        assert one.error_in_use is not None
+        assert one.error < 0.6 < 4.0 < one.error_in_use
+        ended = ended_with(connection, wrong, 0.0)
+        assert {one.ran_s for one in ended} == {60.0}
+        assert standing(connection, copies, copies / wrong).beside == ()
+        assert standing(connection, copies, None).beside == ()
+    assert desk.decider.state.bundle == wrong
+    assert {one.body["digest"] for one in desk.store.read(kinds=[Kind.BUNDLE])} == {wrong}
+
+
+def test_one_of_other_features_says_so(desk: Desk) -> None:
+    in_use, odd = believing(WRONG), Axis(FeatureSpec("shoe_size", "continuous", "size"))
+    model = in_use.duration
+    other = Bundle(duration=AdditiveModel((*model.axes, odd), model.terms, 1.0))
+    found = beside("shadow", other, in_use, [])
+    assert "wants a feature 'shoe_size' that the one in use does not" in found.words
