@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from statistics import median
@@ -18,10 +18,11 @@ from scheduler.core.plural import count
 from scheduler.explain import slurm
 from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, percent
-from scheduler.service.log.store.short import HOLDING, WAITING, Short
+from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short
 from scheduler.service.pages.queries import DAY_S, PageQueries
 
 ROWS = 100  # on a page
+AT_ONCE = 500  # jobs read in one go, of all
 PERIOD_S = 7 * DAY_S  # of the figures about a person or an account
 COLUMNS = (
     ("job_id", "ID"), ("name", "name"), ("owner", "user"), ("account", "account"),
@@ -108,55 +109,57 @@ def listing(view: PageQueries, wanted: Wanted, first: int = 0) -> Listing:
         wanted: what is searched for, and how it is sorted.
         first: place of the page's first job among all that are found; `ROWS` are shown.
     """
-    every = view.short()
-    found = chosen(view, every, wanted)
+    found = chosen(view, wanted)
     first = min(max(first, 0), len(found))
-    shown = found[first : first + ROWS]
+    shown = view.named(found[first : first + ROWS])
     after = first + ROWS if first + ROWS < len(found) else None
-    others = sum(bool(job.gpus) is wanted.without for job in every)
-    owners, accounts, partitions = (
-        sorted({getattr(job, name) for job in every} - {""}) for name in _CHOICES
-    )
+    owners, accounts, partitions = map(view.values, _CHOICES)
     return Listing(
         wanted=wanted,
         rows=with_reasons(view, shown),
         all=len(found),
         first=first,
         next=after,
-        others=others,
+        others=view.how_many(gpus=wanted.without),
         owners=owners,
         accounts=accounts,
         partitions=partitions,
-        tiles=_tiles(view, every, wanted) if wanted.owner or wanted.account else (),
+        tiles=_tiles(view, wanted) if wanted.owner or wanted.account else (),
     )
 
 
 _CHOICES = "owner", "account", "partition"
 
 
-def chosen(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[Short]:
-    """The jobs that are wanted, in order. One that is over is found by its whole ID."""
-    word = wanted.find.casefold()
-    found = [
-        job
-        for job in every
-        if bool(job.gpus) is not wanted.without
-        and (not word or word in job.job_id.casefold() or word in job.name.casefold())
-        and all(getattr(job, name) == getattr(wanted, name) or not getattr(wanted, name)
-                for name in _CHOICES)
-        and wanted.state in ("", job.phase)
-    ]  # fmt: skip
-    if wanted.find and not any(job.job_id == wanted.find for job in found):
-        found += view.short(job_id=wanted.find)
-    found.sort(key=_key(wanted.by), reverse=wanted.sort.startswith("-"))
+def chosen(view: PageQueries, wanted: Wanted) -> list[str]:
+    """The IDs of all jobs that are wanted, in order. One that is over is found by its whole ID,
+    with GPUs or without."""
+    word, asked = wanted.find.casefold(), {name: getattr(wanted, name) for name in _CHOICES}
+    keys = view.keys(wanted.by, gpus=not wanted.without, phase=wanted.state, **asked)
+    if word:
+        keys = [one for one in keys if word in one.job_id.casefold() or word in one.name.casefold()]
+        keys += _by_id(view, wanted, keys)
+    of = _key(wanted.by)
+    keys.sort(key=lambda one: of(one.value), reverse=wanted.sort.startswith("-"))
     if wanted.by != "job_id":  # nobody knows: at the end, whichever way it is sorted
-        found.sort(key=lambda job: getattr(job, wanted.by) in (None, ""))
-    return found
+        keys.sort(key=lambda one: one.value in (None, ""))
+    return [one.job_id for one in keys]
 
 
-def _key(column: str) -> Callable[[Short], tuple[Any, ...]]:
-    def of(job: Short) -> tuple[Any, ...]:
-        value = getattr(job, column)
+def _by_id(view: PageQueries, wanted: Wanted, there: Sequence[Key]) -> list[Key]:
+    """The job whose whole ID is searched for, where it is not `there` and all else holds of it."""
+    if any(one.job_id == wanted.find for one in there):
+        return []
+    asked = {"phase": wanted.state} | {name: getattr(wanted, name) for name in _CHOICES}
+    return [
+        Key(job.job_id, job.name, getattr(job, wanted.by))
+        for job in view.named([wanted.find])
+        if all(value in ("", getattr(job, name)) for name, value in asked.items())
+    ]
+
+
+def _key(column: str) -> Callable[[Any], tuple[Any, ...]]:
+    def of(value: Any) -> tuple[Any, ...]:
         if column == "job_id":  # numbers as numbers: 99 before 123456
             number, _, rest = value.partition("_")
             return (0, int(number), rest) if number.isdecimal() else (1, 0, value)
@@ -165,6 +168,13 @@ def _key(column: str) -> Callable[[Short], tuple[Any, ...]]:
         return (value.casefold(),) if isinstance(value, str) else (float(value),)
 
     return of
+
+
+def every_row(view: PageQueries, wanted: Wanted) -> Iterator[Listed]:
+    """All jobs that are wanted, in order, read some hundreds at a time."""
+    ids = chosen(view, wanted)
+    for i in range(0, len(ids), AT_ONCE):
+        yield from with_reasons(view, view.named(ids[i : i + AT_ONCE]))
 
 
 def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
@@ -188,14 +198,9 @@ def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
     return found
 
 
-def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tuple[str, str, str]]:
+def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
     """A person or an account: GPUs asked for and had, and how their jobs went this week."""
-    own = [
-        job
-        for job in every
-        if all(getattr(job, name) == getattr(wanted, name) or not getattr(wanted, name)
-               for name in ("owner", "account"))
-    ]  # fmt: skip
+    own = view.own(owner=wanted.owner, account=wanted.account)
     asked = sum(job.gpus for job in own)
     had = sum(job.gpus for job in own if job.phase in HOLDING)
     waits = [job for job in own if job.phase in WAITING]
@@ -222,7 +227,7 @@ def _tiles(view: PageQueries, every: Sequence[Short], wanted: Wanted) -> list[tu
     return tiles
 
 
-def _waiting_since(now: float, waits: Sequence[Short]) -> str:
+def _waiting_since(now: float, waits: Sequence[Own]) -> str:
     """How long those that wait do by now; "" where none does."""
     waited = sorted(now - job.since for job in waits if job.since is not None)
     if not waited:

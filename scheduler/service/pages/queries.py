@@ -35,6 +35,7 @@ from scheduler.service.log.store.tables import (
     on_gpus,
 )
 from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.lately import Lately
 
 DAY_S = 86_400.0
 
@@ -132,9 +133,16 @@ class Outcome:
 class PageQueries(VisibleQueries):
     """A view with what pages need in bulk."""
 
-    def __init__(self, store: Store, viewer: Viewer, bundles: Path | None = None):
+    def __init__(
+        self,
+        store: Store,
+        viewer: Viewer,
+        bundles: Path | None = None,
+        lately: Lately | None = None,
+    ):
         super().__init__(store.engine, viewer, bundles)
         self._store = store
+        self._lately = Lately() if lately is None else lately
 
     def now(self) -> float:
         """The service's clock. That of the simulated backend is known up to its last event."""
@@ -215,6 +223,10 @@ class PageQueries(VisibleQueries):
         Args:
             only: what their columns are to have; `like`: and their names.
         """
+        asked = tuple(sorted(only.items()))
+        return self._lately.get(("groups", self.viewer, asked), lambda: self._groups(only))
+
+    def _groups(self, only: Mapping[str, str | int]) -> list[Group]:
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
         start = case((jobs.c.phase.in_(WAITING), forecasts.c.start_p50))
         query = (
@@ -358,7 +370,8 @@ class PageQueries(VisibleQueries):
         submitted."""
         first = func.min(jobs.c.submitted_at)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
-        rows = self._tuples(query.where(live).group_by(jobs.c.phase, jobs.c.vc))
+        query = query.where(live).group_by(jobs.c.phase, jobs.c.vc)
+        rows = self._lately.get("phases", lambda: self._tuples(query))
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:

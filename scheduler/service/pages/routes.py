@@ -43,13 +43,13 @@ from scheduler.service.pages.board import board, others
 from scheduler.service.pages.charts import Chart
 from scheduler.service.pages.groups import GROUPS, group_page
 from scheduler.service.pages.histories import pictures
+from scheduler.service.pages.lately import Lately
 from scheduler.service.pages.listing import (
     COLUMNS,
     Wanted,
     as_csv,
-    chosen,
+    every_row,
     listing,
-    with_reasons,
 )
 from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
@@ -162,8 +162,8 @@ def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) 
 @router.get("/list.csv")
 def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
     """The same table, all of it, for a spreadsheet."""
-    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
-    rows = with_reasons(queries, chosen(queries, queries.short(), wanted))
+    queries = _queries(request, viewer)
+    rows = every_row(queries, wanted)
     headers = {"Content-Disposition": 'attachment; filename="jobs.csv"'}
     return Response(as_csv(rows), media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -496,7 +496,7 @@ def show(
     status: int = 200,
 ) -> Response:
     """A page, or the part of it that htmx asks for; in words when it cannot be."""
-    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
+    queries = _queries(request, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
     frame = Frame(
@@ -519,6 +519,13 @@ def show(
     except BadCursor:
         what = "This page of the list is not there: start again from its beginning."
         return _page(render("missing.html", frame, what=what, csrf=csrf), 422)
+
+
+def _queries(request: Request, viewer: Viewer) -> PageQueries:
+    state = request.app.state
+    if not hasattr(state, "lately"):
+        state.lately = Lately()
+    return PageQueries(state.store, viewer, state.reads.bundles, state.lately)
 
 
 def refused_page(request: Request, what: str, status: int) -> Response:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, RowMapping, or_, select, union_all
 
 from scheduler.core.decisions import ANOTHER, CHANGES_GPUS, Action, Reason
 from scheduler.explain.life import Held, had, runs_of, seconds_before
-from scheduler.service.log.record import HOLDS, WAITS
+from scheduler.service.log.record import HOLDS
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.mends import Mends
 from scheduler.service.log.store.rows import JobRow
@@ -38,9 +38,7 @@ def held_meanwhile(
     was_there = union_all(
         of.where(jobs.c.ended_at > began),
         of.where(jobs.c.phase.in_([phase.value for phase in HOLDS])),
-        of.where(
-            jobs.c.phase.in_([phase.value for phase in WAITS]), jobs.c.started_at.is_not(None)
-        ),
+        of.where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_(None)),
     )
     borrowed = decisions.c.reason == Reason.BORROWED.value
     query = (

@@ -27,6 +27,7 @@ from sqlalchemy import (
     false,
     func,
     literal,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -38,6 +39,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.capacity import NodeNow
 from scheduler.core.cluster import suits
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
+from scheduler.core.plural import count
 from scheduler.explain.bound import MOST, Ahead, Bound, bound
 from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
@@ -212,7 +214,8 @@ class VisibleQueries(ShortRows):
         if row["phase"] != QUEUED:
             return None
         waiting = and_(jobs.c.phase == QUEUED, jobs.c.vc == row["vc"])
-        ahead = and_(waiting, jobs.c.job_id != job_id, _before(_place(row, priority)))
+        other = jobs.c.submitted_seq != row["submitted_seq"]
+        ahead = and_(waiting, other, _before(_place(row, priority)))
         total = self._count(select(func.count()).where(waiting))
         return Standing(self._count(select(func.count()).where(ahead)) + 1, total)
 
@@ -376,6 +379,9 @@ class VisibleQueries(ShortRows):
             .where(jobs.c.vc == job["vc"], jobs.c.submitted_seq > job["submitted_seq"])
             .where(or_(starts(decisions), whole))
             .where(decisions.c.at >= job["submitted_at"])
+            # by an index: most decisions are of those who wait
+            .where(decisions.c.action.in_([Action.PROFILE.value, *(one.value for one in STARTS)]))
+            .where(decisions.c.event > job["submitted_seq"])
         )
         given = or_(starts(decisions), decisions.c.action == Action.PROFILE.value)
         mine = select(func.max(decisions.c.seq).label("seq")).where(given)
@@ -448,7 +454,7 @@ class VisibleQueries(ShortRows):
         """
         self.job(job_id)
         row = self._one(select(jobs).where(jobs.c.job_id == job_id))
-        ahead = jobs.c.job_id != job_id
+        ahead = jobs.c.submitted_seq != row["submitted_seq"]
         if row["phase"] == QUEUED:
             ahead = and_(ahead, _before(_place(row)))
         wanted = json.loads(row["spec"]).get("gpu_type")
@@ -472,9 +478,11 @@ class VisibleQueries(ShortRows):
             for r in self._all(of_vc.where(nodes.c.vc == vc, nodes.c.open))
             if r["node"] not in lent and suits(r["gpu_type"], gpu_type)
         }
-        seen = jobs.c.gpus, jobs.c.spec
-        query = select(*seen).where(waits if ahead is None else and_(waits, ahead))
-        query = query.order_by(*_ORDER).limit(MOST + 1)
+        seen, before = (jobs.c.gpus, jobs.c.spec), waits if ahead is None else and_(waits, ahead)
+        there = self._count(select(func.count()).where(before))
+        if there > MOST:
+            return Bound(missing=f"{count(there, 'job')} are before it")
+        query = select(*seen).where(before).order_by(*_ORDER)
         runs, stated = [], self._stated_ends(now)
         for run in self._all(
             select(*seen, jobs.c.job_id, jobs.c.nodes, jobs.c.started_at).where(on_gpus)
@@ -584,7 +592,11 @@ class VisibleQueries(ShortRows):
 # The order of a queue (`scheduler.core.queue.QueuedJob`): priority, then the policy's key, then
 # arrival. A job without a key comes last.
 _LAST = 1e300
-_ORDER = (-jobs.c.priority, func.coalesce(jobs.c.key, _LAST), jobs.c.submitted_seq)
+_ORDER = (
+    -jobs.c.priority,
+    func.coalesce(jobs.c.key, literal_column("1e300", Float)),
+    jobs.c.submitted_seq,
+)
 Place = tuple[int, float, int]
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
-from sqlalchemy import RowMapping, func, select
+from sqlalchemy import ColumnElement, RowMapping, Select, case, func, select
 
 from features.codec import decode
 from scheduler.explain.causes import Causes, Other, Waiting, causes_of, of_slurm
 from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store import of_slurm as slurms
 from scheduler.service.log.store.rows import Line
 from scheduler.service.log.store.tables import decisions, forecasts, jobs, live, nodes
 from scheduler.service.log.store.visibility import shown_actor
@@ -27,6 +29,22 @@ _SHORT = (
     "job_id", "name", "owner", "vc", "gpus", "phase", "reason", "state", "hold", "held_by", "slurm",
     "submitted_at", "started_at", "held_at", "ended_at",
 )  # fmt: skip
+
+
+class Key(NamedTuple):
+    """A job, and what it is sorted by."""
+
+    job_id: str
+    name: str
+    value: Any
+
+
+class Own(NamedTuple):
+    """What counts of a job for the figures about its owner."""
+
+    gpus: int
+    phase: str
+    since: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +80,86 @@ class Short:
         return decode(SlurmReason, json.loads(self.slurm)) if self.slurm else SlurmReason()
 
 
+_START = forecasts.c.start_p50, forecasts.c.start_p90
+_HELD_AT = case((jobs.c.hold != "", jobs.c.held_at))
+# fields of `Short` as expressions, of jobs that are not over
+_FIELDS: dict[str, ColumnElement[Any]] = {
+    **{name: jobs.c[name] for name in ("job_id", "name", "owner", "gpus", "phase", "reason")},
+    "account": slurms.account,
+    "qos": slurms.qos,
+    "partition": slurms.partition,
+    "since": func.coalesce(_HELD_AT, jobs.c.started_at, jobs.c.submitted_at),
+    "start_p50": case((jobs.c.phase.in_(WAITING), forecasts.c.start_p50)),
+}
+
+
+def _having(only: dict[str, str]) -> list[ColumnElement[bool]]:
+    return [_FIELDS[name] == wanted for name, wanted in only.items() if wanted]
+
+
+def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
+    """So many at a time: a statement takes no more than some thousands of values."""
+    return (ids[i : i + size] for i in range(0, len(ids), size))
+
+
 class ShortRows(VisibleRows):
     """The viewer's jobs without what they run."""
 
-    def short(self, *, job_id: str = "") -> list[Short]:
-        """The viewer's jobs that are not over, in the order they were submitted, at most `FIGURES`;
-        or the one of an ID, over or not."""
-        latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
-        query = (
-            select(*(jobs.c[name] for name in _SHORT), forecasts.c.start_p50, forecasts.c.start_p90)
-            .select_from(jobs.outerjoin(forecasts, latest))
-            .where(self._mine(), jobs.c.job_id == job_id if job_id else live)
-            .order_by(jobs.c.submitted_seq)
-            .limit(FIGURES)
+    def short(self) -> list[Short]:
+        """The viewer's jobs that are not over, in the order they were submitted, at most
+        `FIGURES`."""
+        query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START).where(live)
+        return [self._short(row) for row in self._all(query.limit(FIGURES))]
+
+    def named(self, ids: Sequence[str]) -> list[Short]:
+        """Those of some jobs that are the viewer's, over or not, in the order of `ids`."""
+        found: dict[str, Short] = {}
+        query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START)
+        for some in _batches(ids):
+            rows = self._all(query.where(jobs.c.job_id.in_(some)))
+            found |= {row["job_id"]: self._short(row) for row in rows}
+        return [found[job_id] for job_id in ids if job_id in found]
+
+    def keys(self, by: str, *, gpus: bool, **only: str) -> list[Key]:
+        """All of the viewer's jobs that are not over and are like that, however many, in the order
+        they were submitted, with what they are sorted by.
+
+        Args:
+            by: a field of `Short`.
+            gpus: those that ask for GPUs, or else the others.
+            only: what their owner, account, partition and phase are to be; "": anything.
+        """
+        query = self._of_jobs(jobs.c.job_id, jobs.c.name, _FIELDS[by]).where(
+            live, jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0, *_having(only)
         )
-        return [self._short(row) for row in self._all(query)]
+        with self._engine.connect() as connection:
+            return [Key(*row) for row in connection.execute(query).all()]
+
+    def own(self, **only: str) -> list[Own]:
+        """The viewer's jobs that are not over, of an owner or an account."""
+        query = self._of_jobs(jobs.c.gpus, jobs.c.phase, _FIELDS["since"]).where(live)
+        with self._engine.connect() as connection:
+            return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
+
+    def how_many(self, *, gpus: bool) -> int:
+        """The viewer's jobs that are not over, with GPUs or without."""
+        asked = jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0
+        return self._count(select(func.count()).where(live, asked, self._mine()))
+
+    def values(self, field: str) -> list[str]:
+        """What the viewer's jobs that are not over have in a field of `Short`, sorted."""
+        query = select(_FIELDS[field]).where(live, self._mine()).distinct()
+        with self._engine.connect() as connection:
+            return sorted(filter(None, connection.execute(query).scalars()))
+
+    def _of_jobs(self, *columns: ColumnElement[Any]) -> Select[Any]:
+        latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
+        foreseen = any(
+            column is one for column in columns for one in (*_START, _FIELDS["start_p50"])
+        )
+        source = jobs.outerjoin(forecasts, latest) if foreseen else jobs
+        query = select(*columns).select_from(source).where(self._mine())
+        return query.order_by(jobs.c.submitted_seq)
 
     def _short(self, row: RowMapping) -> Short:
         asked = json.loads(row["slurm"]) if row["slurm"] else {}

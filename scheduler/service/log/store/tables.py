@@ -56,6 +56,7 @@ decisions = Table(
     Column("body", Text, nullable=False),  # canonical JSON of the whole decision
     Index("decisions_by_job", "job_id", "seq"),
     Index("decisions_by_event", "event"),
+    Index("decisions_by_action", "action", "event"),
 )
 
 # Bodies of old events and decisions, compressed; see `store.archive`.
@@ -113,10 +114,25 @@ jobs = Table(
     Column("held_by", String(128), nullable=False, server_default=""),  # who held it,
     Column("held_at", Float(53)),  # and when
     Column("updated_seq", BigInteger, nullable=False),  # of the last event that changed the row
-    Index("jobs_by_phase", "phase", "vc"),
+    Index("jobs_by_phase", "phase", "vc", "submitted_at", "gpus"),
+    # its place in line (`store.reads`): as it stands there, for it is found by the same expression
+    Index(
+        "jobs_by_place",
+        "phase",
+        "vc",
+        text("(-priority)"),
+        text("coalesce(key, 1e300)"),
+        "submitted_seq",
+    ),
     Index("jobs_by_owner", "owner", "submitted_seq"),
     Index("jobs_by_owner_phase", "owner", "phase"),
     Index("jobs_by_seq", "submitted_seq"),
+    Index(
+        "jobs_begun",
+        "started_at",
+        sqlite_where=text("started_at IS NOT NULL AND ended_at IS NULL"),
+        postgresql_where=text("started_at IS NOT NULL AND ended_at IS NULL"),
+    ),
     Index(
         "jobs_by_end",
         "ended_at",

@@ -262,6 +262,9 @@ class TestSchema:
         with store.writing() as connection:
             connection.execute(text("DROP TABLE claims"))
             connection.execute(text("ALTER TABLE nodes DROP COLUMN closed_gpus"))
+            for name in ("jobs_by_phase", "jobs_by_place", "jobs_begun", "decisions_by_action"):
+                connection.execute(text(f"DROP INDEX {name}"))
+            connection.execute(text("CREATE INDEX jobs_by_phase ON jobs (phase, vc)"))
             connection.execute(text("UPDATE alembic_version SET version_num = '0016'"))
         with pytest.raises(StoreError, match="at schema 0016, not at"):
             check(store)

@@ -12,6 +12,8 @@ import pytest
 
 from scheduler.core.capacity import Capacity
 from scheduler.explain import stories
+from scheduler.service.log.store import short
+from scheduler.service.pages import listing
 from scheduler.service.pages.listing import COLUMNS, ROWS, Wanted, _plain
 from tests.scheduler.service.pages.conftest import Lived, submit_many
 
@@ -137,3 +139,28 @@ def test_all_that_wait_are_counted_by_cause(lived: Lived) -> None:
     assert lived.see("grace.hopper").causes(0.0).waiting == 0
     lived.settle(60_000)
     assert "No job waits." in lived.browser("olga").get("/causes").text
+
+
+def test_every_job_is_on_some_page_however_many_there_are(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(short, "FIGURES", 20)
+    monkeypatch.setattr(listing, "AT_ONCE", 8)
+    submit_many(
+        lived, "ada.byron", [{"name": f"j{n}", "gpus": 1, "vc": "vision"} for n in range(30)]
+    )
+    assert len(table(lived, "")) == 30
+    assert len(ids(lived.browser("olga").get("/list").text)) == 30
+    (last,) = table(lived, "find=j29")
+    assert table(lived, "owner=ada.byron&sort=-name")[0] == table(lived, "sort=-name")[0]
+    assert last["name"] == "j29"
+
+
+def test_a_job_found_by_its_id_is_one_that_is_chosen(queue: Lived) -> None:
+    queue.settle(30_000)
+    job = next(job for job in queue.see("olga").jobs().items if job.owner == "ada.byron")
+    of = f"find={job.job_id}"
+    for chosen in ("owner=ada.byron", "partition=vision", "state=ended", "without=1"):
+        assert [row["ID"] for row in table(queue, f"{of}&{chosen}")] == [job.job_id]
+    for other in ("owner=grace.hopper", "partition=speech", "state=running", "account=lab"):
+        assert table(queue, f"{of}&{other}") == []
