@@ -177,6 +177,10 @@ class Waiting:
         queued.held_since = None
         self._wait_again(queued, now, Reason.RELEASED, self._as_before(queued), joined=joined)
 
+    def held(self) -> list[str]:
+        """The jobs that are held and have not ended."""
+        return list(self._held)
+
     def is_held(self, job_id: str) -> bool:
         """Whether a job that has not ended is held."""
         return job_id in self._held

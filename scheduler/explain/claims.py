@@ -94,7 +94,8 @@ def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
         yield claim(Kind.OFFER_AT_ONCE, now)
     else:
         was = answer.now.start_p50 if answer.now is not None else None
-        if answer.gain_s is not None and answer.gain_s > 0 and was is not None:
+        sooner = answer.gain_s is not None and answer.gain_s > 0 and answer.futures > 0
+        if sooner and was is not None:
             yield claim(Kind.OFFER_SOONER, was)
         if then.start_p90 is not None:
             yield claim(Kind.OFFER_P90, then.start_p90)

@@ -18,6 +18,7 @@ from scheduler.core.cluster import same_type
 from scheduler.core.core import Core
 from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.durations import Quantiles, at_level
+from scheduler.core.queue import QueuedJob
 from scheduler.explain.effect import Effect, ExpectedTimes, OthersMoved, WhatIfAnswer
 from scheduler.explain.effect import Moved as MovedJob
 from scheduler.explain.whatif.changes import Change, NotPossible, apply
@@ -36,6 +37,7 @@ from scheduler.explain.whatif.forecasts import (
     why_stuck,
 )
 from scheduler.explain.whatif.futures import UNKNOWN_SPEED, Believed
+from scheduler.explain.whatif.near import by_work, by_work_alone, is_behind, left_out, place_of
 from scheduler.explain.whatif.waits import not_before
 from scheduler.policies.pellucid.pairing import ASSUMED
 
@@ -170,7 +172,9 @@ class WhatIf:
         started = start is not None
         queued = trial.jobs[job_id]
         queue = trial.queues[queued.job.vc]
-        position = queue.position(queued) if queued in queue else None
+        position = place_of(futures, queued) if queued in queue else None
+        if start is None and self._is_behind(job_id, queued):
+            return self._by_work(job_id, change, queued, lasts_s, assumed)
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
@@ -203,12 +207,60 @@ class WhatIf:
             queued.reason.value if queued.reason and not started else "",
             tuple(_moved(futures, base, made, beside)),
             len(beside),
-            len(waiting),
-            assumed,
+            self._waiting(job_id, change),
+            assumed + left_out(futures),
             *_company(start, made, job_id),
             _costs(is_now, then),
             _guessed(start) if start is not None else queued.profile is None,
         )
+
+    def _is_behind(self, job_id: str, changed: QueuedJob) -> bool:
+        """Whether a job stands, as it is or as it would be, behind those who are followed."""
+        as_it_is = self.futures.core.jobs[job_id]
+        return any(is_behind(self.futures, one) for one in (as_it_is, changed))
+
+    def _by_work(
+        self,
+        job_id: str,
+        change: Change,
+        queued: QueuedJob,
+        lasts_s: float | None,
+        assumed: tuple[str, ...],
+    ) -> Outcome:
+        """The outcome of a job in a line too long to be followed: by the work ahead of it."""
+        futures = self.futures
+        was, then = by_work(futures, futures.core.jobs[job_id], queued)
+        if lasts_s is not None and then.start_p50 is not None:
+            then = replace(then, end_p50=then.start_p50 + lasts_s)
+        is_now = was
+        if self.as_shown is not None:
+            is_now = self.as_shown(job_id, StartForecast(futures.now, why_not=WhyNot.NO_TIME))
+            then = _beside(is_now, was, then, ())
+        gain_s = None
+        if is_now.start_p50 is not None and then.start_p50 is not None:
+            gain_s = is_now.start_p50 - then.start_p50
+        return Outcome(
+            change=change,
+            now=is_now,
+            then=then,
+            starts_now=False,
+            gain_s=gain_s,
+            earlier=0,
+            futures=0,
+            position=place_of(futures, queued),
+            reason=queued.reason.value if queued.reason else "",
+            waiting=self._waiting(job_id, change),
+            assumed=(*assumed, *by_work_alone(futures)),
+            costs_s=_costs(is_now, then),
+            guessed=queued.profile is None,
+        )
+
+    def _waiting(self, job_id: str, change: Change) -> int:
+        """How many others wait in the virtual clusters concerned."""
+        whole, other = self.futures.whole, change.to.get("vc")
+        own = whole.jobs[job_id]
+        lines = [whole.queues[vc] for vc in dict.fromkeys((own.job.vc, other)) if vc is not None]
+        return sum(map(len, lines)) - sum(own in line for line in lines)
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
         """Changes that would help a waiting job: those that cost it nothing first, and of them
@@ -241,9 +293,11 @@ class WhatIf:
                 begun.append(start)
         found = [self._at_once(job_id, *one) for one in zip(at_once, begun, strict=True)][:most]
         later: list[Outcome] = []
+        # work ahead alone helps to no promise
+        behind = is_behind(self.futures, self.futures.core.jobs[job_id])
         for change in others:
             left_s = until - time.process_time()
-            if len(found) == most or left_s <= 0:
+            if len(found) == most or left_s <= 0 or behind:
                 break
             if _kind(change) not in map(_kind, at_once):
                 later.append(self.ask(job_id, change, budget_s=left_s))
@@ -368,13 +422,13 @@ class WhatIf:
             change: makes it, to a copy of the core.
         """
         futures = self.futures
-        waiting = [q.job.job_id for queue in futures.core.queues.values() for q in queue]
-        watched = waiting[:CHANCES]
+        waiting = sum(map(len, futures.whole.queues.values()))
+        watched = [q.job.job_id for queue in futures.core.queues.values() for q in queue][:CHANCES]
         base, made = self._worlds(watched, change)
         moved = {m.job_id: m.by_s for m in _moved(futures, base, made, watched)}
         stuck = [j for j in watched if _starts_in(base, j) and not _starts_in(made, j)]
         return Effect(
-            moved=moved, examined=len(watched), waiting=len(waiting), futures=len(made), stuck=stuck
+            moved=moved, examined=len(watched), waiting=waiting, futures=len(made), stuck=stuck
         )
 
     def _worlds(

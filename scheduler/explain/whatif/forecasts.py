@@ -85,6 +85,7 @@ class Futures:
         memory: what was remembered beside it.
         seed: the same seed gives the same futures.
         horizon_s: how far they are followed.
+        whole: the core of which `core` is a part (`whatif.near`); None: it is all of it.
     """
 
     def __init__(
@@ -96,9 +97,11 @@ class Futures:
         seed: int = 0,
         user_correlation: float = 0.2,
         horizon_s: float = 7 * DAY_S,
+        whole: Core | None = None,
     ):
         self.now = now
         self.core = core
+        self.whole = core if whole is None else whole
         self.memory = memory
         self.seed = seed
         self.horizon_s = horizon_s

@@ -11,6 +11,7 @@ from scheduler.core.durations import at_level
 from scheduler.explain.effect import NewJob
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.futures import Believed
+from scheduler.explain.whatif.near import by_work, is_behind
 
 if TYPE_CHECKING:
     from features.job import Job
@@ -53,14 +54,18 @@ def tried(
     )
     if job_id not in core.jobs:
         return replace(found, estimate="impossible", why_not=found.why)
+    queued = core.jobs[job_id]
     then = Futures(core, futures.memory, now, seed=futures.seed)
     lasts = then.beliefs.quantiles[job_id]
     found = replace(found, lasts_p50_s=at_level(lasts, 0.5), lasts_p90_s=at_level(lasts, 0.9))
     run = core.cluster.runs.get(job_id)
     if run is not None and last is not None and last.action in STARTS:
         return replace(found, starts_now=True, start_p50=now, start_p90=now)
-    made = then.forecast([job_id], samples=samples, budget_s=budget_s)[job_id]
-    shown = corrected(core, job_id, made)
+    if queued in core.queues[job.vc] and is_behind(futures, queued):
+        (made,) = (shown,) = by_work(futures, queued)
+    else:
+        made = then.forecast([job_id], samples=samples, budget_s=budget_s)[job_id]
+        shown = corrected(core, job_id, made)
     return replace(
         found,
         start_p50=shown.start_p50,

@@ -24,7 +24,8 @@ from scheduler.explain.share import Shares, of_policy
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
-from scheduler.explain.whatif.moved import moved
+from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.submission import tried
 from scheduler.service.analyst.records import body_of
 from scheduler.service.log.record import Phase
@@ -122,7 +123,7 @@ class Answers:
             if kind == "whatif":
                 change = Change.from_body(body.get("changes") or {})
                 others = change.first or "priority" in change.to or bool(body.get("others"))
-                outcome = self._trying().ask(job_id, change, others=others)
+                outcome = self._trying(job_id).ask(job_id, change, others=others)
                 return asdict(self._offered(answer_of(outcome, job_id, owner, names=names)))
             if kind == "suggest":
                 return self._suggested(body, owner)
@@ -139,7 +140,7 @@ class Answers:
         """What would become of a job that is not submitted."""
         submission = Submission.from_body(body["submission"])
         return tried(
-            self._of.futures(),
+            near(self._of.futures()),
             submission.job(),
             priority=submission.priority,
             samples=self._of.samples,
@@ -153,9 +154,9 @@ class Answers:
         roughly = crude(core, memory, now)
         return self._of.waits.corrected(core, {job_id: made}, roughly, now)[job_id]
 
-    def _trying(self, budget_s: float | None = None) -> WhatIf:
+    def _trying(self, job_id: str, budget_s: float | None = None) -> WhatIf:
         return WhatIf(
-            self._of.futures(),
+            near(self._of.futures(), [job_id]),
             lambda job: self._of.memory.predicted(job, self._of.now()),
             samples=self._of.samples,
             budget_s=self._of.budget_s if budget_s is None else budget_s,
@@ -165,7 +166,7 @@ class Answers:
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
         """What would help a job; whose starts it moves is not looked into, so nobody is named."""
         job_id = str(body["job_id"])
-        outcomes = self._trying(self._of.helps_s).suggestions(
+        outcomes = self._trying(job_id, self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
         )
         outcomes = self._still(job_id, outcomes)
@@ -184,7 +185,7 @@ class Answers:
             return found
         core = self._of.state.core
         waits = job_id in core.jobs and job_id not in core.cluster.runs
-        trying = self._trying()
+        trying = self._trying(job_id)
         return [
             one
             for one in found
@@ -251,7 +252,9 @@ class Answers:
             for event in events:
                 self._of.state.apply_to(core, event, now)
 
-        asked = WhatIf(self._of.futures(), samples=self._of.samples, budget_s=self._of.budget_s)
+        asked = WhatIf(
+            near(self._of.futures()), samples=self._of.samples, budget_s=self._of.budget_s
+        )
         return asked.effect(change)
 
     def _moved(self, futures: Futures, job_id: str) -> Moved | None:
@@ -338,9 +341,10 @@ class Answers:
             )
             if len(rows) == limit:
                 break
+        records = self._of.state.ledger.records
         held = [
             HeldRow(r.job_id, r.submission.gpus, r.priority)
-            for r in self._of.state.ledger.records.values()
+            for r in sorted((records[one] for one in core.waiting.held()), key=lambda r: r.seq)
             if r.phase is Phase.HELD and r.submission.vc == vc
             if owner is None or r.submission.owner == owner
         ]

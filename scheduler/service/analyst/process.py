@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +32,7 @@ from scheduler.explain.whatif.forecasts import (
     end_of,
 )
 from scheduler.explain.whatif.memory import Memory, SubmittedJob
+from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst.answers import Answers
@@ -75,6 +75,8 @@ QUESTIONS = 16  # answered before the log is read again
 QUESTIONS_BETWEEN = 2  # between two futures: a forecast that is never complete is none
 QUESTIONS_READ = 1000  # among which the next is chosen
 QUESTION_S = 30.0  # whoever asked longer ago has left
+FORGOTTEN_S = 60.0  # of answers, after which what somebody had of the processor counts by half
+LEAST_S = 0.001  # that an answer counts
 QUESTION_KEPT_S = 600.0  # answered or not
 JUDGE_S = 1.0  # what was claimed is compared with what came this often
 HELPS_S = 0.8  # what would help is tried for so long, however busy the machine; who waits shares
@@ -140,8 +142,7 @@ class Analyst:
         self._rested_at = 0.0  # monotonic: no forecast is begun before
         self._complete_at = 0.0  # monotonic: the one that is made has taken long by then
         self._alive: Callable[[], object] = lambda: None  # tells who minds this process
-        self._served: dict[str, int] = {}  # by who asked: the turn they were answered in last
-        self._turns = count(1)
+        self._used: dict[str, float] = {}  # by who asked: processor seconds, lately
         self._futures: tuple[int, float, Futures] | None = None
         self._answers = Answers(self)
         self.reply = self._answers.reply
@@ -428,7 +429,7 @@ class Analyst:
         if self.clock.monotonic() < self._in_vain_until:
             return {}
         self._complete_at = self.clock.monotonic() + FUTURES_S
-        found = self.futures().forecast(
+        found = near(self.futures(), waiting).forecast(
             waiting,
             samples=self.samples,
             budget_s=self.budget_s,
@@ -504,9 +505,8 @@ class Analyst:
                 ).all()
             if not asked:
                 break
-            # one of everybody in turn: who asks much waits for themselves
-            row = min(asked, key=lambda row: self._served.get(row.actor, 0))
-            self._served[row.actor] = next(self._turns)
+            # of who had least of the processor lately: who asks much waits for themselves
+            row = min(asked, key=lambda row: self._used.get(row.actor, 0.0))
             answered += 1
             self._renew()
             self.read_on()
@@ -521,10 +521,19 @@ class Analyst:
             self.store.append([], partial(_answered, row.id, reply, self.clock.now(), claimed))
             spent, took = time.process_time() - began, self.clock.monotonic() - at
             self._answered_s += spent
+            self._charge(row.actor, spent)
             if took > SHORT_S:
                 self._share = 0.5 * (self._share + min(1.0, spent / took))
             self.log.info("answered", kind=row.kind, cpu_s=round(spent, 3))
         return bool(answered)
+
+    def _charge(self, actor: str, spent_s: float) -> None:
+        """Note what an answer took of the processor; what was before counts by half after as much
+        again for others."""
+        fade = 0.5 ** (spent_s / FORGOTTEN_S)
+        left = {who: used * fade for who, used in self._used.items() if used * fade > LEAST_S}
+        left[actor] = left.get(actor, 0.0) + max(spent_s, LEAST_S)
+        self._used = left
 
 
 def _put(

@@ -460,6 +460,21 @@ def test_whoever_asks_much_waits_for_themselves(service: Service) -> None:
     assert len(answered) == 16
 
 
+def test_a_question_that_costs_much_counts_as_much_until_others_were_answered(
+    service: Service,
+) -> None:
+    charge = service.analyst._charge
+    charge("mallory", 2.0)
+    for _ in range(3):
+        charge("ann", 0.01)
+    used = service.analyst._used
+    assert used["ann"] < used["mallory"] / 50
+    charge("ann", process.FORGOTTEN_S)
+    assert service.analyst._used["mallory"] == pytest.approx(1.0, rel=0.01)
+    charge("ann", 20 * process.FORGOTTEN_S)
+    assert set(service.analyst._used) == {"ann"}
+
+
 def test_who_asks_does_not_wait_for_a_forecast_to_be_complete_and_the_lease_is_kept(
     foreseen: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,83 @@
+"""Futures of a long line: its front alone is followed, and for a day.
+
+A copy of a core in which fifty thousand jobs wait takes seconds, and each future two of them. Who
+stands at the front of a line is before all that are left out; of who stands behind it nothing is
+claimed but work ahead over GPUs, counted over the whole line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from itertools import islice
+
+from scheduler.core.plural import count
+from scheduler.core.queue import QueuedJob
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, crude
+from scheduler.explain.whatif.memory import DAY_S
+
+LONG = 4_000  # jobs that wait, from which on only the front of each line is followed
+FRONT = 1_000  # jobs of it
+
+
+def near(whole: Futures, also: Collection[str] = ()) -> Futures:
+    """The same futures of the front of each line and of the jobs `also`, where the lines are long;
+    else all of it."""
+    core = whole.core
+    if len(core.jobs) - len(core.cluster.runs) <= LONG:
+        return whole
+    kept = {*core.cluster.runs, *also}
+    for queue in core.queues.values():
+        kept.update(queued.job.job_id for queued in islice(queue, FRONT))
+    return Futures(
+        core.restricted_to(kept),
+        whole.memory,
+        whole.now,
+        seed=whole.seed,
+        horizon_s=DAY_S,
+        whole=core,
+    )
+
+
+def place_of(futures: Futures, queued: QueuedJob) -> int:
+    """The place of a job, as it is or as it would be, in the whole line."""
+    queue = futures.whole.queues[queued.job.vc]
+    own = futures.whole.jobs.get(queued.job.job_id)
+    return queue.position(queued) - (own is not None and own in queue and own < queued)
+
+
+def is_behind(futures: Futures, queued: QueuedJob) -> bool:
+    """Whether a job stands where not everybody before it is followed."""
+    return futures.whole is not futures.core and place_of(futures, queued) > FRONT
+
+
+def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
+    """Return the crude start of each of some jobs at its place in the whole line, as it is or as
+    it would be: that of the job which stands there now."""
+    rough, found = crude(futures.whole, futures.memory, futures.now), []
+    for queued in asked:
+        queue, made = futures.whole.queues[queued.job.vc], None
+        if len(queue):
+            there = queue[min(queue.position(queued), len(queue)) - 1]
+            made = rough[there.job.job_id]
+        found.append(made or StartForecast(futures.now, why_not=WhyNot.NO_TIME))
+    return found
+
+
+def left_out(futures: Futures) -> tuple[str, ...]:
+    """What is stated of figures that rest on the front of a line."""
+    if futures.whole is futures.core:
+        return ()
+    waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
+    return (
+        f"{count(waiting, 'job')} wait, of which the first {FRONT:,} in each line "
+        "were followed, and for a day",
+    )
+
+
+def by_work_alone(futures: Futures) -> tuple[str, ...]:
+    """What is stated of a start of a job that stands behind the front."""
+    waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
+    return (
+        f"{count(waiting, 'job')} wait, too many to follow: "
+        "the start is estimated from the work ahead of it",
+    )
