@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from features.given import opened
+from pipeline.traces.base import head
 from pipeline.traces.delimited import Layout, split_header
 from pipeline.traces.sacct import Sacct, columns_of
+from pipeline.traces.sacct_json import SacctText, is_json
 from pipeline.traces.sacct_records import BAR, Records
 from pipeline.traces.text import BLOCK_BYTES
 
@@ -49,7 +51,10 @@ def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
     wanted = set(lines.tolist())
     found: dict[int, list[str]] = {}
     layout: Layout | None = None
-    with opened(dump) as file:
+    with opened(dump) as plain:
+        file: BinaryIO = plain
+        if is_json(head(dump)):
+            file = cast(BinaryIO, SacctText(plain, dump.name))
         number, names = _names(file, dump)
         if names is None:
             return Extra({}, len(lines))

@@ -96,7 +96,7 @@ class Described(TableAdapter):
         layout = layout_for(
             self.header if rows is None else names, self.columns, path.name, self.delimiter
         )
-        for block in blocks(file if rows is None else _AsLines(rows, layout)):  # type: ignore[arg-type]
+        for block in blocks(file if rows is None else _AsLines(rows, layout)):
             draft = Draft.of(parse(block, layout, path.name), path.name, block.text)
             self.convert(draft, options)
             yield draft.batch()

@@ -1,4 +1,4 @@
-"""Slurm accounting: the output of ``sacct --parsable2`` (or ``--parsable``)."""
+"""Slurm accounting: the output of ``sacct --parsable2`` (or ``--parsable``), or ``--json``."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from pipeline.traces.cast import Mask, from_floats, map_unique, mask, states
 from pipeline.traces.check import EARLIEST, LATEST, MAX_DURATION_S, Draft
 from pipeline.traces.delimited import Column, Layout, layout_for, parse, split_header
 from pipeline.traces.helios import SLURM_STATES
+from pipeline.traces.sacct_json import SacctText, is_json, is_sacct
 from pipeline.traces.sacct_records import BAR, Records, headerless, is_data
 from pipeline.traces.tables import TableAdapter, split_first_line
 from pipeline.traces.text import Block, blocks
@@ -46,6 +47,8 @@ class Sacct(TableAdapter):
       together by the columns that cannot (`pipeline.traces.sacct_records`).
     - A run that was requeued and ran is ``preempted``: an attempt of its job.
     - Without a header the columns are those that Open XDMoD has its sites dump.
+    - ``sacct --json`` is read as the same text, in UTC; the number of a line is then that of the
+      job in its list, and one.
     """
 
     name = "sacct"
@@ -89,6 +92,8 @@ class Sacct(TableAdapter):
     )
 
     def sniff(self, path: Path) -> float:
+        if is_json(head(path)):
+            return 1.0 if is_sacct(head(path)) else 0.0
         names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
         ids = "JobID" in names or "JobIDRaw" in names
         if ids and "State" in names and "Submit" in names:
@@ -99,7 +104,11 @@ class Sacct(TableAdapter):
         records: Records | None = None
         layout: Layout | None = None
         clusters: set[str] = set()
-        for block, last in _with_last(blocks(file)):
+        lines: MeteredFile | SacctText = file
+        if is_json(head(path)):
+            lines = SacctText(file, path.name)
+            options = replace(options, timezone="UTC", zone_declared=True)
+        for block, last in _with_last(blocks(lines)):
             data, line = block.data, block.first_line
             if layout is None or records is None:
                 names, had, data, line = _header(block)

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
-from pipeline.traces.base import MeteredFile, TraceError, shorten
+from pipeline.traces.base import TraceError, shorten
 
 BLOCK_BYTES = 8 << 20
 MAX_LINE_BYTES = 4 << 20
 
 NEWLINE, RETURN = 10, 13
+
+
+class Lines(Protocol):
+    """What is read in blocks of whole lines."""
+
+    def read(self, size: int, rest_of_line: int = 0) -> bytes:
+        """Return so many bytes, and what is missing of the last line up to so many."""
 
 
 class Block:
@@ -49,7 +56,7 @@ class Block:
         return shorten(raw.removesuffix(b"\r").decode("utf-8", "replace"))
 
 
-def blocks(file: MeteredFile) -> Iterator[Block]:
+def blocks(file: Lines) -> Iterator[Block]:
     """Cut a file into blocks of whole lines; a missing last newline is added.
 
     Raises:

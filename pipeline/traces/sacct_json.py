@@ -1,0 +1,280 @@
+"""The output of ``sacct --json`` as the text that ``sacct --parsable2`` prints, a line per job.
+
+Read are the shapes of 22.05 to 23.02 (plain numbers, one state) and of 23.11 and later (numbers
+that say whether they are set, lists of states). Times are instants: the text is in UTC.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from pipeline.traces.base import TraceError
+from pipeline.traces.sacct_records import BAR
+
+COLUMNS = (
+    "JobID", "JobIDRaw", "JobName", "SubmitLine", "User", "Account", "Cluster", "Partition", "QOS",
+    "Reservation", "Reason", "Priority", "Flags", "Submit", "Eligible", "Start", "End",
+    "ElapsedRaw", "TimelimitRaw", "ExitCode", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "State",
+)  # fmt: skip
+_JOBS = re.compile(rb'"jobs"\s*:\s*\[')
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_NEXT = re.compile(rb'\}\s*,\s*(?=\{\s*"account"\s*:)')  # every job begins with its account
+_GAP = re.compile(rb"[\s,]*")
+CHUNK = 4 << 20
+MOST = 64 << 20  # bytes of one job
+AFTER = 1 << 20  # beyond its end, among which the rest of a cut text is
+_UNLIMITED = 0xFFFFFFFE
+_WORD = re.compile(r"[^,=|\s]{1,80}")
+
+
+class Readable(Protocol):
+    """A binary file."""
+
+    def read(self, size: int, /) -> bytes:
+        """Return the next bytes, b"" at the end."""
+
+
+def is_json(head: bytes) -> bool:
+    """Return whether a file that begins so is a JSON object."""
+    return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+
+
+def is_sacct(head: bytes) -> bool:
+    """Return whether a JSON file that begins so is of sacct."""
+    return is_json(head) and any(
+        mark in head for mark in (b'"allocation_nodes"', b"dbv0.0.", b'"submission"')
+    )
+
+
+class SacctText:
+    """A dump in JSON, to be read as a file of lines: a header, then one for each job.
+
+    A job that cannot be read is a line that no reader takes for a job, with its first bytes.
+
+    Raises TraceError while it is read: the file has no list of jobs.
+    """
+
+    def __init__(self, file: Readable, name: str) -> None:
+        self._lines = _lines(file, name)
+
+    def readline(self, _: int = -1, /) -> bytes:
+        """Return the next line, b"" at the end."""
+        return next(self._lines, b"")
+
+    def read(self, size: int, rest_of_line: int = 0) -> bytes:
+        """Return whole lines of so many bytes or a few more, b"" at the end."""
+        found, length = list[bytes](), 0
+        while length < size and (line := self.readline()):
+            found.append(line)
+            length += len(line)
+        return b"".join(found)
+
+
+def _lines(file: Readable, name: str) -> Iterator[bytes]:
+    yield "|".join(COLUMNS).encode() + b"\n"
+    for raw, job in _Jobs(file, name):
+        try:
+            fields = _fields(job)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError):
+            start = b" ".join(raw[:400].split())[:200]
+            yield start.replace(b"|", b" ") + b"\n"
+        else:
+            yield "|".join(fields[name] for name in COLUMNS).encode("utf-8", "replace") + b"\n"
+
+
+class _Jobs:
+    """The jobs of the list, each as it stands and as it is read; None: it cannot be read."""
+
+    def __init__(self, file: Readable, name: str) -> None:
+        self._file, self._name = file, name
+        self._data, self._at, self._over = b"", 0, False
+
+    def __iter__(self) -> Iterator[tuple[bytes, Any]]:
+        self._begin()
+        while True:
+            gap = _GAP.match(self._data, self._at)
+            self._at = gap.end() if gap else self._at
+            if self._at == len(self._data):
+                if not self._more():
+                    return
+                continue
+            if self._data[self._at : self._at + 1] == b"]":
+                return
+            end, job = self._next()
+            raw = self._data[self._at : end]
+            self._at = end
+            yield raw, job
+
+    def _begin(self) -> None:
+        """Go to the first job."""
+        while (found := _JOBS.search(self._data)) is None:
+            if len(self._data) > MOST or not self._more():
+                raise TraceError(f'{self._name} as sacct: this JSON has no list "jobs"')
+        self._at = found.end()
+
+    def _next(self) -> tuple[int, Any]:
+        """Where the object ends that stands here, and what it is. Of one that is cut, or that no
+        quotes and brackets end: where the next one begins, and None."""
+        while len(self._data) - self._at <= MOST:
+            end = _end(self._data, self._at)
+            job = None if end is None else _read(self._data[self._at : end])
+            if end is not None and job is not None:
+                return end, job
+            if end is not None and len(self._data) - end > AFTER:
+                break  # more of the file does not mend it
+            if not self._more():
+                break
+        while (following := _NEXT.search(self._data, self._at + 1)) is None:
+            if len(self._data) - self._at > MOST or not self._more():
+                return len(self._data), None
+        return following.start() + 1, None
+
+    def _more(self) -> bool:
+        """Read on. False: there is no more."""
+        more = b"" if self._over else self._file.read(CHUNK)
+        self._data, self._at = self._data[self._at :] + more, 0
+        self._over = not more
+        return bool(more)
+
+
+def _end(data: bytes, at: int) -> int | None:
+    """Where the object ends that begins at a byte; None: not among these bytes."""
+    depth = 0
+    for token in _TOKEN.finditer(data, at):
+        if token[0] == b"{":
+            depth += 1
+        elif token[0] == b"}":
+            depth -= 1
+            if depth == 0:
+                return token.end()
+    return None
+
+
+def _read(raw: bytes) -> Any:
+    """What an object says; None: it is none."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:  # what is none was written as Latin-1, as far as can be known
+        text = raw.decode("latin-1")
+    try:
+        return json.loads(text, strict=False)
+    except (ValueError, RecursionError):
+        return None
+
+
+# --- fields --------------------------------------------------------------------------------------
+
+
+def _fields(job: Mapping[str, Any]) -> dict[str, str]:
+    """The columns of a job. LookupError, TypeError, ValueError, AttributeError: it is none."""
+    times, tres, state = job["time"], job.get("tres") or {}, _state(job["state"]["current"])
+    association = job.get("association") or {}
+    raw = str(int(job["job_id"]))
+    return {
+        "JobID": _job_id(raw, job),
+        "JobIDRaw": raw,
+        "JobName": _free(job.get("name")),
+        "SubmitLine": _free(job.get("submit_line")),
+        "User": _plain(job.get("user") or association.get("user")),
+        "Account": _plain(job.get("account") or association.get("account")),
+        "Cluster": _plain(job.get("cluster")),
+        "Partition": _plain(job.get("partition")),
+        "QOS": _plain(job.get("qos")),
+        "Reservation": _plain((job.get("reservation") or {}).get("name")),
+        "Reason": _plain(job["state"].get("reason")),
+        "Priority": _number(job.get("priority")),
+        "Flags": ",".join(_plain(flag) for flag in job.get("flags") or ()),
+        "Submit": _moment(times["submission"]),
+        "Eligible": _moment(times.get("eligible")),
+        "Start": _moment(times.get("start")),
+        "End": _moment(times.get("end")),
+        "ElapsedRaw": _number(times.get("elapsed")),
+        "TimelimitRaw": _number(times.get("limit"), none="UNLIMITED"),
+        "ExitCode": _exit_code(job.get("exit_code"), state),
+        "NNodes": _number(job.get("allocation_nodes")),
+        "NodeList": _plain(job.get("nodes")),
+        "ReqTRES": _tres(tres.get("requested")),
+        "AllocTRES": _tres(tres.get("allocated")),
+        "State": state,
+    }
+
+
+def _job_id(raw: str, job: Mapping[str, Any]) -> str:
+    array, het = job.get("array") or {}, job.get("het") or {}
+    of_array, of_het = _number(array.get("job_id")), _number(het.get("job_id"))
+    if of_array not in ("", "0"):
+        if task := _number(array.get("task_id")):
+            return f"{of_array}_{task}"
+        waits = array.get("task")
+        if isinstance(waits, str) and re.fullmatch(r"[\d,%:-]+", waits):
+            return f"{of_array}_[{waits}]"
+    if of_het not in ("", "0"):
+        return f"{of_het}+{_number(het.get('job_offset')) or 0}"
+    return raw
+
+
+def _number(value: Any, none: str = "") -> str:
+    """A count; "" where it is not set, `none` where it has no limit."""
+    if isinstance(value, Mapping):
+        if value.get("infinite"):
+            return none
+        value = value["number"] if value.get("set", True) else None
+    if value is None or isinstance(value, bool) or value == "":
+        return ""
+    if isinstance(value, float) and value == float("inf"):
+        return none
+    whole = int(value)
+    return none if whole >= _UNLIMITED and none else str(whole)
+
+
+def _moment(value: Any) -> str:
+    seconds = _number(value)
+    if seconds in ("", "0"):
+        return "Unknown"
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _state(current: Any) -> str:
+    """One word; of a list REQUEUED, if it is in it: the run, not what became of the job."""
+    words = [current] if isinstance(current, str) else list(current)
+    return _plain("REQUEUED" if "REQUEUED" in words else words[0])
+
+
+def _exit_code(code: Any, state: str) -> str:
+    """Status and signal. 22.05 has 0 of jobs that failed: then it is not known."""
+    code = code or {}
+    status, signal = _number(code.get("return_code")) or "0", code.get("signal") or {}
+    number = _number(signal.get("signal_id", signal.get("id"))) or "0"
+    if status == number == "0" and state != "COMPLETED":
+        return ""
+    return f"{status}:{number}"
+
+
+def _tres(found: Any) -> str:
+    """TRES as sacct prints them: ``cpu=4,gres/gpu=2,mem=1000M``."""
+    parts = []
+    for one in found or ():
+        kind, name, count = one["type"], one.get("name") or "", _number(one.get("count"))
+        word = f"{kind}/{name}" if name else str(kind)
+        if count and _WORD.fullmatch(word):
+            parts.append(f"{word}={count}{'M' if kind == 'mem' else ''}")
+    return ",".join(parts)
+
+
+def _free(value: Any) -> str:
+    """Text that a user wrote, on one line; a bar in it is told from one between columns."""
+    return " ".join(_string(value).split()).replace("|", BAR)
+
+
+def _plain(value: Any) -> str:
+    return " ".join(_string(value).split()).replace("|", "_")
+
+
+def _string(value: Any) -> str:
+    """A text without half characters, which no file can hold."""
+    text = value if isinstance(value, str) else ""
+    return text.encode("utf-8", "replace").decode()
