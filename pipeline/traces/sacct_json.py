@@ -266,7 +266,7 @@ def _tres(found: Any) -> str:
 
 
 def _free(value: Any) -> str:
-    """Text that a user wrote, on one line; a bar in it is told from one between columns."""
+    """Text that a user wrote, on one line; a bar in it is not one between columns."""
     return " ".join(_string(value).split()).replace("|", BAR)
 
 
