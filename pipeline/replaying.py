@@ -167,9 +167,7 @@ def _played(bundle: Bundle, trace: pa.Table, spec: CoreSpec, since: float, seed:
     with TemporaryDirectory() as scratch:
         folder = bundle.save(Path(scratch, "bundle"))
         playing = Playing(bundle=folder, seed=seed, since=since, loop=LOOP)
-        world = plain.scenario(
-            trace, "promote", spec.cluster, spec.profiling, playing=playing
-        )
+        world = plain.scenario(trace, "promote", spec.cluster, spec.profiling, playing=playing)
         outcome, _ = world.simulate(POLICY, sink=note)
     done = [one for one in outcome.jobs if one.end_time is not None and one.job.job_id in believed]
     known = [dict(believed[one.job.job_id].evidence) for one in done]

@@ -24,7 +24,7 @@ from scheduler.explain.share import Shares, of_policy
 from scheduler.explain.whatif.changes import Change, NotPossible
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, answer_of
 from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
-from scheduler.explain.whatif.moved import Moved, moved
+from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.submission import tried
 from scheduler.service.analyst.records import body_of
