@@ -67,9 +67,9 @@ class PellucidSettings(PolicySettings):
         le=2,
     )
     counted_s: float | None = setting(
-        3600.0,
-        "in the order no more than so much of a duration counts, in the mean over the job's curve; "
-        "null: the predicted duration does, whatever its curve is",
+        None,
+        "in the order no more than so much of a duration counts, in the mean over the job's own "
+        "curve, and `long_s`; null: the predicted duration alone",
         unit="s",
         gt=0,
     )

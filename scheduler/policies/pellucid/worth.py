@@ -1,17 +1,14 @@
-"""What the duration of a job counts in the order.
+"""What the duration of a job counts in the order: the predicted number, or two of its curve.
 
 Users are bimodal: most of their jobs end within the hour, a few run for days and hold most of the
-GPU time. One predicted number between the two is true of neither. So the order goes by two numbers
-of the job's curve: the mean duration, of which an hour counts at most, and the chance to last over
-six hours. The first tells apart those that end soon, by the square root of their GPUs; the second
-keeps GPUs from who may hold them for days, and weighs by all of them: a wide job taken to be short
-is what costs most. A mean that counts whole is that of its few longest ends, and no better than no
-prediction.
+GPU time. One predicted number between the two is true of neither. With `counted_s` the order goes
+by two numbers of the job's curve: the mean duration, of which so much counts at most, by the square
+root of its GPUs; and the chance to last over six hours, by all of them: a wide job taken to be
+short is what costs most.
 
 The curve is that of the job's own hazards and claims. How other predictions turned out is left out:
-it changes with each job that ends, and jobs that ask for the same would change places by it.
-
-Where a prediction has no curve (true durations, a table) the number itself counts.
+it changes with each job that ends, and jobs that ask for the same would change places by it. Off by
+default: see docs/dropped.md.
 """
 
 from __future__ import annotations
