@@ -53,6 +53,13 @@ def main() -> None:
         status = 128 + ended.number  # as a shell says
     except BrokenPipeError:
         status = CLOSED_PIPE
+    except RuntimeError as error:  # raised within `__set_name__`, Python wraps whatever it is
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            status = INTERRUPTED
+        elif isinstance(error.__cause__, Ended):
+            status = 128 + error.__cause__.number
+        else:
+            raise
     if status == CLOSED_PIPE:  # else the interpreter tries to flush once more as it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
     sys.exit(status)

@@ -130,6 +130,20 @@ def test_an_interrupt_at_any_moment_leaves_no_traceback(cpu_ms: int) -> None:
     assert done.returncode in (130, 2)  # interrupted, or done before
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_while_a_class_is_made_leaves_no_traceback(number: int, status: int) -> None:
+    code = (
+        MAIN.format(words=DEMO)
+        + "import os, pipeline.app\n"
+        + "class Field:\n"
+        + f"    def __set_name__(self, *_): os.kill(os.getpid(), {number:d})\n"
+        + "pipeline.app.app = lambda: type('Record', (), {'field': Field()})\n"
+        + "main()"
+    )
+    done = python(code)
+    assert (done.returncode, done.stderr) == (status, "")
+
+
 def test_a_closed_pipe_ends_it_quietly() -> None:
     code = (
         "import os; read, write = os.pipe(); os.close(read); os.dup2(write, 1); "
