@@ -47,22 +47,22 @@ def main() -> None:
     try:
         status = _run()
         out.flush()
-    except KeyboardInterrupt:
-        status = INTERRUPTED
-    except Ended as ended:
-        status = 128 + ended.number  # as a shell says
-    except BrokenPipeError:
-        status = CLOSED_PIPE
+    except (KeyboardInterrupt, Ended, BrokenPipeError) as error:
+        status = _status_of(error)
     except RuntimeError as error:  # raised within `__set_name__`, Python wraps whatever it is
-        if isinstance(error.__cause__, KeyboardInterrupt):
-            status = INTERRUPTED
-        elif isinstance(error.__cause__, Ended):
-            status = 128 + error.__cause__.number
-        else:
+        if not isinstance(error.__cause__, KeyboardInterrupt | Ended):
             raise
+        status = _status_of(error.__cause__)
     if status == CLOSED_PIPE:  # else the interpreter tries to flush once more as it ends
         os.dup2(os.open(os.devnull, os.O_WRONLY), out.fileno())
     sys.exit(status)
+
+
+def _status_of(error: BaseException) -> int:
+    """Return the exit status that a shell gives of such an end."""
+    if isinstance(error, Ended):
+        return 128 + error.number
+    return CLOSED_PIPE if isinstance(error, BrokenPipeError) else INTERRUPTED
 
 
 def _end(number: int, _: FrameType | None) -> None:

@@ -109,7 +109,8 @@ def run(
 
     Args:
         jobs: file for a row per job, beside or without `out`.
-        world: what it takes to open the same world again, kept with the record.
+        world: what it takes to open the same world again, kept with the record; paths that are not
+            absolute are relative to `out`.
 
     Raises FolderBusy: another process records a run in `out`.
     """
@@ -149,8 +150,7 @@ def _run(
     if out is not None:
         write_table(out / "jobs.parquet", job_table(outcome.jobs))
         write_json(out / "bundles.json", described(estimator))
-    figures |= _rounded(meter.read())
-    if out is not None:
+    if out is not None:  # without what it took, which differs each time
         write_json(
             out / "summary.json",
             {
@@ -161,7 +161,7 @@ def _run(
                 **({"world": world} if world is not None else {}),
             },
         )
-    return figures
+    return figures | _rounded(meter.read())
 
 
 def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
@@ -260,8 +260,19 @@ def compare(
     if where != HERE or keep is not None:  # what was spent is the runs' own CPU time
         result["cpu_s"] = round(sum(row["cpu_s"] for row in rows.values()), 3)
     if out is not None:
-        write_json(out / "compare.json", result)
+        write_json(out / "compare.json", lasting(result))
     return result
+
+
+def lasting(result: Comparison) -> Figures:
+    """Return a comparison without what it took: the same inputs give the same record."""
+    spent = tuple(Spent.__annotations__)
+    return {key: value for key, value in result.items() if key not in spent} | {
+        "policies": [
+            {key: value for key, value in row.items() if not key.startswith(spent)}
+            for row in result["policies"]
+        ]
+    }
 
 
 class _Sweep:

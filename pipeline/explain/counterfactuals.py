@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from os.path import normpath
 from pathlib import Path
 
 from features.codec import Json
@@ -157,7 +158,7 @@ def _world(run: RunFolder) -> Scenario:
     options: Json = dict(asked)
     for name in ("trace", "cluster", "bundle"):
         if options.get(name) is not None:
-            options[name] = Path(options[name])
+            options[name] = Path(normpath(run.folder / options[name]))
     try:
         return open_scenario(options.pop("trace"), **options)
     except (TrackError, TypeError) as error:

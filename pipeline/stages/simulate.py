@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import dataclass
+from os.path import relpath
 from pathlib import Path
 
 from features.codec import Json
@@ -57,14 +58,15 @@ class Draws:
     def since(self, trace: Path) -> float:
         return test_from(read_dataset(trace).column("submit_time"), self.test_days)
 
-    def describe(self) -> Json:
-        """What it takes to open the first of them again."""
+    def describe(self, out: Path) -> Json:
+        """Return what it takes to open the first of them again, for runs in folders of `out`: by
+        paths from there, so that the record is the same wherever the project lies."""
         return {
-            "cluster": str(self.cluster.resolve()),
+            "cluster": relpath(self.cluster, out / "policy"),
             "durations": self.durations,
-            "bundle": str(self.bundle.resolve()),
+            "bundle": relpath(self.bundle, out / "policy"),
             "since": self.since(self.trace),
-            "trace": str(self.trace.resolve()),
+            "trace": relpath(self.trace, out / "policy"),
         }
 
 
@@ -90,7 +92,7 @@ def compared(
         out=out,
         where=workers(),
         progress=one,
-        world=worlds.describe(),
+        world=worlds.describe(out),
     )
 
 
