@@ -95,7 +95,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
     from pipeline.worlds.scenario import Scenario
     from pipeline.worlds.venus import jitter
     from scheduler.core.estimates import Estimator, HistoriesEstimator
-    from scheduler.simulation.work import SimulatedContention
+    from scheduler.simulation.contention import SimulatedContention
 
     workload = jitter(track.load(data / "venus").workload, 0)
     workload.jobs = workload.jobs[:jobs]

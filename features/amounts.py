@@ -232,6 +232,14 @@ class Work:
         return cls(unit, much, batch, *map(_digest, ([program], words, [workdir, *others])))
 
 
+class Ran(NamedTuple):
+    """A run that completed: what its command asked for, with how many GPUs, and how long it ran."""
+
+    work: Work
+    gpus: int
+    total_s: float
+
+
 def _that_trains(commands: Sequence[Simple], command: Sequence[str]) -> Sequence[str]:
     """The words of the command that says how much; else of the last that runs a script."""
     stated = [one.words for one in commands if any(_of_words(one.words)[:2])]

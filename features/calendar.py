@@ -6,6 +6,7 @@ from datetime import datetime, tzinfo
 
 from features.spec import FeatureSpec, Value
 
+BIN_S = 600.0  # of forecasts of what arrives
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 SPECS = (

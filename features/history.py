@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from math import expm1, log1p, nan
 
-from features.schema import State
 from features.spec import FeatureSpec
+from features.states import State
 from features.survival import Hazard
 
 # Recency beats length here: submitters change what they do from week to week. A window of the

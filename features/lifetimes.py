@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from features.job import Job, Profile
 from features.replay import Lifetime
-from features.schema import State
 from features.state import FeatureError
+from features.states import State
 
 # Start and end of a job in seconds since the epoch; None for what did not happen.
 Schedule = Mapping[str, tuple[float | None, float | None]]

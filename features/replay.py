@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from features.job import Job, Profile
-from features.schema import State
 from features.spec import FeatureSpec, Value
+from features.states import State
 
 
 @dataclass(frozen=True, slots=True)

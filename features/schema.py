@@ -6,27 +6,12 @@ Times are UTC; durations are seconds; memory is MiB; utilisation is percent. A n
 
 from __future__ import annotations
 
-from enum import StrEnum
-
 import pyarrow as pa
+
+from features.states import State as State  # a column's values
 
 # Raised when a column is added or changes meaning; stands in every dataset's provenance.json.
 SCHEMA_VERSION = 1
-
-
-class State(StrEnum):
-    """How a job ended, or where it was when the trace was taken."""
-
-    COMPLETED = "completed"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-    TIMEOUT = "timeout"
-    NODE_FAIL = "node_fail"
-    OUT_OF_MEMORY = "out_of_memory"
-    PREEMPTED = "preempted"
-    RUNNING = "running"
-    PENDING = "pending"
-    UNKNOWN = "unknown"
 
 
 TIME = pa.timestamp("ms", tz="UTC")

@@ -27,8 +27,8 @@ from features.job import Job, Profile
 from features.names import normalise
 from features.queue import VcQueue
 from features.repeats import LAST, OF, Claim, Made, Repeats, Statements, Word, made_of
-from features.schema import State
 from features.spec import FeatureSpec, Value
+from features.states import State
 from features.survival import ABSENT, MEMORY, OF_VC, Hazard, Lives
 from features.templates import CommandBook, NameBook, TemplateBook, has_template
 from features.throughput import KEPT, Ran

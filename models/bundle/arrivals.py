@@ -12,18 +12,18 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from features.calendar import BIN_S as BIN_S
 from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Explanation
 from models.bundle.errors import BundleError
 
 Floats = NDArray[np.float64]
 
-BIN_S = 600.0
 DAY_BINS = 144
 SERIES = ("jobs", "gpus")
 # weights of the last four hours, each bin 0.7 times the next
@@ -175,6 +175,8 @@ class ArrivalModel:
         calibrations: the same names -> calibration.
         utc_offset_s, holidays: see `arrival_columns`.
     """
+
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
     def __init__(
         self,

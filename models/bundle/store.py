@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -71,6 +71,8 @@ class Bundle:
             come from. Numbers that are not finite are kept as null.
         created_by: distribution and version that trained it.
     """
+
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
     def __init__(
         self,

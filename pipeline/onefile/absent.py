@@ -1,5 +1,5 @@
 """Stand-ins for the libraries that the one file does without: compiled ones cannot be loaded out of
-a zip. Settings are their defaults, nothing is logged, and of arrays there is scalar arithmetic."""
+a zip. Settings are their defaults, and nothing is logged."""
 
 from __future__ import annotations
 
@@ -19,13 +19,6 @@ class Nothing:
 
     def __getitem__(self, key: object) -> Any:
         return self
-
-    def __or__(self, other: object) -> Any:
-        return self
-
-    __ror__ = __truediv__ = __pow__ = __rpow__ = __mul__ = __rmul__ = __add__ = __radd__ = (
-        __sub__
-    ) = __or__
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return self
@@ -103,9 +96,6 @@ def install() -> None:
     nothing = Nothing()
     wrap = {"field_validator", "model_validator"}
     libraries: dict[str, dict[str, Any]] = {
-        "numpy": {"float64": float, "maximum": max, "minimum": min},
-        "numpy.typing": {},
-        "pyarrow": {},
         "rapidfuzz": {
             "fuzz": SimpleNamespace(ratio=ratio),
             "process": SimpleNamespace(extractOne=extract_one),

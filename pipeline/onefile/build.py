@@ -17,6 +17,7 @@ from features.files import write_whole
 
 ENTRY = "pipeline.onefile.asking"
 ROOTS = frozenset(("features", "models", "scheduler", "pipeline"))
+NEVER = ("models", "features.posterior")  # no bundle is in use there, and no script ran before
 AT = (1980, 1, 1, 0, 0, 0)
 MAIN = """from pipeline.onefile import absent
 absent.install()
@@ -64,11 +65,14 @@ def _files(tree: Path, module: str) -> Iterator[Path]:
 
 
 def modules() -> set[str]:
-    """Every module of ours that the entry imports, however far down, when first asked or later."""
+    """Return every module of ours that the entry imports, however far down, when first asked or
+    later, but for those that a look at Slurm never comes to."""
     found, left = set[str](), [ENTRY, "pipeline.onefile.absent"]
     while left:
         name = left.pop()
         if name in found or name.split(".")[0] not in ROOTS or not _exists(name):
+            continue
+        if name.startswith(NEVER):
             continue
         found.add(name)
         left += [name.rpartition(".")[0]] if "." in name else []

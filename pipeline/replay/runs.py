@@ -44,7 +44,8 @@ from scheduler.core.estimates import Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.settings import ProfilingPartition, flat
 from scheduler.policies import POLICIES
-from scheduler.simulation.work import SimulatedContention, Workload
+from scheduler.simulation.contention import SimulatedContention
+from scheduler.simulation.work import Workload
 
 SEEDS = 16
 # Chance, of which replays differ: submissions move by as much as a record does not tell (s), and in

@@ -25,7 +25,8 @@ from scheduler.core.cluster import ClusterSpec
 from scheduler.core.estimates import BundleEstimator, Estimator
 from scheduler.core.policy import Policy
 from scheduler.core.settings import ProfilingPartition
-from scheduler.simulation.work import Configuration, SimulatedContention, Work, Workload
+from scheduler.simulation.contention import SimulatedContention
+from scheduler.simulation.work import Configuration, Work, Workload
 
 _KNOWN_STATES = frozenset(State)
 

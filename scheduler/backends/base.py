@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from features.job import Profile
 from features.progress import Progress
-from features.schema import State
+from features.states import State
 
 if TYPE_CHECKING:
     from scheduler.backends.events import Event

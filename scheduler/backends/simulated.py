@@ -20,10 +20,11 @@ from typing import Any
 
 from features.codec import Json
 from features.job import Job, Profile
-from features.schema import State
+from features.states import State
 from scheduler.backends.base import Happened, Launch, Purpose, Report
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, Run
-from scheduler.simulation.work import SimulatedContention, SpeedModel, Work
+from scheduler.simulation.contention import SimulatedContention
+from scheduler.simulation.work import SpeedModel, Work
 
 EXIT_CODES = {State.COMPLETED: 0, State.FAILED: 1}
 ROUNDING_S = 1e-5  # a double holds a time since the epoch to 2e-7 s

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from models.bundle.arrivals import BIN_S as BIN_S  # the policies take it from here
+from features.calendar import BIN_S as BIN_S  # the policies take it from here
 
 AHEAD = 5  # bins of ten minutes, as in the published recipe
 
@@ -41,6 +41,8 @@ class TableForecaster:
     Past its end packing stays on (`jobs` is infinite) and no node need be kept for profiling
     (`gpus` is 0).
     """
+
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
     def __init__(self, start: float, jobs: Sequence[float], gpus: Sequence[float]):
         self._start = start

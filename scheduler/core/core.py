@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from copy import copy
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from features.job import Job, Profile
 from features.progress import Progress
-from features.schema import State
-from models.bundle import Bundle
+from features.states import State
 from scheduler.core.cluster import Cluster, Placement, Run
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
@@ -27,6 +26,9 @@ from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import PolicyViolation, profiling_fault
 from scheduler.core.turn import Oracle, Turn
 from scheduler.core.waiting import Waiting
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
 
 
 class Core:

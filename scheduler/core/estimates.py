@@ -10,21 +10,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import expm1, inf, log1p, sqrt
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from features.job import Job, Profile
 from features.progress import Progress, tempered
 from features.repeats import Claim
-from features.schema import State
 from features.spec import FeatureSpec, Value
 from features.state import FAMILIES, FeatureState
+from features.states import State
 from features.survival import ERROR, OUTLOOK_TERMS, SUM
 from features.throughput import Asked, asked, shares
-from models.bundle import Bundle, BundleError
-from models.bundle.acceptance import positions
 from scheduler.core.curves import LONGEST_S, Predicted, moved
 from scheduler.core.decisions import Evidence, Score
 from scheduler.core.durations import Stated
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
 
 # The last term of a score of a job that says itself how far it is, or whose command says how much
 # it is to do.
@@ -355,6 +356,8 @@ class BundleEstimator(FeatureEstimator):
 
     def use(self, bundle: Bundle) -> None:
         """Score with another bundle from now on. BundleError when it asks for other features."""
+        from models.bundle.errors import BundleError  # who scores without a bundle needs none
+
         wanted = [spec.name for spec in bundle.duration.features]
         kept = [spec.name for spec in self.state.features]
         if wanted != kept:
@@ -388,6 +391,8 @@ class LiveEstimator(FeatureEstimator):
 
     def use(self, bundle: Bundle) -> None:
         """Score with another bundle from now on. BundleError when it wants a feature not kept."""
+        from models.bundle.acceptance import positions
+
         self._picks = positions(bundle, self.state.features)
         self.bundle = bundle
         self.bundles[bundle.digest] = bundle

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from math import inf, isnan, nan
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from features.job import Job, Profile
-from models.bundle import Bundle
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
@@ -16,11 +15,14 @@ from scheduler.core.decisions import Decision, Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings, Promise
-from scheduler.core.pairs import PairPredictor
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
+    from scheduler.core.pairs import PairPredictor
 
 OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum goes first
 

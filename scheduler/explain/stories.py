@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from models.bundle import Bundle, BundleError
 from scheduler.core.capacity import Capacity, NodeNow, counted
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
@@ -21,6 +20,9 @@ from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, ended, hold_words
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
 
 NodesNow = Callable[[], Sequence[NodeNow]]  # every node, as it stands
 # what a job may count on now: by virtual cluster, GPUs, GPU type, whether it is to be profiled
@@ -136,8 +138,12 @@ def bundle_in_use(view: JobView) -> Bundle | None:
 @lru_cache(maxsize=2)
 def _read_bundle(path: str, digest: str) -> Bundle | None:
     """The bundle in a folder, read once per digest; None when it cannot be read."""
+    if not path:
+        return None
+    from models.bundle import Bundle, BundleError  # not where none is in use
+
     try:
-        return Bundle.load(path) if path else None
+        return Bundle.load(path)
     except (BundleError, OSError):
         return None
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from models.bundle import Bundle
 from scheduler.core.decisions import Decision, Score
 from scheduler.core.estimates import (
     COMMAND,
@@ -25,6 +25,9 @@ from scheduler.core.estimates import (
 from scheduler.core.plural import count
 from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
 
 TOLERANCE = 1e-9
 SAME = 1e-5

@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import cast
 
 from features.plugins import load_class
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, Policy, Predictors
 from scheduler.core.settings import PolicySettings, UnknownPolicy
-from scheduler.policies.easy import Easy
-from scheduler.policies.fifo import Fifo, FifoSkip
-from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.slurm.policy import Slurm
+
+_WHERE = {
+    "fifo": "scheduler.policies.fifo:Fifo",
+    "fifo-skip": "scheduler.policies.fifo:FifoSkip",
+    "easy": "scheduler.policies.easy:Easy",
+    "slurm": "scheduler.policies.slurm.policy:Slurm",
+    "pellucid": "scheduler.policies.pellucid.policy:Pellucid",
+}
 
 
-def _baselines() -> dict[str, type[Policy]]:
-    """Other systems' policies, loaded by name and imported by nobody; none without that package."""
+class Registry(Mapping[str, type[Policy]]):
+    """Policies by name; each is loaded when it is first asked for."""
+
+    def __init__(self, where: Mapping[str, str]) -> None:
+        self._where = dict(where)
+
+    def __getitem__(self, name: str) -> type[Policy]:
+        return load_class(self._where[name], Policy)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._where)
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+
+def _baselines() -> dict[str, str]:
+    """Return where other systems' policies are; none without that package."""
     try:
-        return cast("dict[str, type[Policy]]", import_module("reproductions.baselines").BASELINES)
+        found = import_module("reproductions.baselines").BASELINES
     except ModuleNotFoundError:
         return {}
+    return {name: f"{kind.__module__}:{kind.__qualname__}" for name, kind in found.items()}
 
 
-OURS: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (Fifo, FifoSkip, Easy, Slurm, Pellucid)
-}
-POLICIES = OURS | _baselines()
+OURS = Registry(_WHERE)
+POLICIES = Registry(_WHERE | _baselines())
 MORE = "others' policies, lucid and sjf among them: pip install 'pellucid[reproductions]'"
 
 

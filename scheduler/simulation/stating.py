@@ -15,7 +15,7 @@ from math import exp, log
 from features.amounts import Work as Command
 from features.job import Job
 from features.progress import Progress, Z
-from features.schema import State
+from features.states import State
 from scheduler.simulation.work import Work
 
 FIRST_S = 300.0  # after which a job that was not profiled says it first; then each time it doubles

@@ -10,11 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-import numpy as np
-
 from features.job import Job, Profile
-from features.schema import State
-from models.interference import contended_speed
+from features.states import State
 from scheduler.core.cluster import ClusterSpec, Run
 from scheduler.simulation.loop import After
 
@@ -106,36 +103,3 @@ class PairTable:
         if own is None or other is None:
             return self._unmeasured
         return self._speeds.get((own, other), self._unmeasured)
-
-
-REMEMBERED = 50_000  # pairs; profiles of a real cluster never repeat
-
-
-class SimulatedContention:
-    """Pair speeds by the stated formula of `models.interference`, from the profiles.
-
-    For traces without measured pairs. A pair with an unknown profile runs at `unknown` each.
-    """
-
-    def __init__(self, unknown: float = 0.8):
-        self._unknown = unknown
-        self._speeds: dict[tuple[Profile, Profile], float] = {}
-
-    def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
-        if neighbour is None:
-            return 1.0
-        a, b = work.profile, neighbour.profile
-        if a is None or b is None:
-            return self._unknown
-        speed = self._speeds.get((a, b))
-        if speed is None:
-            if len(self._speeds) >= REMEMBERED:
-                self._speeds.clear()
-            speed = self._speeds[a, b] = float(
-                contended_speed(
-                    np.float64(a.gpu_util_pct / 100),
-                    np.float64(b.gpu_util_pct / 100),
-                    np.float64((a.gpu_mem_util_pct + b.gpu_mem_util_pct) / 100),
-                )
-            )
-        return speed

@@ -23,7 +23,7 @@ except ImportError as error:
 
 pytest.register_assert_rewrite("scheduler.testing.policy", "scheduler.testing.backend")
 
-from features.schema import State
+from features.states import State
 from scheduler.core.cluster import ClusterSpec
 from scheduler.testing.backend import BackendContract, Does, SimulatedSite, Site
 from scheduler.testing.builders import Sample, a_job, a_stage, cluster_of, pair_speeds, play

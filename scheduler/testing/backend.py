@@ -19,7 +19,7 @@ from typing import Protocol
 
 import pytest
 
-from features.schema import State
+from features.states import State
 from scheduler.backends.base import Backend, Happened, Launch, Purpose, Report
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.simulation.work import Work

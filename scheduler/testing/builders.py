@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 from features.job import Job, Profile
-from features.schema import State
+from features.states import State
 from scheduler.core.cluster import Cluster, ClusterSpec, Run
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision, PairPrediction, Reason

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.vendor.pretty import RepresentationPrinter
 
 from features.job import Job, Profile
-from features.schema import State
+from features.states import State
 from scheduler.core.cluster import Cluster, ClusterSpec, part_of
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision

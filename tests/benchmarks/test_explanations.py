@@ -34,7 +34,7 @@ from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import FifoSkip
-from scheduler.simulation.work import SimulatedContention
+from scheduler.simulation.contention import SimulatedContention
 from scheduler.testing.builders import Desk, a_job, cluster_of
 
 Said = dict[str, Any]

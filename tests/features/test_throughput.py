@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from features import throughput
+from features import posterior, throughput
 from features.amounts import Work, of_settings
 from features.job import Job
 from features.schema import State
@@ -96,34 +96,32 @@ def test_it_is_the_posterior_of_its_model() -> None:
     runs = [ran(*one) for one in commands]
     new = work("t.py --epochs 40 --batch-size 16 --lr 3")
     everyone = [*runs, Ran(new, 4, 0.0)]
-    (by_gpus, gpus_error), (by_batch, batch_error) = throughput._SLOPES["epoch"]
-    x = [
-        (log(r.gpus), log((r.work.batch or throughput.BATCH) / throughput.BATCH)) for r in everyone
-    ]
+    (by_gpus, gpus_error), (by_batch, batch_error) = posterior._SLOPES["epoch"]
+    x = [(log(r.gpus), log((r.work.batch or posterior.BATCH) / posterior.BATCH)) for r in everyone]
     prior = np.array([by_gpus * g + by_batch * b for g, b in x])
     logs, variances, likely = [], [], []
-    for noise, effect, share in throughput._GRID:
+    for noise, effect, share in posterior._GRID:
         between = np.zeros((4, 4))
         for i, a in enumerate(everyone):
             for j, b in enumerate(everyone):
                 alike = ((a.work.words == b.work.words) + (a.work.rest == b.work.rest)) / 2
-                between[i, j] = throughput._LEVEL**2 + effect**2 * alike
+                between[i, j] = posterior._LEVEL**2 + effect**2 * alike
                 between[i, j] += gpus_error**2 * x[i][0] * x[j][0]
                 between[i, j] += batch_error**2 * x[i][1] * x[j][1]
                 between[i, j] += noise**2 * (0.1 * (min(i, j) + 1) + (i == j))
         start = share * 900.0
         left = np.array([r.total_s - start for r in runs])
-        pace = np.log(left / [r.work.amount for r in runs]) - log(throughput._LEVEL_S)
+        pace = np.log(left / [r.work.amount for r in runs]) - log(posterior._LEVEL_S)
         inverse, off, towards = np.linalg.inv(between[:3, :3]), pace - prior[:3], between[:3, 3]
         chance = -0.5 * off @ inverse @ off - 0.5 * np.linalg.slogdet(between[:3, :3])[1]
         chance += np.log([r.total_s for r in runs] / left).sum()
-        likely.append(chance - log(1 + start / throughput._START_S))
-        mean = prior[3] + towards @ inverse @ off + log(throughput._LEVEL_S)
+        likely.append(chance - log(1 + start / posterior._START_S))
+        mean = prior[3] + towards @ inverse @ off + log(posterior._LEVEL_S)
         logs.append(log(start + 40 * exp(mean)))
         variances.append(between[3, 3] - towards @ inverse @ towards)
-    weight = np.exp(np.array(likely) - max(likely)) * throughput._PRIOR
+    weight = np.exp(np.array(likely) - max(likely)) * posterior._PRIOR
     weight /= weight.sum()
-    total, error = throughput._posterior(everyone)
+    total, error = posterior.posterior(everyone)
     assert total == pytest.approx(exp(weight @ logs), rel=1e-9)
 
     def below(x: float) -> float:
@@ -161,7 +159,7 @@ def test_how_much_times_how_fast() -> None:
     assert found is not None
     assert found.total_s == pytest.approx(12 * HOUR, rel=0.03)
     assert found.error < 0.2
-    known = throughput._posterior([*runs, Ran(work("train.py --epochs 90"), 1, 0.0)])[1]
+    known = posterior.posterior([*runs, Ran(work("train.py --epochs 90"), 1, 0.0)])[1]
     further = throughput.FAR * log(90 / 30)  # than any of them went
     assert found.error == pytest.approx(hypot(known, further))
     assert found.text() == "asks for 90 epochs; its last 3 runs took 8.0 min an epoch"

@@ -36,8 +36,9 @@ from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.explain.words import duration
 from scheduler.policies.easy import Easy
+from scheduler.simulation.contention import SimulatedContention
 from scheduler.simulation.engine import Engine
-from scheduler.simulation.work import SimulatedContention, Work
+from scheduler.simulation.work import Work
 
 PLAIN = tuple(v for v in VARIANTS if v.key in ("fifo", "easy", "pellucid"))
 T0 = int(datetime(2026, 3, 2, tzinfo=UTC).timestamp())

@@ -24,7 +24,7 @@ from typing import Any, cast
 
 from features.clock import Clock, boot_id
 from features.job import Profile
-from features.schema import State
+from features.states import State
 from profiler import procs
 from profiler.guardian import Config
 from scheduler.backends.base import Happened, Launch, Purpose, Report

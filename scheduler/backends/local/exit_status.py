@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from features.plain import plain
-from features.schema import State
+from features.states import State
 from profiler.progress.apart import Ended
 from scheduler.backends.base import Purpose
 from scheduler.backends.local.spool import Claim, Over

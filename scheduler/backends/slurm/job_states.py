@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from features.schema import State
+from features.states import State
 
 RUNNING = frozenset(
     ("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "SIGNALING", "STAGE_OUT", "RESIZING")

@@ -16,23 +16,16 @@ from types import FunctionType
 from typing import Any
 
 from features.job import Job, Profile
-from models.bundle import Bundle
-from models.bundle.arrivals import ArrivalModel
-from scheduler.core.arrivals import TableForecaster
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import PairPrediction, Score
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator
 from scheduler.core.queue import QueuedJob
-from scheduler.policies.pellucid.repredict import Alike
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Site
 
-_SHARED = (
-    Job, Profile, Score, PairPrediction, Bundle, ArrivalModel, ClusterSpec, DurationDistribution,
-    TableForecaster, FunctionType, Site, Ask, Multifactor, Alike,
-)  # fmt: skip
+# shared by the copies; so are objects of classes that state `in_copies`: "shared", or "new", where
+# each copy has an empty one
+_SHARED = (Job, Profile, Score, PairPrediction, ClusterSpec, DurationDistribution, FunctionType)
 _ESTIMATOR, _ORACLE = -1, -2
 
 
@@ -99,8 +92,8 @@ class _Pickler(pickle.Pickler):
             self._shared.append(
                 _FixedDistribution(obj)
                 if isinstance(obj, DurationDistribution)
-                else Alike()
-                if isinstance(obj, Alike)  # nothing is predicted in a copy
+                else type(obj)()
+                if getattr(obj, "in_copies", "") == "new"
                 else obj
             )
         return place
@@ -109,7 +102,8 @@ class _Pickler(pickle.Pickler):
         kind = type(obj)
         if kind is QueuedJob:
             return id(obj) not in self._live  # it has ended: nothing changes it any more
-        return issubclass(kind, _SHARED) or callable(getattr(kind, "predict_pair", None))
+        states = hasattr(kind, "in_copies") or callable(getattr(kind, "predict_pair", None))
+        return states or issubclass(kind, _SHARED)
 
 
 class _Unpickler(pickle.Unpickler):

@@ -6,17 +6,19 @@ from collections import deque
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from features.job import Job, Profile
 from features.progress import Progress
-from features.schema import State
-from models.bundle import Bundle
+from features.states import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator, moved_by, with_progress
 from scheduler.core.queue import QueuedJob
+
+if TYPE_CHECKING:
+    from models.bundle import Bundle
 
 DAY_S = 86_400.0
 DAYS = 7  # for which arrivals are remembered

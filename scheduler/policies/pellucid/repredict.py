@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from math import inf
-from typing import Any
+from typing import Any, ClassVar
 
 from features.job import Job
 from scheduler.core.estimates import Estimate, Estimator, Known
@@ -65,6 +65,8 @@ class Alike:
     """Jobs that wait, by what they ask for and who asks. Of an owner that is not known, and by an
     estimator that may tell equal jobs apart, nobody is like another.
     """
+
+    in_copies: ClassVar = "new"  # of a core (`explain.whatif.copies`)
 
     def __init__(self) -> None:
         self._waiting: dict[Request, dict[str, QueuedJob]] = {}

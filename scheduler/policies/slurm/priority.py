@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from scheduler.policies.slurm.site import Ask, Assoc, AssocKey, Partition, Site
 
@@ -40,6 +40,8 @@ class Terms:
 
 class Multifactor:
     """Priorities of the jobs of a site."""
+
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
     def __init__(self, site: Site) -> None:
         self._site = site

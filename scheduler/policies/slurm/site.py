@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
+from typing import ClassVar
 
 from features.job import Job
 from scheduler.core.cluster import ClusterSpec
@@ -181,6 +182,8 @@ class Site:
         accounts: of users that name none.
     """
 
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
+
     nodes: Mapping[str, SiteNode]
     partitions: Mapping[str, Partition]
     reservations: tuple[Reservation, ...] = ()
@@ -314,6 +317,8 @@ class Ask:
         gres: on each node beside GPUs, by name.
         odd: what else it asks for that the twin does not know.
     """
+
+    in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
 
     job_id: str
     user: str = ""

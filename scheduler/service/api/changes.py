@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from features.amounts import Work, digest_of
-from features.schema import State
+from features.states import State
 from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.dependencies import MOST, named

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from features.job import Job
-from features.schema import State
+from features.states import State
 from scheduler.backends.slurm.job_states import OVER, STATES, WAITING
 from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.backends.slurm.snapshot import job_of

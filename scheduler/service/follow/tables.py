@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
 
-from features.schema import State
+from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.backends.slurm.client import Slurm
 from scheduler.backends.slurm.job_states import STATES

@@ -17,7 +17,7 @@ from features import pulse
 from features.codec import Json
 from features.job import Job, Profile
 from features.progress import Progress
-from features.schema import State as EndState
+from features.states import State as EndState
 from models.bundle import Bundle
 from scheduler.assembly import policy_of
 from scheduler.backends.base import Launch, Purpose

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from features.progress import Progress
-from features.schema import State as EndState
+from features.states import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
 from scheduler.core.decisions import DEPENDS, GIVES_GPUS, Action, Decision, Reason

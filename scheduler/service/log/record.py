@@ -9,7 +9,7 @@ from typing import Any
 
 from features.job import Profile
 from features.progress import Progress
-from features.schema import State as EndState
+from features.states import State as EndState
 from scheduler.backends.base import Purpose
 from scheduler.backends.events import Event, canonical
 from scheduler.backends.submission import Submission

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from features.schema import State
+from features.states import State
 from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page

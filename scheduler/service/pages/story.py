@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from features.progress import Progress
-from features.schema import State
+from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief

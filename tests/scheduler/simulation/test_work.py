@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from features.job import Profile
 from scheduler.core.cluster import Run
 from scheduler.core.policy import preemption_cost_s
-from scheduler.simulation.work import SimulatedContention, Work
+from scheduler.simulation.contention import SimulatedContention
+from scheduler.simulation.work import Work
 from scheduler.testing.builders import (
     a_configuration,
     a_job,

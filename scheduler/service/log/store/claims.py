@@ -29,7 +29,7 @@ from sqlalchemy import (
     update,
 )
 
-from features.schema import State
+from features.states import State
 from scheduler.backends.events import Kind as Happened
 from scheduler.backends.events import canonical
 from scheduler.core.decisions import STARTS, Action

@@ -34,7 +34,7 @@ from sqlalchemy import (
 )
 
 from features.codec import Json, decode
-from features.schema import State
+from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.core.capacity import NodeNow
 from scheduler.core.cluster import suits

@@ -44,7 +44,8 @@ from scheduler.core.policy import Policy
 from scheduler.core.settings import ProfilingPartition, describe
 from scheduler.policies import POLICIES
 from scheduler.service.log.header import LogHeader, runnable
-from scheduler.simulation.work import SimulatedContention, Work, Workload
+from scheduler.simulation.contention import SimulatedContention
+from scheduler.simulation.work import Work, Workload
 from tests.scheduler.live import Live, told
 
 START = 1_700_000_000.0
