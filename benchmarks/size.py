@@ -5,8 +5,9 @@
 For each size a real log in SQLite, decided under `pellucid` on the simulated backend, in this
 process: jobs of several sizes, owners and wishes, submitted between two passes behind jobs that
 hold every GPU. Then, in CPU time of this process: a pass after one more submission (commit
-included), the fold of the whole log, a snapshot, a start from it, and the answers of pages,
-metrics, `ps` and `why`. `silent_s` is the longest that the decider was not heard of (wall time):
+included), the fold of the whole log, a snapshot, a start from it, the answers of pages, metrics,
+`ps` and `why`, asked again and again, and those of the analyst to questions. `silent_s` is the
+longest that the decider was not heard of (wall time):
 its supervisor's patience is 15 s. `growth` sets the most that wait beside the fewest. 200,000
 waiting or 500,000 ended are options, and take long. Prints whether `size_budget.json` holds.
 """
@@ -36,6 +37,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.simulated import JobOutcome, SimulatedBackend, World
 from scheduler.backends.submission import Submission
 from scheduler.core.cluster import ClusterSpec
+from scheduler.service.analyst.process import Analyst
 from scheduler.service.api.limits import Limits
 from scheduler.service.app import create_app
 from scheduler.service.decide.decider import Decider
@@ -56,10 +58,18 @@ WHOLE = "fold_s", "start_s", "save_s"
 PASSES, ASKED = 15, 15  # the median of so many passes, the longest of so many answers
 PAGES = {
     "page_cluster": "/",
+    "page_list": "/list",
     "page_jobs": "/jobs?vc=vc&owner=user1&gpus=1&phase=queued",
     "metrics": "/metrics",
     "ps": "/api/v1/jobs",
     "why": "/api/v1/jobs/{job}/explain",
+}
+# answers of the analyst, about a job in the middle of the line and one at its front
+QUESTIONS: dict[str, tuple[str, dict[str, Any]]] = {
+    "order": ("order", {"vc": "vc", "limit": 50}),
+    "whatif": ("whatif", {"job_id": "{middle}", "changes": {"gpus": 1}, "others": True}),
+    "whatif_front": ("whatif", {"job_id": "{front}", "changes": {"gpus": 1}, "others": True}),
+    "helps": ("why", {"job_id": "{middle}", "helps": True}),
 }
 Figures = dict[str, float]
 
@@ -195,6 +205,7 @@ def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
             found[f"{name}_ms"] = 1000 * max(
                 _cpu(partial(_get, service, address)) for _ in range(ASKED)
             )
+        found |= _questions(service, waiting)
         found["save_s"] = _cpu(service.decider.let_go)  # it keeps the state in a file
         for name, snapshots in (("start_s", True), ("fold_s", False)):
             service.decider.let_go()
@@ -202,6 +213,30 @@ def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
             found[name] = _cpu(partial(service.hand_over, snapshots=snapshots))
         service.store.close()
     return {name: round(value, 3) for name, value in found.items()}
+
+
+def _questions(service: Service, waiting: int) -> Figures:
+    """What the answer to each question takes, the log just read, seconds."""
+    analyst = Analyst(service.store, service._bundles, holder="asked", lease_s=1e6)
+    analyst.take_over()
+    last, found = service._submitted, Figures()
+    named = {
+        "middle": f"waits-{last - waiting // 2}",
+        "front": f"waits-{last - PASSES - waiting + 7}",
+    }
+    for name, (kind, body) in QUESTIONS.items():
+        if job_id := body.get("job_id", ""):
+            body = body | {"job_id": job_id.format(**named)}
+        analyst._futures = None
+        found[f"{name}_s"] = _cpu(partial(_asked, analyst, kind, body))
+    analyst.store.let_go(analyst.lease)
+    return found
+
+
+def _asked(analyst: Analyst, kind: str, body: dict[str, Any]) -> None:
+    answer = analyst.reply(kind, body)
+    if answer.get("unavailable"):
+        raise RuntimeError(f"{kind} was answered: {answer['unavailable']}")
 
 
 def _get(service: Service, address: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, TypeVar
 
-BRIEF_S = 0.02  # what takes no longer is worked out anew each time
+BRIEF_S = 0.02  # what takes no longer is worked out each time
 SHARE = 0.05  # of a processor that one figure may take
 MOST = 64  # figures that are kept
 T = TypeVar("T")
