@@ -360,9 +360,9 @@ class _Search:
         speeds = prediction.speeds or UNKNOWN
         own_s, left_s = self._own_s(run), self._pairing.left(self._turn, run)
         gain = gain_s(own_s, left_s, speeds)
+        self.pays = self.pays or gain > 0
         if run.job.gpus > self._queued.job.gpus:  # it need not wait for so wide a run to end
             gain -= max(0.0, left_s - self._soonest_s())
-        self.pays = self.pays or gain > 0
         self.until = min(self.until, self._pairing.falls_until(self._turn, run))
         enough = min(speeds[0], 1.0) + min(speeds[1], 1.0) >= self._least
         if not enough:
