@@ -9,7 +9,8 @@ many were refused and promoted. A draw takes about a minute of a core.
 - twice: the champion learned from the later half, the candidate from all of it.
 
 `--watch` promotes the bad ones instead, by hand, and counts after how many jobs the service's watch
-returns to the former champion (`shuffled`; `minutes`: learned from minutes in place of seconds).
+returns to the former champion (`shuffled`; `turned`: every shape upside down; `minutes`: in place
+of seconds).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 
 from features.rows import DAY_S, Rows, training_rows
-from models.bundle import Bundle
+from models.bundle import AdditiveModel, Bundle
 from models.training.duration import fit_at
 from models.training.judging import Paired, better_in_all
 from models.training.settled import settled
@@ -79,9 +80,24 @@ class Draw:
         before = self.rows.time[self.rows.time < self.cut]
         return self.fitted(self.rows.where(self.rows.time >= np.median(before)))
 
-    def minutes(self) -> Bundle:
-        """Return a bundle of durations in another unit."""
-        return self.fitted(replace(self.rows, y=self.rows.y / 60.0))
+
+def turned(good: Bundle) -> Bundle:
+    """Return a bundle that believes the long to be short, and the short to be long."""
+    model = good.duration
+    terms = [replace(term, scores=-term.scores) for term in model.terms]
+    return replace_model(good, AdditiveModel(model.axes, terms, model.intercept, model.link))
+
+
+def in_minutes(good: Bundle) -> Bundle:
+    """Return a bundle that means minutes where seconds are wanted."""
+    model, less = good.duration, float(np.log(60.0))
+    moved = AdditiveModel(model.axes, model.terms, model.intercept - less, model.link)
+    return replace_model(good, moved)
+
+
+def replace_model(bundle: Bundle, model: AdditiveModel) -> Bundle:
+    """Return a bundle with another model of durations."""
+    return Bundle(duration=model, metadata=bundle.metadata)
 
 
 def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
@@ -158,8 +174,9 @@ def main() -> None:
             draw = Draw(seed)
             good = draw.fitted(draw.rows)
             half = draw.half()
-            for kind in ("shuffled", "minutes"):
-                count, jobs = watched(draw, getattr(draw, kind)(), good)
+            bad = {"shuffled": draw.shuffled(), "turned": turned(good), "minutes": in_minutes(good)}
+            for kind, promoted in bad.items():
+                count, jobs = watched(draw, promoted, good)
                 print(f"{seed} {kind}: returned after {count} of {jobs} jobs of a day", flush=True)
             count, jobs = watched(draw, good, half)
             print(f"{seed} twice, a good one: returned after {count} of {jobs}", flush=True)

@@ -45,4 +45,5 @@ def addresses(
     )
     yield "missing", "/jobs/nothing-there"
     if operator:
+        yield "edit", "/models/edit?feature=gpus&kind=clip&low=-1&high=1&why=test"
         yield "drain", "/nodes/change?node=node000&reason=fan"

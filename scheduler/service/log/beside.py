@@ -149,6 +149,7 @@ class Ended:
     user: str
     inputs: tuple[str, ...]
     ran_s: float
+    job_id: str = ""
 
 
 def ended_with(connection: Connection, digest: str, since: float, most: int = MOST) -> list[Ended]:
@@ -174,7 +175,7 @@ def ended_with(connection: Connection, digest: str, since: float, most: int = MO
         score = json.loads(body).get("score") or {}
         if score.get("bundle") == digest and score.get("inputs"):
             ran_s = max(0.0, row["ended_at"] - row["started_at"])
-            one = Ended(row["owner"], tuple(score["inputs"]), ran_s)
+            one = Ended(row["owner"], tuple(score["inputs"]), ran_s, row["job_id"])
             found[row["job_id"]] = row["ended_at"], one  # the first of its scores is the last here
     return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])][-most:]
 

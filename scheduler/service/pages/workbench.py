@@ -1,0 +1,272 @@
+"""A shape function changed by hand, before it is saved: what it would look like, and do.
+
+The change is one of those of an edits file (docs/editing-models.md). It is tried on the model in
+use, on jobs that ended and that this model scored. Training makes it again, and has the last word:
+it flattens pairs, too, and refuses what breaks a promise or costs too much.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from features.files import write_whole
+from features.given import read_text
+from features.spec import Value
+from models.bundle import AdditiveModel, Axis, Term
+from scheduler.service.log.beside import Ended
+from scheduler.service.pages.charts import Chart
+from scheduler.service.pages.shapes import shape
+
+Floats = NDArray[np.float64]
+
+KINDS = {
+    "clip": "clip: hold it between two scores",
+    "fix": "flatten: one score from here to there",
+    "rise": "monotone: it never falls",
+    "fall": "monotone: it never rises",
+}
+MOST_SCORE = 20.0  # as training takes it
+GPUS_UP_TO = (1, 4, 8)  # classes of gang size
+MOVED = 10  # predictions that are listed
+
+
+class NoEdit(ValueError):
+    """What was asked for is no change that can be made; a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """A change of a shape function, as the form has it.
+
+    Attributes:
+        feature: of which; kind: of `KINDS`.
+        low, high: scores it is held between (clip), or from where to where (fix; "": no end).
+        score: of a fix.
+        why: kept with the edit.
+    """
+
+    feature: str = ""
+    kind: str = ""
+    low: str = ""
+    high: str = ""
+    score: str = ""
+    why: str = ""
+
+    def entry(self, by: str, on: date) -> Mapping[str, object]:
+        """Return the edit as a file has it. Raises NoEdit."""
+        if not self.why.strip():
+            raise NoEdit("Say why: it is kept with the edit.")
+        change: dict[str, object] = {"feature": self.feature}
+        if self.kind == "clip":
+            low, high = self._between()
+            change["clip"] = {"low": low, "high": high}
+        elif self.kind == "fix":
+            start, to, score = self._region()
+            change["fix"] = {"from": start, "to": to, "score": score}
+        else:
+            change["monotone"] = self._direction()
+        return {**change, "why": self.why.strip(), "by": by, "on": on}
+
+    def changed(self, model: AdditiveModel) -> AdditiveModel:
+        """Return the model with the shape changed. Raises NoEdit."""
+        place, term, axis = editable(model).get(self.feature, (None, None, None))
+        if place is None or term is None or axis is None:
+            raise NoEdit(f"There is no shape {self.feature!r} that can be changed here.")
+        if self.kind == "clip":
+            scores = np.clip(term.scores, *self._between())
+        elif self.kind == "fix":
+            start, to, score = self._region()
+            scores = np.where(_within(axis, start, to), score, term.scores)
+        else:
+            direction = self._direction()
+            if axis.spec.monotone not in (0, direction):
+                raise NoEdit(f"{self.feature} promises the other direction.")
+            scores = term.scores.copy()
+            scores[1:] = isotonic(term.scores[1:], term.weights[1:], direction)
+        steps = axis.spec.monotone * np.diff(scores[1:])
+        if steps.size and steps.min() < -1e-9:
+            raise NoEdit(f"{self.feature} promises to be monotone: this would break it.")
+        terms = list(model.terms)
+        terms[place] = replace(term, scores=scores, origin="edited")
+        return AdditiveModel(model.axes, terms, model.intercept, model.link)
+
+    def _between(self) -> tuple[float, float]:
+        low, high = _number(self.low, "lowest score"), _number(self.high, "highest score")
+        if low > high:
+            raise NoEdit("The lowest score is above the highest.")
+        return low, high
+
+    def _region(self) -> tuple[float | None, float | None, float]:
+        start = None if not self.low else _number(self.low, "from", math.inf)
+        to = None if not self.high else _number(self.high, "to", math.inf)
+        if start is not None and to is not None and start >= to:
+            raise NoEdit("From is not below to.")
+        return start, to, _number(self.score, "score")
+
+    def _direction(self) -> int:
+        if self.kind not in ("rise", "fall"):
+            raise NoEdit("Choose a change.")
+        return 1 if self.kind == "rise" else -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Errors of a group of ended jobs, mean |ln(true / predicted)|."""
+
+    of: str
+    jobs: int
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moved:
+    """A prediction that changes, seconds."""
+
+    job_id: str
+    user: str
+    before_s: float
+    after_s: float
+    ran_s: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tried:
+    """What a change would do.
+
+    Attributes:
+        charts: the shape before and after.
+        groups: errors of all and of groups.
+        moved: predictions that change most; changed: how many do by a tenth or more.
+    """
+
+    charts: tuple[Chart, Chart]
+    groups: tuple[Group, ...]
+    moved: tuple[Moved, ...]
+    changed: int
+
+
+def editable(model: AdditiveModel) -> dict[str, tuple[int, Term, Axis]]:
+    """Return the shapes over numbers, by feature: the place of the term, term and axis."""
+    return {
+        model.axes[term.features[0]].spec.name: (place, term, model.axes[term.features[0]])
+        for place, term in enumerate(model.terms)
+        if len(term.features) == 1 and model.axes[term.features[0]].spec.kind == "continuous"
+    }
+
+
+def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
+    """Return what a change would do to the predictions of jobs that ended. Raises NoEdit."""
+    after = asked.changed(model)
+    place, term, _ = editable(model)[asked.feature]
+    charts = (
+        replace(shape(model, term, "before"), title="As it is"),
+        replace(shape(after, after.terms[place], "after"), title="As it would be"),
+    )
+    rows = [_row(model, one.inputs) for one in ended]
+    scores = np.array([[m.score(row) for row in rows] for m in (model, after)]).reshape(2, -1)
+    truth = np.log1p([one.ran_s for one in ended])
+    errors = np.abs(scores - truth)
+    shift = np.abs(scores[1] - scores[0])
+    order = [int(i) for i in np.argsort(-shift, kind="stable")[:MOVED] if shift[i] > 0]
+    moved = tuple(
+        Moved(
+            job_id=ended[i].job_id,
+            user=ended[i].user,
+            before_s=model.seconds(float(scores[0, i])),
+            after_s=model.seconds(float(scores[1, i])),
+            ran_s=ended[i].ran_s,
+        )
+        for i in order
+    )
+    return Tried(
+        charts=charts,
+        groups=tuple(_groups(model, rows, errors)),
+        moved=moved,
+        changed=int((shift > math.log(1.1)).sum()),
+    )
+
+
+def saved(path: Path, asked: Asked, by: str, on: date) -> int:
+    """Add a change to a file of edits. Returns how many it holds by then. Raises NoEdit."""
+    known: list[object] = []
+    if path.exists():
+        held = yaml.safe_load(read_text(path)) or {}
+        known = list(held.get("edits") or [])
+    known.append(dict(asked.entry(by, on)))
+    held = {"version": 1, "model": "duration", "edits": known}
+    write_whole(path, yaml.safe_dump(held, sort_keys=False, allow_unicode=True))
+    return len(known)
+
+
+def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
+    """Return the nearest monotone line, by weighted squares (pool adjacent violators)."""
+    blocks: list[tuple[float, float, int]] = []
+    weigh = np.maximum(weights, 1e-9).tolist()
+    for value, weight in zip((direction * values).tolist(), weigh, strict=True):
+        block = (value, weight, 1)
+        while blocks and blocks[-1][0] > block[0]:
+            mean, heavy, count = blocks.pop()
+            total = heavy + block[1]
+            block = ((mean * heavy + block[0] * block[1]) / total, total, count + block[2])
+        blocks.append(block)
+    return direction * np.repeat([b[0] for b in blocks], [b[2] for b in blocks])
+
+
+def _groups(
+    model: AdditiveModel, rows: Sequence[Sequence[Value]], errors: Floats
+) -> Sequence[Group]:
+    names = [spec.name for spec in model.features]
+    all_of = np.ones(len(rows), dtype=bool)
+    found = [("all jobs", all_of)]
+    if "gpus" in names:
+        gpus = np.array([float(row[names.index("gpus")] or math.nan) for row in rows])
+        least = 0
+        for most in (*GPUS_UP_TO, math.inf):
+            text = f"over {least} GPUs" if most == math.inf else f"{least + 1} to {most} GPUs"
+            found.append(("1 GPU" if most == 1 else text, (gpus > least) & (gpus <= most)))
+            least = int(min(most, 1e9))
+    return [
+        Group(
+            of=text,
+            jobs=int(mine.sum()),
+            before=float(errors[0, mine].mean()),
+            after=float(errors[1, mine].mean()),
+        )
+        for text, mine in found
+        if mine.any()
+    ]
+
+
+def _row(model: AdditiveModel, inputs: Sequence[str]) -> list[Value]:
+    return [
+        (float(text) if text else math.nan) if spec.kind == "continuous" else text or None
+        for spec, text in zip(model.features, inputs, strict=False)
+    ]
+
+
+def _within(axis: Axis, start: float | None, to: float | None) -> NDArray[np.bool_]:
+    """Bins that overlap [start, to); the one of missing values never does."""
+    low, high = np.array([-math.inf, *axis.cuts]), np.array([*axis.cuts, math.inf])
+    inside = (high > (-math.inf if start is None else start)) & (
+        low < (math.inf if to is None else to)
+    )
+    return np.concatenate([[False], inside])
+
+
+def _number(text: str, name: str, most: float = MOST_SCORE) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise NoEdit(f"{name.capitalize()}: a number is needed.") from None
+    if not math.isfinite(value) or abs(value) > most:
+        raise NoEdit(f"{name.capitalize()}: a number of at most {most:g} is needed.")
+    return value

@@ -1,0 +1,108 @@
+"""A shape is changed in the browser: what would come of it, and that training takes the file."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from models.training.edits import apply_edits, read_edits
+from scheduler.service.log.beside import Ended
+from scheduler.service.pages.workbench import Asked, NoEdit, saved, tried
+from tests.scheduler.service.pages.bundle import small_bundle
+from tests.scheduler.service.pages.conftest import Lived, busy_morning
+
+MODEL = small_bundle().duration
+CLIP = Asked(feature="gpus", kind="clip", low="-0.1", high="0.2", why="a test")
+FIX = Asked(feature="user_submitted_1h", kind="fix", low="3", high="30", score="0.05", why="test")
+RISE = Asked(feature="gpus", kind="rise", why="more GPUs, longer")
+TODAY = date(2026, 3, 1)
+
+
+ALL = Asked(feature="gpus", kind="fix", score="1", why="all of them")
+
+
+@pytest.mark.parametrize("asked", [CLIP, FIX, ALL], ids=lambda asked: asked.kind)
+def test_training_makes_of_the_saved_file_what_was_shown(asked: Asked, tmp_path: Path) -> None:
+    path = tmp_path / "edits.yaml"
+    assert saved(path, asked, "olga", TODAY) == 1
+    edits = read_edits(path)
+    assert (edits.edits[0].by, edits.edits[0].on, edits.edits[0].why) == ("olga", TODAY, asked.why)
+    trained, shown = apply_edits(MODEL, edits).model, asked.changed(MODEL)
+    for a, b in zip(trained.terms, shown.terms, strict=True):
+        assert np.array_equal(a.scores, b.scores)
+        assert a.origin == b.origin
+    assert saved(path, RISE, "olga", TODAY) == 2
+    assert [edit.change for edit in read_edits(path).edits] == [asked.kind, "monotone"]
+
+
+def test_monotone_is_the_nearest_line_by_the_rows_of_each_bin() -> None:
+    shown = RISE.changed(MODEL).terms[0].scores
+    assert shown.tolist() == pytest.approx([0.0, -0.2, 0.0, 0.4])
+    fall = Asked(feature="gpus", kind="fall", why="test").changed(MODEL).terms[0].scores
+    mean = (-0.2 * 60 + 0.0 * 30 + 0.4 * 10) / 100
+    assert fall.tolist() == pytest.approx([0.0, mean, mean, mean])
+
+
+def test_errors_by_group_and_the_predictions_that_change_most() -> None:
+    ended = [Ended("ann", ("1", "5", "V100"), 400.0, "small"),
+             Ended("bob", ("8", "5", "V100"), 900.0, "large")]  # fmt: skip
+    found = tried(MODEL, CLIP, ended)
+    assert [(g.of, g.jobs) for g in found.groups] == [
+        ("all jobs", 2), ("1 GPU", 1), ("5 to 8 GPUs", 1),
+    ]  # fmt: skip
+    large = next(g for g in found.groups if g.of == "5 to 8 GPUs")
+    assert large.after - large.before == pytest.approx(0.2)
+    assert [one.job_id for one in found.moved] == ["large", "small"]
+    before, after = found.moved[0].before_s, found.moved[0].after_s
+    assert np.log1p(after) - np.log1p(before) == pytest.approx(-0.2)
+    assert found.changed == 2
+    assert "from ×0.9" in found.charts[1].label
+
+
+@pytest.mark.parametrize(
+    ("asked", "why"),
+    [
+        (Asked(feature="shoes", kind="clip", low="0", high="1", why="x"), "no shape 'shoes'"),
+        (Asked(feature="gpus", kind="clip", low="2", high="1", why="x"), "above the highest"),
+        (Asked(feature="gpus", kind="clip", low="nan", high="1", why="x"), "a number of at most"),
+        (Asked(feature="gpus", kind="fix", low="4", high="2", score="1", why="x"), "not below"),
+        (Asked(feature="gpus", kind="drop", why="x"), "Choose a change"),
+        (Asked(feature="gpu_type", kind="rise", why="x"), "no shape 'gpu_type'"),
+    ],
+)
+def test_what_is_no_change_is_a_sentence(asked: Asked, why: str) -> None:
+    with pytest.raises(NoEdit, match=why):
+        asked.changed(MODEL)
+
+
+def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
+    busy_morning(lived, 6, Random(1))
+    lived.settle(5000)
+    browser = lived.browser("olga")
+    assert lived.browser("ada.byron").get("/models/edit").status_code == 403
+    assert "/models/edit" in browser.get("/models").text
+    assert "/models/edit" not in lived.browser("ada.byron").get("/models").text
+    page = browser.get("/models/edit")
+    assert page.status_code == 200
+    assert "Save this edit" not in page.text
+    asked = {"feature": "gpus", "kind": "clip", "low": "-0.1", "high": "0.1", "why": "a test"}
+    page = browser.get("/models/edit", params=asked)
+    assert "Errors by group" in page.text
+    assert re.search(r"all jobs</th><td class=\"num\" data-label=\"ended\">[1-9]", page.text)
+    word = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
+    assert word is not None
+    path = lived.settings.state_dir / "edits.yaml"
+    without = browser.post("/models/edit", data={**asked, "why": "", "csrf": word[1]})
+    assert without.status_code == 422
+    assert "Say why" in without.text
+    assert not path.exists()
+    assert browser.post("/models/edit", data=asked).status_code == 403, "from elsewhere"
+    done = browser.post("/models/edit", data={**asked, "csrf": word[1]})
+    assert done.headers["location"] == "/models/edit?saved=1"
+    assert read_edits(path).edits[0].by == "olga"
+    assert "the file holds 1 by now" in browser.get(done.headers["location"]).text
