@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,20 @@ def test_policies_run_on_the_test_days_with_the_exported_bundle(folder: Path) ->
     assert used == {digest}
     trained_to = Bundle.load(folder / "data/bundle").metadata["duration"]["window_to"]
     assert min(table["time"]).isoformat() >= trained_to[:10]
+
+
+def test_the_same_run_made_elsewhere_leaves_the_same_bytes(
+    folder: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path_factory.mktemp("elsewhere")
+    shutil.copytree(folder, other, dirs_exist_ok=True)
+    shutil.rmtree(other / "data/runs")
+    monkeypatch.chdir(other)
+    simulate.run(common.read_params())
+    made = [path for path in (folder / "data/runs").rglob("*") if path.is_file()]
+    assert len(made) > 10
+    for path in made:
+        assert (other / path.relative_to(folder)).read_bytes() == path.read_bytes(), path.name
 
 
 def test_metrics_and_plots_are_what_dvc_reads(folder: Path) -> None:
