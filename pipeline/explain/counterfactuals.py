@@ -167,9 +167,9 @@ def _world(run: RunFolder) -> Scenario:
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
-    said = analysis_words(found.wait, recorded=True)
-    parts = [f"At {moment(found.at, zone=True)} it waited: {said['dominant']}."]
-    parts += [said["in_the_way"], *filter(None, [said["otherwise"]])]
+    words = analysis_words(found.wait, recorded=True)
+    parts = [f"At {moment(found.at, zone=True)} it waited: {words['dominant']}."]
+    parts += [words["in_the_way"], *filter(None, [words["otherwise"]])]
     parts += [_line(outcome) for outcome in found.helped]
     if not found.helped:
         parts.append("No change that was tried would have started it earlier.")
@@ -192,11 +192,11 @@ def _line(outcome: Outcome) -> str:
 
 def plain(found: Counterfactuals) -> Json:
     """The answer as plain values."""
-    said, wait = analysis_words(found.wait, recorded=True), asdict(found.wait)
+    words, wait = analysis_words(found.wait, recorded=True), asdict(found.wait)
     return {
         "at": found.at,
         "reason": found.wait.reason,
-        **{name: said[name] for name in ("in_the_way", "place")},
+        **{name: words[name] for name in ("in_the_way", "place")},
         **{name: wait[name] for name in ("holders", "order")},
         "helped": [_plain(outcome) for outcome in found.helped],
         "not_examined": found.wait.not_examined,

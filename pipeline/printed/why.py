@@ -121,16 +121,16 @@ def _briefly(explained: Explanation, analysis: Analysis, now: float, *, codes: b
     place = "" if analysis.position is None else f", {analysis.position:,} of "
     place += f"{analysis.waiting:,}" * bool(place)
     never = explained.reason == TOO_SMALL
-    said = analysis_words(analysis)
-    says = said["dominant"] if never else _starts(explained.forecast, now)
+    words = analysis_words(analysis)
+    says = words["dominant"] if never else _starts(explained.forecast, now)
     head = f"{explained.job_id} is {explained.phase}{place}: {says}.{code}"
     rows = [("Held", _held(explained, now))] if explained.hold else []
     if not never:
         rows.append(("In the way", _in_the_way(analysis, now)))
     if explained.overtaken:
         rows.append(("Overtaken", explained.overtaken.text))
-    if said["changed_much"]:
-        rows.append(("Changed", said["changed_much"]))
+    if words["changed_much"]:
+        rows.append(("Changed", words["changed_much"]))
     rows += [("You could", _suggestion(one, now)) for one in analysis.suggestions[:BRIEFLY]]
     if never:
         rows.append(("You could", f"{explained.next_step}."))
@@ -206,10 +206,10 @@ def _about_the_wait(
 ) -> list[tuple[str, str]]:
     from scheduler.explain.render import analysis_words
 
-    rows, said = [], {} if analysis is None else analysis_words(analysis)
+    rows, words = [], {} if analysis is None else analysis_words(analysis)
     if analysis is not None:
-        rows += [("In the way", _in_the_way(analysis, now)), ("Or", said["otherwise"])]
-        rows.append(("Place", said["place"]))
+        rows += [("In the way", _in_the_way(analysis, now)), ("Or", words["otherwise"])]
+        rows.append(("Place", words["place"]))
     elif explained.standing is not None:
         place = explained.standing
         rows.append(("Place", f"Number {place.position} of {place.waiting}."))
@@ -220,8 +220,8 @@ def _about_the_wait(
     if explained.overtaken and not explained.wait:
         rows.append(("Overtaken", explained.overtaken.text))
     if analysis is not None:
-        rows += [("Promise", said["promise"]), ("Its history", said["rests_on"])]
-        rows += [("Changed", said["changed"]), ("Sharing", said["sharing"])]
+        rows += [("Promise", words["promise"]), ("Its history", words["rests_on"])]
+        rows += [("Changed", words["changed"]), ("Sharing", words["sharing"])]
     return rows
 
 

@@ -151,7 +151,7 @@ class Known:
     next: Next
 
 
-MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both is said first of all
+MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both comes first of all
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ and benchmarks read its values by these sentences."""
 from __future__ import annotations
 
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.obstacles import SHARING
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
     Cause,
@@ -245,14 +246,7 @@ def sharing(found: NotShared) -> str:
 
 
 # every answer of `rules.may_share`, and a reason of a policy's own
-_REFUSED: dict[str, str] = {
-    Reason.AWAITING_PROFILE: "the run is being profiled, or the memory of one of them is not known",
-    Reason.GPUS_BUSY: "its GPUs are not for this job to share",
-    Reason.SHARING_OPTED_OUT: "the owner of one of them does not want it",
-    Reason.NODE_DRAINED: "one of its nodes is drained, or one of its GPUs is closed",
-    Reason.RESERVED_FOR_STARVING_JOB: "its GPUs are kept for a waiting job",
-    Reason.NO_MATCHING_GPU_TYPE: "its GPUs are not of the type asked for",
-    Reason.MEMORY_GUARD: "the memory of its GPUs does not hold both",
+_REFUSED: dict[str, str] = {rule.reason: text for rule, text in SHARING.items()} | {
     Reason.PRIORITY_RATIO: "this job's predicted GPU-time is too large beside the other's",
 }
 

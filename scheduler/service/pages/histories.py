@@ -26,8 +26,8 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
         name: id on the page.
         outlived_s: how long the job at hand has run; the lines are of those that outlive as much.
     """
-    told = known(history, outlived_s)
-    becomes = next_words(told.next, outlived_s)
+    jobs_of_it = known(history, outlived_s)
+    becomes = next_words(jobs_of_it.next, outlived_s)
     edges = (FROM_S, *EDGES_S, LONGEST_S)
     lasts, wider = (survivors(h, outlived_s) for h in (history.hazards, history.wider))
     spans = [f"{duration(a)} to {duration(b)}" for a, b in pairwise(edges)]
@@ -63,7 +63,7 @@ def picture(history: History, name: str, outlived_s: float = 0.0) -> Chart:
         layout,
         ("lasted", "jobs", "of those that reach it, end in it", "outlive it"),
         _table(history, spans, lasts),
-        f"{known_words(told)} {becomes}",
+        f"{known_words(jobs_of_it)} {becomes}",
     )
 
 
