@@ -246,9 +246,8 @@ def sharing(found: NotShared) -> str:
 
 
 # every answer of `rules.may_share`, and a reason of a policy's own
-_REFUSED: dict[str, str] = {rule.reason: text for rule, text in SHARING.items()} | {
-    Reason.PRIORITY_RATIO: "this job's predicted GPU-time is too large beside the other's",
-}
+_REFUSED: dict[str, str] = {rule.reason.value: text for rule, text in SHARING.items()}
+_REFUSED[Reason.PRIORITY_RATIO] = "this job's predicted GPU-time is too large beside the other's"
 
 
 def moved_words(found: Moved, now: float, most: int | None = None) -> str:
