@@ -43,14 +43,13 @@ from scheduler.service.log.watch_models import FIRST, due
 CLUSTER = Path(__file__).resolve().parents[1] / "pipeline/worlds/clusters/demo.yaml"
 FAMILIES = "size", "survival", "burst"
 TEST_DAYS = 7.0
-PRESET = "fast"
 
 
 class Draw:
     """Models of one draw of the demo's trace."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, preset: str = "fast") -> None:
+        self.seed, self.preset = seed, preset
         self.trace: pa.Table = synthetic.generate(synthetic.default_config("demo", seed))
         self.cut = test_from(self.trace.column("submit_time"), TEST_DAYS)
         self.rows = training_rows(self.trace, families=FAMILIES)
@@ -58,7 +57,7 @@ class Draw:
 
     def fitted(self, rows: Rows) -> Bundle:
         """Return a bundle of what had ended when the test days begin."""
-        fit = fit_at(rows, self.cut, seed=0, preset=PRESET)
+        fit = fit_at(rows, self.cut, seed=0, preset=self.preset)
         return settled(Bundle(duration=fit.model, metadata={"duration": dict(fit.metadata)}))
 
     def shuffled(self) -> Bundle:
@@ -141,9 +140,8 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
     return figures + replayed(candidate, champion, draw.trace, spec, since, draws=draws).figures
 
 
-def outcomes(seed: int, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
+def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
     """Yield what became of each candidate of a draw."""
-    draw = Draw(seed)
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
     for kind in kinds:
@@ -153,7 +151,7 @@ def outcomes(seed: int, kinds: list[str], draws: int) -> Iterator[dict[str, Any]
             worse = half if kind == "half" else getattr(draw, kind)()
             figures = compared(draw, worse, whole, draws)
         yield {
-            "seed": seed,
+            "seed": draw.seed,
             "kind": kind,
             "promoted": better_in_all(figures),
             "figures": {figure.title: figure.document() for figure in figures},
@@ -166,12 +164,13 @@ def main() -> None:
     parser.add_argument("--seeds", default="9100:9107", help="FIRST:AFTER")
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
     parser.add_argument("--draws", type=int, default=DRAWS)
+    parser.add_argument("--preset", default="fast", help="of the fits")
     parser.add_argument("--watch", action="store_true")
     wanted = parser.parse_args()
     first, after = map(int, wanted.seeds.split(":"))
     if wanted.watch:
         for seed in range(first, after):
-            draw = Draw(seed)
+            draw = Draw(seed, wanted.preset)
             good = draw.fitted(draw.rows)
             half = draw.half()
             bad = {"shuffled": draw.shuffled(), "turned": turned(good), "minutes": in_minutes(good)}
@@ -183,7 +182,7 @@ def main() -> None:
         return
     counts = Counter[tuple[str, bool]]()
     for seed in range(first, after):
-        for found in outcomes(seed, wanted.kinds.split(","), wanted.draws):
+        for found in outcomes(Draw(seed, wanted.preset), wanted.kinds.split(","), wanted.draws):
             counts[found["kind"], found["promoted"]] += 1
             print(json.dumps(found), flush=True)
     for kind in wanted.kinds.split(","):
