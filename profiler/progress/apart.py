@@ -28,7 +28,7 @@ from features.given import descriptor
 from features.progress import Progress
 from profiler import environment
 from profiler.progress import names, table
-from profiler.progress.wire import MOST_ANSWER, Answer, NoAnswer, unpacked
+from profiler.progress.wire import MOST_ANSWER, Answer, NoAnswer, greeting, unpacked
 
 MAIN = "import profiler.progress.process as p; p.main()"
 BURST_S, SHARE = 2.0, 0.01  # processor time that may be spent on a job: at once, and of its time
@@ -364,6 +364,7 @@ class _Reader:
         """A new one; None: there is no process to be had."""
         root = str(Path(__file__).resolve().parents[2])
         boot = f"import sys; sys.path.insert(0, {root!r}); {MAIN}"
+        table.own.cache_clear()  # the reader reads the file again
         ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         number = its.fileno()
         try:
@@ -381,7 +382,7 @@ class _Reader:
         finally:
             its.close()
         reader = cls(process, ours)
-        if reader._received() != b"ready":
+        if reader._received() != greeting():  # the site's formats are others by now, too
             reader.end()
             return None
         return reader

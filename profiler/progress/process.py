@@ -22,11 +22,10 @@ from typing import Any
 from features.amounts import of_command, of_commands
 from features.shell import of_script
 from profiler.ends import last_lines, memory_complaint
-from profiler.progress import table
 from profiler.progress.names import Terms
 from profiler.progress.news import Beside, Follower
 from profiler.progress.tail import Tail
-from profiler.progress.wire import PACKET, Answer, packed
+from profiler.progress.wire import PACKET, Answer, greeting, packed
 
 ONCE_S = 1.0  # processor time of one request; the kernel ends who takes more
 MOST_MIB = 1024
@@ -184,8 +183,8 @@ def main() -> None:
     line, parent = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    table.own()  # the site's formats, while a file can be opened
+    ready = greeting()  # reads the site's formats, while a file can be opened
     shut_in(parent)
     with socket.socket(fileno=line) as asked:
-        asked.send(b"ready")
+        asked.send(ready)
         serve(asked)

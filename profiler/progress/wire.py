@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from math import isfinite
+from zlib import crc32
 
 from features.plain import plain
 from features.progress import Progress
@@ -55,6 +56,12 @@ class Answer:
 def sources() -> tuple[str, ...]:
     """Return what a reading may be by: formats that are known here, then those of the site."""
     return (*SOURCES, *(row.name for row in table.own()))
+
+
+def greeting() -> bytes:
+    """Return what a reader says first, which names the formats it knows: where a site's were
+    changed meanwhile, a number that it sends would be another's here."""
+    return b"ready %08x" % crc32("\n".join(sources()).encode())
 
 
 def packed(answer: Answer) -> bytes:

@@ -169,8 +169,9 @@ def _reader(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 LIES = """
 import socket, sys, json, os
+from profiler.progress.wire import greeting
 line = socket.socket(fileno=int(sys.argv[1]))
-line.send(b"ready")
+line.send(greeting())
 while True:
     data, files, _, _ = socket.recv_fds(line, 65536, 4)
     if not data: break
@@ -193,8 +194,8 @@ def test_a_reader_that_was_taken_over_is_ended(
 RIGHTS = """
 import sys, os, socket, json
 from profiler.progress import process
-from profiler.progress.wire import Answer, packed
-line = socket.socket(fileno=int(sys.argv[1]))
+from profiler.progress.wire import Answer, greeting, packed
+line, ready = socket.socket(fileno=int(sys.argv[1])), greeting()
 process.shut_in(int(sys.argv[2]))
 def tried(what):
     try:
@@ -202,7 +203,7 @@ def tried(what):
         return "done"
     except BaseException as error:
         return type(error).__name__
-line.send(b"ready")
+line.send(ready)
 said = ""
 while True:
     data, files, _, _ = socket.recv_fds(line, 65536, 4)

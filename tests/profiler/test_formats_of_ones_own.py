@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.progress import table
+from profiler.progress import apart, table
 from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import Reader
 from profiler.progress.table import VARIABLE, FormatsError
@@ -53,6 +53,23 @@ def test_a_line_of_ones_own_is_read_first(ours: Path) -> None:
     assert found is not None
     assert (found.source, found.of) == ("rounds", 12.0)
     assert found.total_s == pytest.approx(130.0, rel=0.1)
+
+
+def test_a_reader_that_finds_other_formats_is_understood_or_sent_away(
+    ours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.use(ours)
+    assert len(table.own()) == 2
+    _, rounds = OURS.split("[[format]]")[1:]
+    ours.write_text(f"[[format]]{rounds}")  # since the service read it
+    reading = apart.Reading()
+    reading.follow(apart.Asked(output=tmp_path / "output")).look(50.0)
+    assert reading.settle(60.0)
+    assert reading.pid is not None
+    assert [row.name for row in table.own()] == ["rounds"]  # as the reader has them
+    reading.close()
+    monkeypatch.setattr(apart, "greeting", lambda: b"ready 00000000")
+    assert apart._Reader.called() is None
 
 
 def test_a_process_that_is_started_later_has_them_too(ours: Path) -> None:
