@@ -229,7 +229,8 @@ def _questions(service: Service, waiting: int) -> Figures:
             body = body | {"job_id": job_id.format(**named)}
         analyst._futures = None
         found[f"{name}_s"] = _cpu(partial(_asked, analyst, kind, body))
-    analyst.store.let_go(analyst.lease)
+    if analyst.lease is not None:
+        analyst.store.let_go(analyst.lease)
     return found
 
 

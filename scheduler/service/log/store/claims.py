@@ -12,7 +12,9 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import Any
+from zlib import crc32
 
 from sqlalchemy import (
     Connection,
@@ -164,9 +166,13 @@ def judged(connection: Connection, now: float) -> list[Verdict]:
         .select_from(claims.outerjoin(jobs, jobs.c.job_id == claims.c.job_id))
         .where(claims.c.judged_at.is_(None), not_(func.coalesce(lies_open, false())))
     )
-    rows = connection.execute(query.order_by(claims.c.id).limit(OPEN)).all()
-    if not rows:
+    there = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+    parts = ceil(there / OPEN)
+    if not parts:
         return []
+    # one part of them, by lot: what stays open keeps nothing that comes after it from its turn
+    part = crc32(f"{now:.0f}".encode()) % parts
+    rows = connection.execute(query.order_by(claims.c.id).offset(part * OPEN).limit(OPEN)).all()
     ids = {row.taken_by or row.job_id for row in rows}
     found = {
         row.job_id: row for row in connection.execute(select(jobs).where(jobs.c.job_id.in_(ids)))
@@ -235,9 +241,12 @@ def _submitted_again(
 ) -> tuple[str, float] | None:
     """The job that its owner submitted in the place of a cancelled one, as was offered."""
     was = json.loads(job.spec) | {k: None if v == "" else v for k, v in offered.items()}
+    same = [  # of thousands that they have sent since, few are read
+        jobs.c[name] == offered.get(name, getattr(job, name)) for name in ("gpus", "vc", "name")
+    ]
     query = (
         select(jobs.c.job_id, jobs.c.spec, jobs.c.submitted_at)
-        .where(jobs.c.owner == job.owner, jobs.c.submitted_seq > row.seq)
+        .where(jobs.c.owner == job.owner, jobs.c.submitted_seq > row.seq, *same)
         .where(jobs.c.submitted_at <= row.made_at + VALID_S)
     )
     for other in connection.execute(query.order_by(jobs.c.submitted_seq)):

@@ -208,6 +208,34 @@ def test_what_lies_open_for_long_keeps_nothing_from_being_judged(
         assert [one.claim for one in kept.judged(connection, late)] == [2]
 
 
+def test_what_cannot_be_judged_yet_keeps_no_place_before_what_can(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept, "OPEN", 1)
+    at = service.wall + VALID_S + 1.0
+    waits = [Claim(Claimed.OFFER_END, f"none-{n}", at, {"gpus": n}, at) for n in range(3)]
+    due = Claim(Claimed.OFFER_AT_ONCE, "waits", service.wall, {"gpus": 1}, service.wall)
+    with service.store.writing() as connection:
+        kept.keep(connection, [*waits, due], service.analyst.state.seen)
+        found = [one for n in range(40) for one in kept.judged(connection, at + n)]
+    assert {one.claim for one in found} == {4}
+
+
+def test_of_what_was_sent_since_only_what_is_alike_is_read(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offered(service)
+    cancelled(service)
+    for n in range(20):
+        service.add(f"other-{n}", 600, gpus=2)
+    service.decide()
+    service.add("instead", 600, gpus=1)
+    read, of = [], kept._as_asked
+    monkeypatch.setattr(kept, "_as_asked", lambda spec: read.append(spec) or of(spec))
+    assert judge(service)[Claimed.OFFER_AT_ONCE].taken_by == "instead"
+    assert len(read) < 20
+
+
 @pytest.mark.parametrize("about_the_cluster", [True, False])
 def test_what_was_never_to_start_as_it_is_may_once_something_is_changed(
     service: Service, about_the_cluster: bool
@@ -251,7 +279,7 @@ def test_what_a_forecast_says_of_never() -> None:
 
 def test_what_an_answer_claims() -> None:
     now, then = ExpectedTimes(start_p50=900.0), ExpectedTimes(start_p50=300.0, start_p90=400.0)
-    answer = WhatIfAnswer("j", {"gpus": 1}, now=now, then=then, gain_s=600.0)
+    answer = WhatIfAnswer("j", {"gpus": 1}, now=now, then=then, gain_s=600.0, futures=9)
     made = {one.kind: one.due for one in of_offer(answer, 10.0)}
     assert made == {Claimed.OFFER_SOONER: 900.0, Claimed.OFFER_P90: 400.0}
     for nothing in ({}, {"first": True}):
