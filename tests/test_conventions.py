@@ -44,7 +44,7 @@ def test_the_glossary_names_what_there_is() -> None:
 
 MOST_POSITIONAL = 4
 POSITIONAL = ROOT / "tests" / "positional_calls.json"  # by folder, how many are left
-TAKES_ANY = {"Table", "select", "nn.Sequential", "partial", "run_in_threadpool"}
+TAKES_ANY = {"Index", "Table", "select", "nn.Sequential", "partial", "run_in_threadpool"}
 
 
 def test_long_calls_name_their_arguments() -> None:

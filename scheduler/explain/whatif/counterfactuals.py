@@ -174,7 +174,7 @@ class WhatIf:
         queue = trial.queues[queued.job.vc]
         position = place_of(futures, queued) if queued in queue else None
         if start is None and self._is_behind(job_id, queued):
-            return self._by_work(job_id, change, queued, lasts_s, assumed)
+            return self._by_work(job_id, change, queued=queued, lasts_s=lasts_s, assumed=assumed)
         waiting = self._others(job_id, change)
         beside = waiting[:CHANCES] if others else []
         watched = [job_id, *beside]
