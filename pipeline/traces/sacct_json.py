@@ -21,7 +21,7 @@ COLUMNS = (
     "ElapsedRaw", "TimelimitRaw", "ExitCode", "NNodes", "NodeList", "ReqTRES", "AllocTRES", "State",
 )  # fmt: skip
 _JOBS = re.compile(rb'"jobs"\s*:\s*\[')
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[{}]', re.DOTALL)  # a text that is cut is one, too
 _NEXT = re.compile(rb'\}\s*,\s*(?=\{\s*"account"\s*:)')  # every job begins with its account
 _GAP = re.compile(rb"[\s,]*")
 CHUNK = 4 << 20

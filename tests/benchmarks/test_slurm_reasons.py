@@ -1,0 +1,56 @@
+"""The judge of reason codes finds planted lies and gaps."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.slurm.reasons import CASES, Asked, judge, report
+from scheduler.explain.slurm import LimitReached, SlurmReason
+from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, kept_back
+from scheduler.policies.slurm.known import lines
+
+LIMIT = LimitReached("MaxTRESPU", "gres/gpu", "QOS q", limit=1.0, used=1.0, asked=1.0)
+RIGHT = SlurmReason("QOSMaxGRESPerUser", limit=LIMIT)
+STARTS = StartForecast(0.0, 5.0, 9.0)
+NEVER = kept_back(0.0, WhyNot.LIMITED)
+
+
+def asked(code: str) -> Asked:
+    (case,) = (case for case in CASES if case.code == code)
+    return Asked(case, "7", seen=code)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "made", "false", "short"),
+    [
+        ("QOSMaxGRESPerUser", RIGHT, STARTS, 0, 0),
+        ("QOSMaxGRESPerUser", RIGHT, NEVER, 1, 0),
+        ("QOSMaxGRESPerUser", replace(RIGHT, limit=None, lapsed=True), None, 1, 3),
+        ("QOSMaxGRESPerUser", replace(RIGHT, code="Priority"), None, 1, 0),
+        ("QOSMaxGRESPerUser", replace(RIGHT, limit=replace(LIMIT, used=3.0)), None, 0, 1),
+        ("JobHeldUser", SlurmReason("JobHeldUser"), None, 0, 0),
+        ("JobHeldUser", SlurmReason("JobHeldUser"), STARTS, 1, 0),
+    ],
+)
+def test_what_is_false_and_what_is_short(
+    code: str, reason: SlurmReason, made: StartForecast | None, false: int, short: int
+) -> None:
+    one = asked(code)
+    judge(one, reason, "7", made)
+    assert (len(one.false), len(one.short)) == (false, short), (one.false, one.short)
+
+
+def test_the_last_line_counts() -> None:
+    right, wrong, absent = asked("JobHeldUser"), asked("Priority"), asked("Resources")
+    wrong.false, absent.seen = ["a lie"], ""
+    *_, last = report([right, wrong, absent], 12.0)
+    assert last == "2 of 3 codes came about in 12 s: 1 answers right, 0 short, 1 false"
+
+
+def test_each_case_is_of_a_code_that_the_table_names_and_of_no_other_s() -> None:
+    codes = [case.code for case in CASES]
+    assert len(codes) == len(set(codes)) >= 60
+    named = {line.split()[1].rstrip(":") for line in lines() if line.startswith("Reason ")}
+    assert set(codes) <= named
