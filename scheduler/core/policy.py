@@ -173,11 +173,7 @@ class Policy:
         if self.capabilities.estimates:
             estimate = with_progress(estimator.enqueued(queued.job, now), queued.progress)
             queued.believe(estimate)
-        self.believed(queued, estimator)
         self.rank(queued, now)
-
-    def believed(self, queued: QueuedJob, estimator: Estimator) -> None:
-        """Called when a job joins its queue and its prediction is made: before it is ranked."""
 
     def rank(self, queued: QueuedJob, now: float) -> None:
         """Set a job's key. Raises PolicyViolation where it is no number."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from scheduler.core.cluster import are_open
-from scheduler.core.decisions import STARTS, Action, Decision, Evidence
+from scheduler.core.decisions import STARTS, Action, Decision
 from scheduler.core.durations import DurationDistribution, DurationMemory, of_plain, plain
 from scheduler.core.findings import Hold
 from scheduler.core.pairs import PairPredictor
@@ -33,6 +33,7 @@ from scheduler.policies.pellucid.reservation import (
 from scheduler.policies.pellucid.shares import Fairness, SharesMemory
 from scheduler.policies.pellucid.speeds import PairErrors, PairErrorsMemory
 from scheduler.policies.pellucid.usual import UsualMemory, UsualProfiles
+from scheduler.policies.pellucid.worth import described_by
 
 
 @dataclass(slots=True, kw_only=True)
@@ -77,6 +78,9 @@ class Parts(Protocol):
     distribution: DurationDistribution
     fairness: Fairness
     ageing: float
+    gpu_exponent: float
+    counted_s: float | None
+    long_s: float
     demand: Demand
     patience: Patience
     repredict: Repredict
@@ -93,7 +97,6 @@ class Parts(Protocol):
 
     def knows(self, job_id: str) -> bool: ...
     def rank(self, queued: QueuedJob, now: float) -> None: ...
-    def described(self, queued: QueuedJob) -> Evidence: ...
 
 
 class PellucidLearned(Learned):
@@ -206,7 +209,7 @@ class PellucidLearned(Learned):
                 continue
             estimate_s = group[0].estimate_s
             assert estimate_s is not None
-            described = policy.described(group[0])  # all are believed so
+            described = described_by(policy, group[0])  # all are believed so
             for queued, before_s in zip(group, before, strict=True):
                 assert before_s is not None
                 policy.estimates[queued.job.job_id] = estimate_s

@@ -15,7 +15,7 @@ from features.job import Job, Profile
 from models.bundle import Bundle
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Evidence, Reason
+from scheduler.core.decisions import Reason
 from scheduler.core.durations import (
     DurationDistribution,
     Stated,
@@ -53,7 +53,7 @@ from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
-from scheduler.policies.pellucid.worth import COUNTS, ODDS, Worth, worth
+from scheduler.policies.pellucid.worth import COUNTS, ODDS, described_by, worth_by
 
 
 class Pellucid(Policy):
@@ -128,36 +128,16 @@ class Pellucid(Policy):
         assert queued.estimate_s is not None
         self.estimates[queued.job.job_id] = queued.estimate_s
         self.demand.joins(queued, now)
+        described = (*described_by(self, queued), *estimator.rests_on(queued.job))
+        queued.evidence = (*described, *queued.evidence)
         self.starvation.expect(queued)
-
-    def believed(self, queued: QueuedJob, estimator: Estimator) -> None:
-        queued.evidence = (*self.described(queued), *estimator.rests_on(queued.job))
-
-    def described(self, queued: QueuedJob) -> Evidence:
-        """Return what is believed of how long a job lasts, and what of it counts in the order."""
-        assert queued.estimate_s is not None
-        described = self.distribution.described(queued.estimate_s, queued.outlived_s)
-        return (*described, *self._worth(queued).recorded)
 
     def key(self, queued: QueuedJob, now: float) -> float:
         """What its duration counts, aged; a job past its bound comes first, by submission."""
         if self.starvation.goes_first(queued):
             return starving_key(queued)
         aged_s = self.forgiven(queued) * queued.submit_time
-        return self._worth(queued).sum_s + aged_s + self.fairness.on(queued, now)
-
-    def _worth(self, queued: QueuedJob) -> Worth:
-        """What its predicted duration counts, by the settings."""
-        seconds, counted_s = queued.estimate_s or 0.0, self.counted_s
-        by_curve = self.distribution.alone(seconds, queued.outlived_s) if counted_s else None
-        return worth(
-            seconds,
-            by_curve,
-            queued.job.gpus,
-            self.gpu_exponent,
-            counted_s=counted_s or 0.0,
-            long_s=self.long_s,
-        )
+        return worth_by(self, queued).sum_s + aged_s + self.fairness.on(queued, now)
 
     def forgiven(self, queued: QueuedJob) -> float:
         """Return the predicted duration that a job is forgiven per second it waits.
@@ -243,7 +223,7 @@ class Pellucid(Policy):
             for queued in here:
                 self.fairness.withdraw(queued)
                 counts = (one for one in queued.evidence if one[0] not in (COUNTS, ODDS))
-                queued.evidence = (*counts, *self._worth(queued).recorded)
+                queued.evidence = (*counts, *worth_by(self, queued).recorded)
                 self.rank(queued, now)
         if _places(self) == _places(before):
             starving = {queued.job.job_id for queued in here if is_starving(queued)}
@@ -301,7 +281,7 @@ class Pellucid(Policy):
         """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
-        counts = self._worth(queued)
+        counts = worth_by(self, queued)
         forgiven = self.forgiven(queued)
         credit_s = forgiven * (now - queued.submit_time)
         stated = isinstance(queued.estimate_s, Stated)
@@ -309,8 +289,8 @@ class Pellucid(Policy):
         if counts.recorded and self.counted_s:
             name += f", of which {self.counted_s / 3600:g} h at most"
         terms = [(name, counts.duration_s)]
-        if counts.gpus_s:
-            terms.append(("number of GPUs", counts.gpus_s))
+        if counts.sized_s != counts.duration_s:
+            terms.append(("number of GPUs", counts.sized_s - counts.duration_s))
         if counts.long_s:
             terms.append(("odds to last over 6 h", counts.long_s))
         terms.append(("credit for waiting", -credit_s))

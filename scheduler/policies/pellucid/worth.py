@@ -13,10 +13,12 @@ default: see docs/dropped.md.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from scheduler.core.curves import Curve
 from scheduler.core.decisions import Evidence
+from scheduler.core.durations import DurationDistribution
+from scheduler.core.queue import QueuedJob
 
 LONG_S = 21_600.0
 COUNTS, ODDS = "counts_s", "counts_odds"  # as they are recorded
@@ -27,20 +29,20 @@ class Worth(NamedTuple):
 
     Attributes:
         duration_s: of the duration.
-        gpus_s: what its GPUs add to that.
+        sized_s: the same, for its GPUs.
         long_s: what the chance to be long adds.
         recorded: the numbers of the curve that decide.
     """
 
     duration_s: float
-    gpus_s: float
+    sized_s: float
     long_s: float
     recorded: Evidence = ()
 
     @property
     def sum_s(self) -> float:
         """All of it."""
-        return self.duration_s + self.gpus_s + self.long_s
+        return self.sized_s + self.long_s
 
 
 def worth(
@@ -59,9 +61,38 @@ def worth(
         counted_s: no more of each possible duration counts.
         long_s: seconds a GPU, of a job that is certain to last over `LONG_S`.
     """
-    by_gpus = gpus**gpu_exponent - 1.0
     if curve is None:
-        return Worth(float(seconds), seconds * by_gpus, 0.0)
+        return Worth(float(seconds), float(seconds * gpus**gpu_exponent), 0.0)
     counts_s, odds = curve.within(counted_s), curve.chance(LONG_S)
     recorded = ((COUNTS, counts_s), (ODDS, odds))
-    return Worth(counts_s, counts_s * by_gpus, odds * long_s * gpus, recorded)
+    return Worth(counts_s, counts_s * gpus**gpu_exponent, odds * long_s * gpus, recorded)
+
+
+class Orders(Protocol):
+    """What of a policy an order by durations depends on; see `PellucidSettings`."""
+
+    distribution: DurationDistribution
+    gpu_exponent: float
+    counted_s: float | None
+    long_s: float
+
+
+def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
+    """Return what the predicted duration of a job counts in the order of a policy."""
+    seconds, counted_s = queued.estimate_s or 0.0, policy.counted_s
+    curve = policy.distribution.alone(seconds, queued.outlived_s) if counted_s else None
+    return worth(
+        seconds,
+        curve,
+        queued.job.gpus,
+        policy.gpu_exponent,
+        counted_s=counted_s or 0.0,
+        long_s=policy.long_s,
+    )
+
+
+def described_by(policy: Orders, queued: QueuedJob) -> Evidence:
+    """Return what a policy believes of how long a job lasts, and what of it counts in the order."""
+    assert queued.estimate_s is not None
+    described = policy.distribution.described(queued.estimate_s, queued.outlived_s)
+    return (*described, *worth_by(policy, queued).recorded)
