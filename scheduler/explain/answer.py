@@ -155,7 +155,7 @@ MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both comes fi
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class MovedStart:
     """How far a start has moved since it was promised at `since`; `by_s` above 0 is later.
 
     `left_s`: seconds until the start that is foreseen now.
@@ -225,7 +225,7 @@ class WaitAnalysis:
     order: tuple[OrderTerm, ...] = ()
     bound: Promise | None = None
     reserved: Kept | None = None
-    moved: Moved | None = None
+    moved: MovedStart | None = None
     history: Known | None = None
     not_shared: NotShared | None = None
     not_examined: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ from scheduler.explain.answer import (
     InTheWay,
     Kept,
     Known,
-    Moved,
+    MovedStart,
     Next,
     NotShared,
     WaitAnalysis,
@@ -250,7 +250,7 @@ _REFUSED: dict[str, str] = {rule.reason.value: text for rule, text in SHARING.it
 _REFUSED[Reason.PRIORITY_RATIO] = "this job's predicted GPU-time is too large beside the other's"
 
 
-def moved_words(found: Moved, now: float, most: int | None = None) -> str:
+def moved_words(found: MovedStart, now: float, most: int | None = None) -> str:
     """Return how a start has moved: "40 min later than foreseen 3 h ago: ...".
 
     Args:

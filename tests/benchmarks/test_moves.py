@@ -32,7 +32,7 @@ def test_nothing_is_lost_on_the_way(open_folder: Callable[[], Path], name: str) 
         assert found["jobs"] > 0
     elif name == "upgrade":
         assert found["schema"][0] <= found["schema"][1]
-        assert found["versions_in_log"] == 2
+        assert found["leases_in_log"] >= 2
         assert found["ran_on"] > 0
     else:
         assert found["in_backup"] >= found["answered_before_the_backup"] > 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduler.explain.answer import Cause, Moved
+from scheduler.explain.answer import Cause, MovedStart
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 
 LEAST_S = 60.0  # a start that moved by less has not moved
@@ -23,7 +23,7 @@ def moved(
     promised: StartForecast,
     latest: StartForecast,
     closed: Mapping[int, float],
-) -> Moved | None:
+) -> MovedStart | None:
     """Whether and why a job is foreseen to start at another time than was promised.
 
     Args:
@@ -38,7 +38,7 @@ def moved(
     if abs(by_s) < max(LEAST_S, SHARE * left_s):
         return None
     if by_s <= 0:
-        return Moved(promised.made_at, by_s, left_s)
+        return MovedStart(promised.made_at, by_s, left_s)
     now = _crude(futures, job_id, ())
     causes = []
     for kind, gone in _since(futures, job_id, promised.made_at, closed):
@@ -46,7 +46,7 @@ def moved(
         if now is not None and without is not None and now - without >= LEAST_S:
             causes.append(Cause(kind, len(gone), now - without))
     causes.sort(key=lambda cause: -cause.by_s)
-    return Moved(promised.made_at, by_s, left_s, tuple(causes))
+    return MovedStart(promised.made_at, by_s, left_s, tuple(causes))
 
 
 def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:

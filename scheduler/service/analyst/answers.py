@@ -13,7 +13,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.estimates import FeatureEstimator
 from scheduler.core.queue import QueuedJob
-from scheduler.explain.answer import ClosedNode, Moved, OrderTerm, SilentGpu
+from scheduler.explain.answer import ClosedNode, MovedStart, OrderTerm, SilentGpu
 from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_kind
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, NewJob, WhatIfAnswer
@@ -257,7 +257,7 @@ class Answers:
         )
         return asked.effect(change)
 
-    def _moved(self, futures: Futures, job_id: str) -> Moved | None:
+    def _moved(self, futures: Futures, job_id: str) -> MovedStart | None:
         """Return how its start has moved since it was submitted; None where it has not."""
         promised, latest = self._of.promised.get(job_id), self._of.latest.get(job_id)
         if promised is None or latest is None:

@@ -6,7 +6,7 @@ import pytest
 
 from reproductions.baselines.sjf import Sjf
 from scheduler.core.policy import Policy
-from scheduler.explain.answer import Moved
+from scheduler.explain.answer import MovedStart
 from scheduler.explain.render import cause_words, moved_words
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, crude
 from scheduler.explain.whatif.memory import Memory
@@ -29,7 +29,7 @@ class Scene:
 
     def moved(
         self, job_id: str, promised: StartForecast, now: float, closed: dict[int, float]
-    ) -> Moved | None:
+    ) -> MovedStart | None:
         futures = Futures(self.desk.core, self.memory, now)
         return moved(futures, job_id, promised, self.foreseen(job_id, now), closed)
 
@@ -90,4 +90,4 @@ def test_an_earlier_start_is_said_without_a_cause() -> None:
 def test_ten_minutes_and_a_quarter_of_the_wait_are_considerable(
     by_s: float, left_s: float, considerable: bool
 ) -> None:
-    assert Moved(0.0, by_s, left_s).considerable is considerable
+    assert MovedStart(0.0, by_s, left_s).considerable is considerable

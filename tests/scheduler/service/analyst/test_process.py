@@ -309,9 +309,9 @@ def test_a_start_that_is_no_longer_foreseen_has_moved_by_nothing(foreseen: Servi
     assert soon.start_p50 is not None
     later = replace(soon, start_p50=soon.start_p50 + 90_000.0, start_p90=None)
     analyst._write({"second": later})
-    assert "later than foreseen" in foreseen.ask("why", job_id="second")["changed"]
+    assert foreseen.ask("why", job_id="second")["moved"]["by_s"] == pytest.approx(90_000.0, abs=60)
     analyst._write({"second": StartForecast(soon.made_at, why_not="not yet")})
-    assert foreseen.ask("why", job_id="second")["changed"] == ""
+    assert foreseen.ask("why", job_id="second")["moved"] is None
 
 
 def test_one_foresees_and_another_takes_over_without_saying_it_twice(foreseen: Service) -> None:

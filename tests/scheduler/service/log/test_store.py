@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from warnings import catch_warnings
 
 import pytest
 from alembic.autogenerate import compare_metadata
@@ -246,11 +247,27 @@ class TestLease:
             wall[0] += 60.0
 
 
+def differing(context: MigrationContext) -> list[object]:
+    """Return where the tables differ from their definition. An index by expressions is compared by
+    its name: each database writes those in its own way."""
+    with catch_warnings(action="ignore", category=UserWarning):  # of that index, on SQLite
+        found = compare_metadata(context, metadata)
+    wanted = {index.name for table in metadata.tables.values() for index in table.indexes}
+    connection = context.connection
+    assert connection is not None
+    names = {
+        "sqlite": "SELECT name FROM sqlite_master WHERE type = 'index'",
+        "postgresql": "SELECT indexname FROM pg_indexes",
+    }
+    there = set(connection.execute(text(names[connection.dialect.name])).scalars())
+    return [one for one in found if one[1].name != "jobs_by_place"] + sorted(wanted - there)
+
+
 class TestSchema:
     def test_the_migrations_make_the_tables(self, store: Store) -> None:
         with store.reading() as connection:
             context = MigrationContext.configure(connection)
-            assert compare_metadata(context, metadata) == []
+            assert differing(context) == []
 
     def test_preparing_again_changes_nothing(self, store: Store) -> None:
         store.append([NOTE])
@@ -272,7 +289,7 @@ class TestSchema:
         check(store)
         with store.reading() as connection:
             context = MigrationContext.configure(connection)
-            assert compare_metadata(context, metadata) == []
+            assert differing(context) == []
 
     def test_a_newer_database_is_left_alone(self, store: Store) -> None:
         with store.writing() as connection:

@@ -97,6 +97,7 @@ def test_one_that_nobody_watches_is_taken_again(desk: Desk) -> None:
     wrong = promote(desk, believing(WRONG))
     work(desk, FIRST, "job")
     look(desk.store, desk.bundle_store, desk.world.now())
+    desk.turn()
     desk.wall += 60.0
     desk.decider = desk.another("careless")
     desk.decider.watches = False

@@ -67,7 +67,9 @@ def test_the_page_says_who_must_finish(lived: Lived, monkeypatch: pytest.MonkeyP
     assert "secret" not in page
     assert re.search(r"It needs 4 GPUs; 0 of 4 are free now[.,]", page)
     part = ada.get(f"/jobs/{job}/blockers", headers={"HX-Target": "part-blockers"}).text
+    part, _, beside = part.partition('<div id="silent"')
     assert part.strip() in ada.get(f"/jobs/{job}/blockers").text
+    assert 'hx-swap-oob="true"' in beside, "it says whether the service is silent, too"
     assert (
         f'<a href="/jobs/{runs}">{runs}</a>'
         in lived.browser("olga").get(f"/jobs/{job}/blockers").text
