@@ -18,7 +18,7 @@ class SilentGpu:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClosedNode:
+class ShutNode:
     """A node that takes nothing new, or has GPUs that take nothing.
 
     Attributes:
@@ -50,7 +50,7 @@ class InTheWay:
     kind: str
     job: str = ""
     node: int | None = None
-    closed: ClosedNode | None = None
+    closed: ShutNode | None = None
     ran_s: float | None = None
     past_s: float | None = None
     ends_in_s: float | None = None

@@ -16,12 +16,12 @@ from scheduler.core.findings import Findings, Partner, Promise
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.answer import (
-    ClosedNode,
     Group,
     InTheWay,
     Kept,
     NotShared,
     OrderTerm,
+    ShutNode,
     WaitAnalysis,
 )
 from scheduler.explain.blockers import Holder, Kind, find_blockers
@@ -38,7 +38,7 @@ def analysis(
     owner: str,
     *,
     names: bool = False,
-    closed: Mapping[int, ClosedNode] = MappingProxyType({}),
+    closed: Mapping[int, ShutNode] = MappingProxyType({}),
     most: int | None = LISTED,
 ) -> WaitAnalysis:
     """Explain a job that waits to its owner; others' jobs are not named. LookupError when it does

@@ -8,7 +8,6 @@ from scheduler.core.obstacles import SHARING
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
     Cause,
-    ClosedNode,
     Group,
     InTheWay,
     Kept,
@@ -16,6 +15,7 @@ from scheduler.explain.answer import (
     MovedStart,
     Next,
     NotShared,
+    ShutNode,
     WaitAnalysis,
 )
 from scheduler.explain.words import (
@@ -141,7 +141,7 @@ def node_words(one: InTheWay, at: float) -> str:
     return closed_node(one.closed, at)
 
 
-def closed_node(node: ClosedNode, at: float) -> str:
+def closed_node(node: ShutNode, at: float) -> str:
     """Return "node n3, drained by ada: fan broken"."""
     silent = [(one.gpu, one.since, one.why) for one in node.silent]
     parts = [drained_words(node.actor, node.why) if node.drained else ""]

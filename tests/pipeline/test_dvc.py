@@ -13,6 +13,8 @@ import yaml
 from dvc_render.html import HTML
 from dvc_render.vega import VegaRenderer
 
+from scheduler.policies import OURS
+
 ROOT = Path(__file__).resolve().parents[2]
 STAGES = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 PARAMS = yaml.safe_load((ROOT / "params.yaml").read_text())
@@ -32,6 +34,9 @@ def rooms(stage: str) -> frozenset[str]:
     """Folders of the modules that a stage imports, however far down."""
     graph = grimp.build_graph(*PACKAGES)
     found = graph.find_upstream_modules(f"pipeline.stages.{stage}")
+    if "scheduler.policies" in found:  # which loads each policy when it is asked for by its name
+        for policy in OURS.values():
+            found |= {policy.__module__} | graph.find_upstream_modules(policy.__module__)
     return frozenset(_room(module) for module in found)
 
 

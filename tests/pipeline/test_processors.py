@@ -32,6 +32,7 @@ def made(folder: Path, **environment: str) -> dict[str, str]:
     params["ingest"]["scale"] = "small"
     params["train"] |= {"test_days": 2, "edits": str(ROOT / "models/edits.yaml")}
     params["simulate"]["draws"] = 1
+    params["cluster"] = str(ROOT / "pipeline/worlds/clusters/small.yaml")
     (folder / "params.yaml").write_text(yaml.safe_dump(params))
     subprocess.run(
         [sys.executable, "-c", f"from pipeline.stages.__main__ import main\n"

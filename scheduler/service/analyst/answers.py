@@ -13,7 +13,7 @@ from scheduler.backends.events import Event, Kind
 from scheduler.backends.submission import Submission
 from scheduler.core.estimates import FeatureEstimator
 from scheduler.core.queue import QueuedJob
-from scheduler.explain.answer import ClosedNode, MovedStart, OrderTerm, SilentGpu
+from scheduler.explain.answer import MovedStart, OrderTerm, ShutNode, SilentGpu
 from scheduler.explain.claims import Claim, late_by, of_offer, put_off, start_kind
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.effect import Effect, NewJob, WhatIfAnswer
@@ -268,10 +268,10 @@ class Answers:
             futures=futures, job_id=job_id, promised=promised, latest=latest, closed=closed
         )
 
-    def _closed(self, names: bool) -> dict[int, ClosedNode]:
+    def _closed(self, names: bool) -> dict[int, ShutNode]:
         """Return the nodes with closed GPUs by number; `names`: with who drained them."""
         return {
-            node: ClosedNode(
+            node: ShutNode(
                 name=record.name,
                 drained=not record.open,
                 actor=record.actor if names or not record.actor else SOMEBODY,

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.answer import ClosedNode, InTheWay
+from scheduler.explain.answer import InTheWay, ShutNode
 from scheduler.explain.explanation import Analysis
 from scheduler.service.pages.blockers import Run, blockers_page
 from tests.scheduler.service.pages.conftest import Lived
 
 
 def test_bars_of_what_is_in_the_way() -> None:
-    broken = ClosedNode(name="gpu3", drained=True, why="fan broken")
+    broken = ShutNode(name="gpu3", drained=True, why="fan broken")
     analysis = Analysis(
         at=1000.0,
         holders=[
