@@ -303,6 +303,8 @@ class Core:
         stage = self.profiling
         if stage is not None and not stage.overlaps_waiting:
             stage.serve(self, now)
+            if self.waiting.recheck:  # of those it sent to their queues, too
+                self.waiting.review(now)
         self._take_turns(now)
         if stage is not None and stage.overlaps_waiting:
             stage.serve(self, now)
@@ -455,9 +457,9 @@ class Core:
             script.prepare(self.policy, queued, now, estimator)
         self.queues[job.vc].add(queued)
         self.dirty[job.vc] = None
-        # it shrank while this was profiled, or is to grow
+        # the cluster, or what it asks for, changed while this was profiled or held; or is to change
         nodes = self.nodes
-        self.waiting.recheck |= job.gpus > nodes.capacity[job.vc] or bool(nodes.changing)
+        self.waiting.recheck |= bool(nodes.changing) or nodes.refusal(job) is not None
         self.record(
             now=now,
             action=Action.ENQUEUE,

@@ -241,6 +241,9 @@ def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
     stage = core.profiling
     if stage is not None and not stage.overlaps_waiting:
         _by_stage(core, stage, script, now)
+        if core.waiting.recheck:
+            core.waiting.review(now)
+            _waiting_aside(core, script)
     _take_turns(core, script, now)
     if stage is not None and stage.overlaps_waiting:
         _by_stage(core, stage, script, now)
@@ -356,6 +359,13 @@ def _waits_aside(core: FollowingHost, d: Decision) -> bool:
     queued = core.jobs.get(d.job_id)
     aside = queued is not None and queued not in core.queues[queued.job.vc]
     return d.action is Action.WAIT and aside
+
+
+def _waiting_aside(core: FollowingHost, script: Script) -> None:
+    """The decisions of jobs that can never start as the cluster is, which left their queues."""
+    while script.rest and _waits_aside(core, script.rest[0]):
+        d = script.pop()
+        core.jobs[d.job_id].reason = d.reason
 
 
 def _by_stage(core: FollowingHost, stage: Stage, script: Script, now: float) -> None:

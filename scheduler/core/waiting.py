@@ -392,7 +392,6 @@ class Waiting:
             self._core.enqueue(queued, now, reason, estimator)
         else:
             self._core.join(queued, now, reason, estimator)
-        self.recheck |= self._core.nodes.refusal(queued.job) is not None
 
     def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
         """Whether a job waits for others to end; if so it is kept back from now on."""

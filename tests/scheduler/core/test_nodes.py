@@ -216,6 +216,44 @@ def test_a_policy_for_one_type_refuses_a_mixed_cluster_and_types_are_followed() 
     assert set(core.cluster.runs) == {"takes"}
 
 
+@pytest.mark.parametrize("held", [False, True])
+@pytest.mark.parametrize("policy", POLICIES)
+def test_one_that_asks_for_another_type_while_it_waits_to_be_profiled_is_not_started(
+    policy: Callable[[], Policy], held: bool
+) -> None:
+    """The stage sends it to its queue after the jobs there were looked through."""
+
+    def events() -> Core:
+        cluster = Cluster(ClusterSpec({"a": 3}, 4, gpu_type="V100"), {"a": 1})
+        core = Core(cluster, policy(), Constant(), profiling=ProfilingStage(max_gpus=4))
+        if taken is not None:
+            core.following.begin(taken)
+        core.submitted(a_job("wants", 1), 0.0)
+        if held:
+            core.waiting.hold("wants", 0.0)
+        core.waiting.change(a_job("wants", 1, gpu_type="A100"), 0.0)
+        if held:
+            core.waiting.release("wants", 0.0)
+        core.submitted(a_job("behind", 4, profile=False), 0.0)
+        return core
+
+    taken: list[Decision] | None = None
+    core = events()
+    taken = decide(core, 0.0)
+    assert shown(taken, "wants")[-2:] == [Reason.PROFILING_SKIPPED, Reason.NO_MATCHING_GPU_TYPE]
+    assert set(core.cluster.runs) == {"behind"}
+    follows = events()
+    follows.following.end(0.0)
+    assert set(follows.cluster.runs) == {"behind"}
+    assert follows.waiting.remember() == core.waiting.remember()
+    assert follows.jobs["wants"].reason is core.jobs["wants"].reason
+    for node in core.cluster.nodes:
+        core.nodes.change(node, Node("a", 4, "A100"))
+    core.ended("behind", State.COMPLETED, 1.0, 1.0)
+    decide(core, 1.0)
+    assert set(core.cluster.runs) == {"wants"}
+
+
 @pytest.mark.parametrize("policy", POLICIES)
 def test_jobs_wait_for_a_node_that_is_to_come_to_a_new_virtual_cluster(
     policy: Callable[[], Policy],
