@@ -161,7 +161,7 @@ def test_everything_is_reached_by_keyboard(running: Running, enter: Enter) -> No
     assert inside, "the skip link leads into the content"
     page.goto("/")
     reached = []
-    for _ in range(len(MENU) + 4):
+    for _ in range(len(MENU) + 8):
         page.keyboard.press("Tab")
         reached.append(_focused(page))
     assert [name for name in MENU if name in reached] == list(MENU)
