@@ -177,7 +177,11 @@ class Decider:
         except Exception as error:
             self.log.error("backend_not_opened", why=f"{type(error).__name__}: {error}")
             raise
-        lease = self.store.take(LEASE, self.holder, self.lease_s, ready=False)
+        try:
+            lease = self.store.take(LEASE, self.holder, self.lease_s, ready=False)
+        except Exception:  # a full disk, say: this process goes on, and is to open it again
+            backend.close()
+            raise
         if lease is None:
             backend.close()
             return False
