@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
+from importlib.util import find_spec
 from typing import Any
 
 from features.clock import Clock
@@ -188,8 +189,9 @@ class Direct:
 
     def _trials(self) -> Trials:
         planner = self._planner
+        own = planner.own if find_spec("scheduler.policies.pellucid") else None
         means = Means(
-            planner.trial, planner.own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S,
+            planner.trial, own, lambda: None, self._promises.put_off, TRIAL_S, QUESTION_S,
             against_slurm(self._snapshot, self._first),
         )  # fmt: skip
         jobs = nearby(self._snapshot, self._first)

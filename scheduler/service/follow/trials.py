@@ -42,7 +42,7 @@ class Means:
 
     Attributes:
         draw: makes a core of jobs and lets it decide.
-        own: has Pellucid's own policy decide about them.
+        own: has Pellucid's own policy decide about them; None where it is not installed.
         between: called between two futures.
         put_off: a forecast as users get it.
         budget_s, question_s: processor seconds of one trial, seconds after which none begins.
@@ -50,7 +50,7 @@ class Means:
     """
 
     draw: Draw
-    own: Draw
+    own: Draw | None
     between: Callable[[], object]
     put_off: Callable[[StartForecast], StartForecast]
     budget_s: float = BUDGET_S
@@ -113,8 +113,13 @@ class Trials:
                 tried.append(replace(self.forecast(here), partition=name))
         now = self._clock.now()
         tried = [_not_before(now, one) for one in tried]
-        own = own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
-        return Eta(now, tried, closed, named, not_tried, own)
+        return Eta(now, tried, closed, named, not_tried, self._own(job))
+
+    def _own(self, job: SlurmJob) -> str:
+        """Return what Pellucid's own policy would do with a job; "" where it is not installed."""
+        if self._means.own is None:
+            return ""
+        return own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
 
     # --- otherwise ----------------------------------------------------------------------------
 
