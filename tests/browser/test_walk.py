@@ -181,7 +181,7 @@ def test_everything_is_reached_by_keyboard(running: Running, enter: Enter) -> No
     page.locator("#ended-table summary").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#ended-table table")).to_be_visible()
-    with page.expect_response(lambda answer: "/history" in answer.url, timeout=10_000):
+    with page.expect_response(lambda answer: "/history" in answer.url, timeout=60_000):
         page.evaluate("htmx.trigger(document.body, 'changed-history')")
     page.wait_for_timeout(300)
     expect(page.locator("#ended-table")).to_have_attribute("open", "")
