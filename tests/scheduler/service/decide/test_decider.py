@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -433,3 +434,28 @@ def test_what_a_job_wrote_last_is_not_in_the_services_log() -> None:
     assert deciders._shown(ended) == {"attempt": 1, "state": "failed", "exit_code": 1}
     lost = Event(Kind.LOST, START, "a", body={"attempt": 1, "detail": "not to be found"})
     assert deciders._shown(lost)["detail"] == "not to be found"
+
+
+def test_a_backend_is_closed_where_the_lease_cannot_be_taken_for_a_full_disk(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[SimulatedBackend] = []
+    closed: list[SimulatedBackend] = []
+    monkeypatch.setattr(SimulatedBackend, "close", lambda backend: closed.append(backend))
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def opens() -> SimulatedBackend:
+        opened.append(SimulatedBackend(desk.world))
+        return opened[-1]
+
+    desk.wall += 60.0
+    other = desk.another("two")
+    monkeypatch.setattr(other, "_open_backend", opens)
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.store, "take", full)
+        with pytest.raises(OSError, match="No space"):
+            other.take_over()
+    assert closed == opened, "else it waits for its own lock when it opens it again"
+    assert other.take_over()
