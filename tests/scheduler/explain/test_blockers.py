@@ -52,7 +52,7 @@ def check_whole(futures: Futures, job_id: str) -> Blockers:
     for holder in blockers.holders:
         run = copy.cluster.runs.get(holder.job_id)
         if holder.node is not None:
-            copy.nodes.set_open(holder.node, True)
+            copy.nodes.open_wholly(holder.node)  # GPUs of it may be closed alone
         elif run is None:
             copy.withdrawn(holder.job_id, now)
         else:
