@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
-from math import exp, log
+from math import log
 from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import NDArray
 
+from features import portable
 from features.amounts import Ran
 
 # what may be, with how likely it is before anything ran: noise, effect of arguments; how much of
@@ -54,7 +55,7 @@ def posterior(everyone: list[Ran]) -> tuple[float, float]:
     unit = mean[-1] + (white * across).sum(1) + log(_LEVEL_S)
     spread = np.maximum(covariance[:, n, n] - (across**2).sum(1), 1e-6)
     logs = np.log(start + amount[-1] * np.exp(unit))
-    return exp(float(weight @ logs)), _error(logs, spread**0.5, weight)
+    return portable.exp(float(weight @ logs)), _error(logs, spread**0.5, weight)
 
 
 def _error(

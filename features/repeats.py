@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
-from math import exp, expm1, log, log1p
+from math import exp, log, log1p
 from typing import NamedTuple
 
+from features import portable
 from features.expected import NAMED_S, expected, seconds_of
 from features.throughput import in_words
 
@@ -101,7 +102,7 @@ def made_of(of: str, runs_s: Sequence[float], longest_now_s: float) -> Made | No
     if not last or last[-1] - last[0] > AGREES[-1]:
         return None
     agree = next(place for place, most in enumerate(AGREES) if last[-1] - last[0] <= most)
-    low_s, high_s = max(0.0, expm1(last[0] - BEYOND)), expm1(last[-1] + BEYOND)
+    low_s, high_s = portable.expm1(last[0] - BEYOND), portable.expm1(last[-1] + BEYOND)
     kind = Kind(of, len(last), agree if len(last) > 1 else 0, longest_now_s > high_s)
     return Made(kind, low_s, high_s)
 

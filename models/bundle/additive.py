@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from features import portable
 from features.spec import FeatureSpec, Value
 from models.bundle.errors import BundleError
 
@@ -322,13 +323,16 @@ class AdditiveModel:
         return scores
 
     def seconds(self, score: Any) -> Any:
-        """The value a score stands for (seconds for "log1p", never negative); float or array."""
+        """Return the value that a score stands for, float or array, alike on every processor.
+
+        Of the link "log1p" that is seconds, never negative.
+        """
         if self.link == "identity":
             return score
         if self.link == "logit":
-            chance = 1.0 / (1.0 + np.exp(-np.asarray(score)))
+            chance = np.round(1.0 / (1.0 + np.exp(-np.asarray(score))), portable.RATIO)
             return float(chance) if np.ndim(chance) == 0 else chance
-        value = np.maximum(np.expm1(np.minimum(score, 50.0)), 0.0)
+        value = np.round(np.maximum(np.expm1(np.minimum(score, 50.0)), 0.0), portable.SECONDS)
         return float(value) if np.ndim(value) == 0 else value
 
     # -- the model itself ------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from features import portable
 from features.calendar import BIN_S as BIN_S
 from features.spec import FeatureSpec
 from models.bundle.additive import AdditiveModel, Explanation
@@ -213,10 +214,10 @@ class ArrivalModel:
         table = self.calibrations[key]
         group = bisect_right(table.levels, explained.score)
         quantiles = {
-            level: max(0.0, float(np.expm1(explained.score + miss)))
+            level: portable.expm1(explained.score + miss, portable.RATIO)
             for level, miss in zip(table.quantiles, table.misses[group], strict=True)
         }
-        median = max(0.0, float(np.expm1(explained.score)))
+        median = portable.expm1(explained.score, portable.RATIO)
         mean = (median + 1) * table.means[group] - 1
         return ArrivalForecast(
             round(median) if found.width == 1 else median, max(0.0, mean), quantiles, explained

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from features import portable
 from models.bundle.additive import AdditiveModel
 from models.bundle.errors import BundleError
 
@@ -82,9 +83,12 @@ class GpuTypeSpeed:
         centre = sum(terms)
         widths = (0.0,) * len(LEVELS) if own == other else self.half_widths.get(basis, ())
         return TypeEstimate(
-            math.exp(centre),
+            portable.exp(centre, portable.RATIO),
             terms,
-            tuple((math.exp(centre - w), math.exp(centre + w)) for w in widths),
+            tuple(
+                (portable.exp(centre - w, portable.RATIO), portable.exp(centre + w, portable.RATIO))
+                for w in widths
+            ),
             basis,
         )
 

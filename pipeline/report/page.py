@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -32,7 +33,17 @@ def environment() -> Environment:
     ):  # fmt: skip
         env.filters[name] = getattr(words, name)
     env.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    env.policies["json.dumps_function"] = lambda value, **how: json.dumps(_portable(value), **how)
     return env
+
+
+def _portable(value: Any) -> Any:
+    """Return what is to be drawn without the last digits, which differ between processors."""
+    if isinstance(value, float):
+        return float(f"{value:.12g}")
+    if isinstance(value, Mapping):
+        return {key: _portable(inner) for key, inner in value.items()}
+    return [_portable(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def page(

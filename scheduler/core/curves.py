@@ -17,8 +17,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from math import expm1, log1p
+from math import log1p
 
+from features import portable
 from features.repeats import Claim
 from features.survival import EDGES_S
 
@@ -102,7 +103,7 @@ class Predicted(float):
             low, rise = ended[place - 1], ended[place] - ended[place - 1]
             along = (level - low) / rise if rise > 0 else 1.0
             at = _LOGS[place - 1] + (_LOGS[place] - _LOGS[place - 1]) * min(1.0, max(0.0, along))
-            found.append(min(max(expm1(at + self.shift), 0.0), self.most_s))
+            found.append(min(portable.expm1(at + self.shift), self.most_s))
         return found
 
 
@@ -258,7 +259,7 @@ def _split(points: Sequence[float], low: float, high: float) -> tuple[list[float
 def _even(low: float, high: float, n: int) -> list[float]:
     """So many between two moments, evenly in the logarithm."""
     least, most = log1p(low), log1p(high)
-    return [expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
+    return [portable.expm1(least + (most - least) * (i + 0.5) / n) for i in range(n)]
 
 
 def _joined(

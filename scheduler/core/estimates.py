@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import expm1, inf, log1p, sqrt
+from math import inf, log1p, sqrt
 from typing import TYPE_CHECKING, Any, TypedDict
 
+from features import portable
 from features.job import Job, Profile
 from features.progress import Progress, tempered
 from features.repeats import Claim
@@ -306,7 +307,7 @@ class FeatureEstimator(Estimator):
         score = Score(
             value=value, intercept=intercept, terms=tuple(terms), bundle=COLD_START, inputs=inputs
         )
-        return self.refined(Estimate(max(0.0, expm1(value)), score), job, now)
+        return self.refined(Estimate(portable.expm1(value), score), job, now)
 
     def refined(
         self, estimate: Estimate, job: Job, now: float, *, limited: bool = True
@@ -444,7 +445,7 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
             bundle=score.bundle,
             inputs=(*score.inputs, text),
         )
-    return Estimate(max(0.0, expm1(before + moves)), score, estimate.outlived_s)
+    return Estimate(portable.expm1(before + moves), score, estimate.outlived_s)
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
@@ -454,7 +455,7 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
     outlived_s, moves = state.beyond(job, now, before)
     if not outlived_s:
         return estimate
-    seconds = max(0.0, expm1(before + moves))
+    seconds = portable.expm1(before + moves)
     if score is not None:
         text = f"{RAN} {outlived_s:.0f} s and did not end"
         score = Score(
@@ -489,7 +490,7 @@ def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> 
                 inputs=(*score.inputs, claim.text),
             )
     plain = tuple(claim._replace(text="") for claim in claims)
-    seconds = max(0.0, expm1(value))
+    seconds = portable.expm1(value)
     curve = Predicted(seconds, own.ended, own.shift, own.most_s, plain)
     return Estimate(curve, score, estimate.outlived_s)
 
@@ -538,7 +539,7 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
     before = log1p(estimate.seconds) if estimate.score is None else estimate.score.value
     moves = weight * (log1p(own.total_s) - before)
     moves = min(moves, log1p(most_s) - before)
-    mean = Stated(max(0.0, expm1(before + moves)), sqrt(weight) * own.error, estimate.seconds)
+    mean = Stated(portable.expm1(before + moves), sqrt(weight) * own.error, estimate.seconds)
     score = estimate.score
     if score is not None:
         score = Score(
@@ -576,7 +577,7 @@ def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
             return new
         score = _moved(*(one for one in scores if one))
         value = score.value
-    seconds = max(0.0, expm1(value))
+    seconds = portable.expm1(value)
     if isinstance(new.seconds, Predicted):
         seconds = new.seconds.moved(seconds)
     if isinstance(new.seconds, Stated):

@@ -13,7 +13,7 @@ import yaml
 from numpy._core import _multiarray_umath as numpy_core
 
 ROOT = Path(__file__).resolve().parents[2]
-STAGES = "ingest", "features", "train", "evaluate", "export"
+STAGES = "ingest", "features", "train", "evaluate", "export", "simulate", "learn", "report"
 
 # As a processor of 2006: no AVX in BLAS, in NumPy, in the C library.
 PLAIN = {
