@@ -11,14 +11,6 @@ from typing import Any
 
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.past import past
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import read_site
-from scheduler.backends.slurm.snapshot import without_start
-from scheduler.backends.slurm.table import Table, on_gpus
-from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
 from scheduler.core.phase import Phase
@@ -29,19 +21,27 @@ from scheduler.explain.explanation import Explanation, Standing, StartForecastRo
 from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held
 from scheduler.explain.share import Shares, of_site
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
-from scheduler.policies.slurm.site import Site
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.checks import against_slurm
-from scheduler.service.follow.histories import Histories
-from scheduler.service.follow.planner import LINE, Planner, nearby
-from scheduler.service.follow.promises import Promises
-from scheduler.service.follow.rows import JobRows
-from scheduler.service.follow.shortages import Accounts
-from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.job_rows import job_row
+from scheduler.slurm.follow.checks import against_slurm
+from scheduler.slurm.follow.histories import Histories
+from scheduler.slurm.follow.planner import LINE, Planner, nearby
+from scheduler.slurm.follow.promises import Promises
+from scheduler.slurm.follow.rows import JobRows
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.follow.trials import Means, Refused, Trials
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.past import past
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import read_site
+from scheduler.slurm.read.snapshot import without_start
+from scheduler.slurm.read.table import Table, on_gpus
+from scheduler.slurm.read.versions import NEWEST, Release, release_in
+from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
 
 SAMPLES, BUDGET_S = 24, 0.6  # futures, and processor seconds for them
 TRIAL_S, QUESTION_S = 0.3, 0.8  # of one trial; after which none begins

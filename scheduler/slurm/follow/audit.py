@@ -10,17 +10,17 @@ from operator import attrgetter
 
 from sqlalchemy import Connection
 
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.claims import GRACE_S, ROOM_S, Kind
-from scheduler.explain.slurm import SlurmReason, Withdrawn, held_words
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import ForecastKind, clock_time
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.checks import SETTLES_S
-from scheduler.service.follow.promises import changed
 from scheduler.service.log.store import claims
 from scheduler.service.log.store.store import Store
+from scheduler.slurm.follow.checks import SETTLES_S
+from scheduler.slurm.follow.promises import changed
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.reason import SlurmReason, Withdrawn, held_words
+from scheduler.slurm.twin.twin import twin_in
 
 LATE_S = 180.0  # after which a start at once has not come
 KEPT_S = 3600.0  # for so long a start that was to be in no future speaks for others like it

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import floor
 
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.versions import gpus_word, release_in
 from scheduler.core.plural import count
 from scheduler.explain.shortage import CPU, GPU, MEMORY, NodeShort
 from scheduler.explain.words import duration
-from scheduler.policies.slurm.site import Ask, Site
-from scheduler.policies.slurm.twin import SlurmTwin
-from scheduler.service.follow.partitions import closed_to_user
-from scheduler.service.follow.shortages import Accounts
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.versions import gpus_word, release_in
+from scheduler.slurm.twin.site import Ask, Site
+from scheduler.slurm.twin.twin import SlurmTwin
 
 MOST_FITTED = 3  # time limits that end before something, and nodes whose free part is asked for
 SPARE_S = 120.0  # until a change is made; of long limits a twentieth

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.backends.slurm.site import slurm_word
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.words import clock_time
-from scheduler.policies.slurm.twin import twin_in
+from scheduler.slurm.read.site import slurm_word
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.twin.twin import twin_in
 
 SETTLES_S = 2.0  # after a change Slurm's next look may be of before it
 

@@ -11,11 +11,11 @@ from sqlalchemy import Connection
 
 from features.codec import encode
 from scheduler.backends.events import canonical
-from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.claims import ROOM_S, VALID_S, Claim, Kind
 from scheduler.explain.effect import Tried
-from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.store import claims
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.reason import SlurmReason
 
 PASS_S = 60.0  # in which slurmctld has looked at every job again: what it starts then is at once
 # what a change brings with it, or Slurm counts again

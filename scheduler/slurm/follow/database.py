@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.site import has_accounting
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.site import has_accounting
 
 
 class Database:

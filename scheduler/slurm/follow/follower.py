@@ -24,19 +24,12 @@ from features.garbage import uncollected
 from models.bundle import BundleError
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import read_site
-from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
-from scheduler.backends.slurm.table import Table
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.rules import PolicyViolation
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.claims import start_kind
 from scheduler.explain.effect import Sooner
 from scheduler.explain.share import of_site
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import (
     StartForecast,
     end_of,
@@ -47,31 +40,8 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import clock_time
-from scheduler.policies.slurm.passes import JobFault
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.service.analyst.records import never
 from scheduler.service.analyst.records import write as write_forecasts
-from scheduler.service.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
-from scheduler.service.follow.audit import Audit, Held
-from scheduler.service.follow.checks import against_slurm
-from scheduler.service.follow.claims import Claims
-from scheduler.service.follow.database import Database
-from scheduler.service.follow.histories import Ended, Histories, Over
-from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
-from scheduler.service.follow.outputs import Outputs
-from scheduler.service.follow.planner import Planner, nearby
-from scheduler.service.follow.promises import Promises
-from scheduler.service.follow.rows import JobRows
-from scheduler.service.follow.shortages import Accounts
-from scheduler.service.follow.tables import (
-    accounted,
-    ended_jobs,
-    promises_of,
-    write_jobs,
-    write_nodes,
-)
-from scheduler.service.follow.trials import Means, Refused, Trials
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
@@ -83,6 +53,36 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
+from scheduler.slurm.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
+from scheduler.slurm.follow.audit import Audit, Held
+from scheduler.slurm.follow.checks import against_slurm
+from scheduler.slurm.follow.claims import Claims
+from scheduler.slurm.follow.database import Database
+from scheduler.slurm.follow.histories import Ended, Histories, Over
+from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, release_all
+from scheduler.slurm.follow.outputs import Outputs
+from scheduler.slurm.follow.planner import Planner, nearby
+from scheduler.slurm.follow.promises import Promises
+from scheduler.slurm.follow.rows import JobRows
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.follow.tables import (
+    accounted,
+    ended_jobs,
+    promises_of,
+    write_jobs,
+    write_nodes,
+)
+from scheduler.slurm.follow.trials import Means, Refused, Trials
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import read_site
+from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
+from scheduler.slurm.read.table import Table
+from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.twin.passes import JobFault
+from scheduler.slurm.twin.twin import twin_in
+from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 LOOKS_S = 30.0  # from look to look
 NODES_EVERY = 10  # polls of the queue per poll of the nodes

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from features.job import Job
 from features.states import State
-from scheduler.backends.slurm.job_states import OVER, STATES, WAITING
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.snapshot import job_of
 from scheduler.explain.whatif.memory import Memory
+from scheduler.slurm.read.job_states import OVER, STATES, WAITING
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import job_of
 
 # how long a job ran that ended thus says something; not where its node or Slurm ended it
 LEARNED = frozenset(

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 import structlog
 
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError, quoted
-from scheduler.backends.slurm.order import priorities
-from scheduler.backends.slurm.parse import ParseError, SlurmJob
-from scheduler.backends.slurm.site import config_of, slurm_word
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError, quoted
+from scheduler.slurm.read.order import priorities
+from scheduler.slurm.read.parse import ParseError, SlurmJob
+from scheduler.slurm.read.site import config_of, slurm_word
+from scheduler.slurm.read.snapshot import ClusterSnapshot
 
 OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 COMMENT_S = 300.0  # between two AdminComments of one job

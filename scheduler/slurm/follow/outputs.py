@@ -15,9 +15,9 @@ from pathlib import Path
 
 from features.progress import Progress
 from profiler.progress.apart import Asked, Followed, Reading
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import RequestError, script_of
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import RequestError, script_of
 
 OPTED_OUT = "pellucid:no-progress"  # in a job's comment: its output is not read
 MOST = 512  # jobs whose output is read at a time

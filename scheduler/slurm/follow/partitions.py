@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.site import asks_of, defaults_of, takes
 from scheduler.core.plural import count
 from scheduler.explain.words import duration
-from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.passes import closed_to
-from scheduler.policies.slurm.site import Partition, Site
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import asks_of, defaults_of, takes
+from scheduler.slurm.twin.capacity import Capacity, choose, suits
+from scheduler.slurm.twin.passes import closed_to
+from scheduler.slurm.twin.site import Partition, Site
 
 
 def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:

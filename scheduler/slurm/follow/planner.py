@@ -11,21 +11,21 @@ from itertools import chain, islice, zip_longest
 from features.garbage import uncollected
 from features.progress import Progress
 from scheduler.assembly import CoreSpec, assemble
-from scheduler.backends.slurm.client import SlurmError
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import Asks
-from scheduler.backends.slurm.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
 from scheduler.core.core import Core
 from scheduler.core.decisions import Reason
 from scheduler.core.estimates import LiveEstimator
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.slurm.passes import JobFault
-from scheduler.policies.slurm.site import Site
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.reasons import reasons
+from scheduler.slurm.follow.reasons import reasons
+from scheduler.slurm.read.client import SlurmError
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import Asks
+from scheduler.slurm.read.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
+from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.twin.passes import JobFault
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
 
 LINE = 512  # jobs first in line that futures are made of
 MOST_FAULTS = 64  # jobs that one look goes on without

@@ -14,9 +14,9 @@ from math import ceil, exp, inf, isfinite
 from operator import attrgetter
 from statistics import fmean
 
-from scheduler.backends.slurm.job_states import WAITING
-from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, starting
+from scheduler.slurm.read.job_states import WAITING
+from scheduler.slurm.read.parse import SlurmJob
 
 BROKEN = (0.5, 0.1)  # of promises of p50 and of p90, in the long run
 PACE = 0.05  # by how much one look may move each: jobs that are late together count once

@@ -10,10 +10,12 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from math import ceil, isfinite
 
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.site import slurm_word
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
-from scheduler.explain.slurm import (
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import slurm_word
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.reason import (
     PLAIN,
     SHOWN,
     ClosedNode,
@@ -31,9 +33,9 @@ from scheduler.explain.slurm import (
     Stopped,
     TimeLimitTooLong,
 )
-from scheduler.policies.slurm.known import CODES, family
-from scheduler.policies.slurm.limits import Hit, is_kept
-from scheduler.policies.slurm.passes import (
+from scheduler.slurm.twin.known import CODES, family
+from scheduler.slurm.twin.limits import Hit, is_kept
+from scheduler.slurm.twin.passes import (
     CAPACITY,
     LICENSES,
     NOT_AVAILABLE,
@@ -42,11 +44,9 @@ from scheduler.policies.slurm.passes import (
     PendingReason,
     Ranked,
 )
-from scheduler.policies.slurm.site import Ask, Partition, Site
-from scheduler.policies.slurm.twin import SlurmTwin
-from scheduler.policies.slurm.unmodelled import STOPS, stopped_by
-from scheduler.service.follow.partitions import closed_to_user
-from scheduler.service.follow.shortages import Accounts
+from scheduler.slurm.twin.site import Ask, Partition, Site
+from scheduler.slurm.twin.twin import SlurmTwin
+from scheduler.slurm.twin.unmodelled import STOPS, stopped_by
 
 COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
 Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how many come before it

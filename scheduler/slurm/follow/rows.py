@@ -9,16 +9,16 @@ from operator import attrgetter
 
 from features.codec import decode, encode
 from scheduler.backends.events import canonical
-from scheduler.backends.slurm.job_states import STATES
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.snapshot import HOLDING, ClusterSnapshot
 from scheduler.backends.submission import Submission
 from scheduler.core.phase import Phase
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import progress_words
-from scheduler.service.follow.histories import Over
-from scheduler.service.follow.reasons import briefly
 from scheduler.service.job_rows import JobColumns
+from scheduler.slurm.follow.histories import Over
+from scheduler.slurm.follow.reasons import briefly
+from scheduler.slurm.read.job_states import STATES
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import HOLDING, ClusterSnapshot
+from scheduler.slurm.reason import SlurmReason
 
 MOST = 2**31 - 1  # that the column of priorities holds; Slurm's own go up to twice that
 

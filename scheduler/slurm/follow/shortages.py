@@ -18,10 +18,10 @@ from scheduler.explain.shortage import (
     lacks_of,
     shut_of,
 )
-from scheduler.policies.slurm.capacity import Books, Capacity, Free, choose, suits
-from scheduler.policies.slurm.passes import het_job
-from scheduler.policies.slurm.site import Ask, Partition, Running, SiteNode
-from scheduler.policies.slurm.twin import MOST_COMPONENTS, SlurmTwin
+from scheduler.slurm.twin.capacity import Books, Capacity, Free, choose, suits
+from scheduler.slurm.twin.passes import het_job
+from scheduler.slurm.twin.site import Ask, Partition, Running, SiteNode
+from scheduler.slurm.twin.twin import MOST_COMPONENTS, SlurmTwin
 
 UNKNOWN = "it does not wait, or is not planned here"
 

@@ -10,16 +10,8 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, true, upda
 
 from features.states import State
 from scheduler.backends.events import Kind
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.job_states import STATES
-from scheduler.backends.slurm.parse import Node as SlurmNode
-from scheduler.backends.slurm.past import past
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.snapshot import job_of
 from scheduler.backends.submission import Submission
 from scheduler.service.analyst.records import RECALLED
-from scheduler.service.follow.histories import LEARNED, Ended
-from scheduler.service.follow.promises import BEGIN, Promises
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import chain
@@ -27,6 +19,14 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.log.store.tables import nodes as node_rows
+from scheduler.slurm.follow.histories import LEARNED, Ended
+from scheduler.slurm.follow.promises import BEGIN, Promises
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.job_states import STATES
+from scheduler.slurm.read.parse import Node as SlurmNode
+from scheduler.slurm.read.past import past
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.snapshot import job_of
 
 CHUNK = 500  # jobs named in one statement
 ACCOUNTED_DAYS = 7  # as many as `Memory` keeps

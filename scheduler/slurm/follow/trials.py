@@ -8,19 +8,19 @@ from dataclasses import dataclass, field, replace
 from math import inf
 
 from features.clock import Clock
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import RequestError, refusal, request
-from scheduler.backends.slurm.snapshot import ClusterSnapshot, without_start
 from scheduler.core.decisions import Action
 from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
-from scheduler.explain.slurm import own_policy, sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.slurm.site import Site
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.changes import Change, changes
-from scheduler.service.follow.partitions import closed_to_user
-from scheduler.service.follow.reasons import by_own_policy, expected
+from scheduler.slurm.follow.changes import Change, changes
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.reasons import by_own_policy, expected
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import RequestError, refusal, request
+from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
+from scheduler.slurm.reason import own_policy, sentence
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
 
 NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
 SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds

@@ -18,8 +18,8 @@ from typing import Any
 
 import structlog
 
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.versions import OLDEST, Release, release_in
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
 PING_PATIENCE_S = 4.0

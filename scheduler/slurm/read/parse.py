@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from features.clock import LAST_S
-from scheduler.backends.slurm.job_states import OVER
-from scheduler.backends.slurm.tres import ParseError as ParseError
-from scheduler.backends.slurm.tres import counts, gpu_types, other_gres
-from scheduler.backends.slurm.versions import UNLIMITED, job_as_first, release_of
 from scheduler.core.limits import MOST_GPUS
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.tres import ParseError as ParseError
+from scheduler.slurm.read.tres import counts, gpu_types, other_gres
+from scheduler.slurm.read.versions import UNLIMITED, job_as_first, release_of
 
 NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
 MOST_TASKS = 100_000  # of one array

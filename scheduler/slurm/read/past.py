@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.job_states import OVER
-from scheduler.backends.slurm.parse import SlurmJob, moment
-from scheduler.backends.slurm.tres import ParseError, gpu_types
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.parse import SlurmJob, moment
+from scheduler.slurm.read.tres import ParseError, gpu_types
 
 _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,AllocTRES,JobName"
 

@@ -17,12 +17,12 @@ from math import ceil
 from typing import NamedTuple, NoReturn
 
 from features.clock import LAST_S
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.site import defaults_of
-from scheduler.backends.slurm.tres import gpu_types, mib, other_gres
-from scheduler.policies.slurm.priority import duration_s
-from scheduler.policies.slurm.site import Site
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import defaults_of
+from scheduler.slurm.read.tres import gpu_types, mib, other_gres
+from scheduler.slurm.twin.priority import duration_s
+from scheduler.slurm.twin.site import Site
 
 MOST = 100_000  # nodes, tasks, CPUs or GPUs that one option may ask for: more than any cluster has
 MOST_MIB = 1e12

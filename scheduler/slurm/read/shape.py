@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.backends.slurm.client import SlurmError, word
-from scheduler.backends.slurm.parse import Node
 from scheduler.core.cluster import ClusterSpec, NodeGroup
+from scheduler.slurm.read.client import SlurmError, word
+from scheduler.slurm.read.parse import Node
 
 
 @dataclass(frozen=True, slots=True)

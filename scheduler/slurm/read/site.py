@@ -15,16 +15,16 @@ from datetime import datetime
 from math import isfinite
 from typing import TypeVar
 
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import Slurm, SlurmError
-from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
-from scheduler.backends.slurm.tres import counts
-from scheduler.backends.slurm.versions import partition_as_first
-from scheduler.policies.slurm.capacity import counted_by_kind
-from scheduler.policies.slurm.known import LIMITS, QOS_FLAGS, Known
-from scheduler.policies.slurm.passes import blaming
-from scheduler.policies.slurm.priority import duration_s
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
+from scheduler.slurm.read.tres import counts
+from scheduler.slurm.read.versions import partition_as_first
+from scheduler.slurm.twin.capacity import counted_by_kind
+from scheduler.slurm.twin.known import LIMITS, QOS_FLAGS, Known
+from scheduler.slurm.twin.passes import blaming
+from scheduler.slurm.twin.priority import duration_s
+from scheduler.slurm.twin.site import (
     Ask,
     Assoc,
     AssocKey,

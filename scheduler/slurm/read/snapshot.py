@@ -9,20 +9,20 @@ from zlib import crc32
 
 from features.job import Job
 from features.progress import Progress
-from scheduler.backends.slurm.job_states import OVER
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import Asks, dependencies
 from scheduler.core.cluster import Cluster, Placement
 from scheduler.core.core import Core
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.nodes import KnownJob
-from scheduler.policies.slurm.passes import blaming
-from scheduler.policies.slurm.policy import gpu_mask
-from scheduler.policies.slurm.site import Site
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.policies.slurm.unmodelled import unforeseen
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import Asks, dependencies
+from scheduler.slurm.twin.passes import blaming
+from scheduler.slurm.twin.policy import gpu_mask
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
+from scheduler.slurm.twin.unmodelled import unforeseen
 
 HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
 

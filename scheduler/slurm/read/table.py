@@ -16,12 +16,12 @@ from typing import TypeVar
 
 import structlog
 
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import Slurm, SlurmError
-from scheduler.backends.slurm.job_states import RUNNING
-from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
-from scheduler.backends.slurm.tres import counts, mib
-from scheduler.backends.slurm.versions import OLDEST, Release, more_columns, row_as_first
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.job_states import RUNNING
+from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
+from scheduler.slurm.read.tres import counts, mib
+from scheduler.slurm.read.versions import OLDEST, Release, more_columns, row_as_first
 
 # what Slurm itself writes, then what users do
 COLUMNS = (

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.policies.slurm.site import Ask, Running, Share, Site, SiteNode
+from scheduler.slurm.twin.site import Ask, Running, Share, Site, SiteNode
 
 
 @dataclass(slots=True)

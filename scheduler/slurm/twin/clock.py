@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import inf
 
-from scheduler.policies.slurm.priority import duration_s
-from scheduler.policies.slurm.site import Site
+from scheduler.slurm.twin.priority import duration_s
+from scheduler.slurm.twin.site import Site
 
 NEVER = -inf
 

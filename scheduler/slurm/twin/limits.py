@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 
-from scheduler.policies.slurm.known import Family, family
-from scheduler.policies.slurm.priority import accounts_of
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.twin.known import Family, family
+from scheduler.slurm.twin.priority import accounts_of
+from scheduler.slurm.twin.site import (
     Ask,
     Assoc,
     Limits,

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from math import floor, inf
 from typing import Any
 
-from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.limits import Hit, Usage, first_hit, is_kept, is_limit
-from scheduler.policies.slurm.preemption import Preemption
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.twin.capacity import Capacity, choose, suits
+from scheduler.slurm.twin.limits import Hit, Usage, first_hit, is_kept, is_limit
+from scheduler.slurm.twin.preemption import Preemption
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import (
     Ask,
     AssocKey,
     Partition,

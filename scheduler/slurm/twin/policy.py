@@ -20,9 +20,9 @@ from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy,
 from scheduler.core.queue import QueuedJob
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
-from scheduler.policies.slurm.capacity import Books, Capacity
-from scheduler.policies.slurm.clock import Clock, Rhythm
-from scheduler.policies.slurm.limits import (
+from scheduler.slurm.twin.capacity import Books, Capacity
+from scheduler.slurm.twin.clock import Clock, Rhythm
+from scheduler.slurm.twin.limits import (
     Usage,
     begin_to_age,
     first_hit,
@@ -30,7 +30,7 @@ from scheduler.policies.slurm.limits import (
     is_set,
     minutes_hit,
 )
-from scheduler.policies.slurm.passes import (
+from scheduler.slurm.twin.passes import (
     ARRAY_FULL,
     NOT_AVAILABLE,
     PRIORITY,
@@ -45,9 +45,9 @@ from scheduler.policies.slurm.passes import (
     ranks,
     reason_key,
 )
-from scheduler.policies.slurm.preemption import CANCEL, Preemption
-from scheduler.policies.slurm.priority import FairShare, Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Running, Share, Site, SiteNode
+from scheduler.slurm.twin.preemption import CANCEL, Preemption
+from scheduler.slurm.twin.priority import FairShare, Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Running, Share, Site, SiteNode
 
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from scheduler.policies.slurm.capacity import Capacity, choose
-from scheduler.policies.slurm.priority import duration_s
-from scheduler.policies.slurm.site import Ask, Partition, Running, Share, Site
+from scheduler.slurm.twin.capacity import Capacity, choose
+from scheduler.slurm.twin.priority import duration_s
+from scheduler.slurm.twin.site import Ask, Partition, Running, Share, Site
 
 REQUEUE, CANCEL = "REQUEUE", "CANCEL"
 _CREDENTIAL_S = 120  # AuthInfo's cred_expire, by default

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import ClassVar, Protocol
 
-from scheduler.policies.slurm.site import Ask, Assoc, AssocKey, Partition, Site
+from scheduler.slurm.twin.site import Ask, Assoc, AssocKey, Partition, Site
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from typing import Protocol, cast
 
 from features.job import Job
 from scheduler.core.policy import Policy
-from scheduler.policies.slurm.capacity import Books, Capacity, Free, choose, suits
-from scheduler.policies.slurm.limits import Usage, first_hit, is_limit
-from scheduler.policies.slurm.passes import DOWN, PendingReason, Ranked, closed_to, het_job
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Site
+from scheduler.slurm.twin.capacity import Books, Capacity, Free, choose, suits
+from scheduler.slurm.twin.limits import Usage, first_hit, is_limit
+from scheduler.slurm.twin.passes import DOWN, PendingReason, Ranked, closed_to, het_job
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Site
 
 MOST_COMPONENTS = 128  # of a heterogeneous job, in Slurm (MAX_HET_JOB_COMPS)
 

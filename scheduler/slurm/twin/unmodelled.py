@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from scheduler.core.plural import count
-from scheduler.policies.slurm.known import Known, gres, parameter
-from scheduler.policies.slurm.limits import is_limit
-from scheduler.policies.slurm.preemption import CANCEL, REQUEUE, Preemption
-from scheduler.policies.slurm.priority import accounts_of
-from scheduler.policies.slurm.site import Ask, Site
+from scheduler.slurm.twin.known import Known, gres, parameter
+from scheduler.slurm.twin.limits import is_limit
+from scheduler.slurm.twin.preemption import CANCEL, REQUEUE, Preemption
+from scheduler.slurm.twin.priority import accounts_of
+from scheduler.slurm.twin.site import Ask, Site
 
 _MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
 

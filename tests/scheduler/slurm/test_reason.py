@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from features.codec import decode, encode
-from scheduler.explain.slurm import (
+from scheduler.slurm.reason import (
     ClosedNode,
     GoesFirst,
     GpusAsked,

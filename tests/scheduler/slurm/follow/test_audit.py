@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.claims import ROOM_S, Claim, Kind
-from scheduler.explain.slurm import sentence
 from scheduler.explain.whatif.forecasts import WhyNot
-from scheduler.service.follow.answers import TRIED
-from scheduler.service.follow.audit import LATE_S
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import claims
-from tests.scheduler.service.follow.test_follow import NOW, Scene, twin
+from scheduler.slurm.follow.answers import TRIED
+from scheduler.slurm.follow.audit import LATE_S
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.reason import sentence
+from tests.scheduler.slurm.follow.test_follow import NOW, Scene, twin
 
 QOS = "sacctmgr show qos"
 LONG_AGO = {"submit": NOW - 900, "eligible": NOW - 900}

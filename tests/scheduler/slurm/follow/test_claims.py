@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.claims import VALID_S, Claim, Kind
-from scheduler.explain.slurm import SlurmReason
-from scheduler.service.follow.answers import TRIED
-from scheduler.service.follow.claims import PASS_S, Claims, differs
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import claims
-from tests.scheduler.service.follow.test_follow import NOW, Scene, twin
-from tests.scheduler.service.follow.test_trials import job
+from scheduler.slurm.follow.answers import TRIED
+from scheduler.slurm.follow.claims import PASS_S, Claims, differs
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.reason import SlurmReason
+from tests.scheduler.slurm.follow.test_follow import NOW, Scene, twin
+from tests.scheduler.slurm.follow.test_trials import job
 
 ALL_OF, HALF_OF = ((0, 1, 2, 3),), ((0, 1),)
 

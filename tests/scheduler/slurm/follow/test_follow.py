@@ -20,28 +20,13 @@ from features.clock import Clock
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
-from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
-from scheduler.explain.slurm import rows
 from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.why import explain
 from scheduler.explain.words import clock_time, duration
-from scheduler.policies.slurm import passes
-from scheduler.policies.slurm.passes import Ranked
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Site, SiteNode
-from scheduler.policies.slurm.twin import SlurmTwin
 from scheduler.service.backends import notes
-from scheduler.service.follow.erase import erase
-from scheduler.service.follow.follower import NODES_EVERY, Follower, Following
-from scheduler.service.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
-from scheduler.service.follow.reasons import terms_shown
-from scheduler.service.follow.rows import MOST
-from scheduler.service.follow.tables import promises_of
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.store import Store
@@ -53,6 +38,21 @@ from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.story import page_of
 from scheduler.service.settings import Settings
+from scheduler.slurm.follow.erase import erase
+from scheduler.slurm.follow.follower import NODES_EVERY, Follower, Following
+from scheduler.slurm.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
+from scheduler.slurm.follow.reasons import terms_shown
+from scheduler.slurm.follow.rows import MOST
+from scheduler.slurm.follow.tables import promises_of
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import Node, ParseError, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.reason import rows
+from scheduler.slurm.twin import passes
+from scheduler.slurm.twin.passes import Ranked
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Site, SiteNode
+from scheduler.slurm.twin.twin import SlurmTwin
 
 NOW = 1_790_000_000.5
 EVERYTHING = {"nodes": ("n1", "n2"), "held_gpus": ((0, 1, 2, 3), (0, 1, 2, 3))}
@@ -650,7 +650,7 @@ def found(monkeypatch: pytest.MonkeyPatch) -> Told:
     """The Slurm that a command finds."""
     told = Told()
     monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
-    monkeypatch.setattr("scheduler.backends.slurm.table.Table.jobs", lambda _: told.queue)
+    monkeypatch.setattr("scheduler.slurm.read.table.Table.jobs", lambda _: told.queue)
     return told
 
 
@@ -770,7 +770,7 @@ def test_a_forecast_stays_when_the_reason_changes_or_there_is_no_time_for_anothe
     scene.look(runs, waits, replace(waits, id="3", priority=2000, reason="Resources"))
     before = forecast()
     assert before.start_p90 is not None
-    monkeypatch.setattr("scheduler.service.follow.follower.BUDGET_S", 0.0)
+    monkeypatch.setattr("scheduler.slurm.follow.follower.BUDGET_S", 0.0)
     scene.follower._foresee_at = inf if futures_rest else 0.0
     scene.look(runs, replace(waits, reason="Resources"))
     assert forecast() == before

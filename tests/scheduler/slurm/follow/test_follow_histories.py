@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import select
 
 from features.job import Job
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.snapshot import job_of
 from scheduler.explain.whatif.memory import DAY_S, SubmittedJob
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.metrics import Metrics
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import job_of
 from tests.scheduler.service.pages.conftest import scraped
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene
 
 GPUS = "pellucid_gpus"
 

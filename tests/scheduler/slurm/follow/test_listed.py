@@ -6,7 +6,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.listing import Wanted, as_csv, listing
 from scheduler.service.pages.queries import PageQueries
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene
 
 
 def test_a_qos_is_a_column_and_an_account_is_shown_its_waits(store: Store) -> None:

@@ -14,12 +14,12 @@ from sqlalchemy import select
 
 from features.progress import Progress
 from profiler.progress import apart
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.service.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs as job_rows
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Told, twin
+from scheduler.slurm.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.parse import SlurmJob
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Told, twin
 
 ME = getpass.getuser()
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from scheduler.backends.slurm.parse import SlurmJob
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast
-from scheduler.service.follow.promises import BEGIN, LEAST, MOST, Promises
 from scheduler.service.log.store.store import Store
-from tests.scheduler.service.follow.test_follow import EVERYTHING, Scene
+from scheduler.slurm.follow.promises import BEGIN, LEAST, MOST, Promises
+from scheduler.slurm.read.parse import SlurmJob
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, Scene
 
 NOW = 1_790_000_000.0
 

@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from scheduler.explain.slurm import headline, rows
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
 from scheduler.explain.why import explain
 from scheduler.explain.words import ForecastKind
-from scheduler.service.follow import follower
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
-from tests.scheduler.service.follow.test_follow import EVERYTHING, NOW, Scene, twin
+from scheduler.slurm.follow import follower
+from scheduler.slurm.reason import headline, rows
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene, twin
 
 RUNS = EVERYTHING | {"cpus": 16, "num_nodes": 2}
 ASKS = {"cpus": 8, "gpus": 4, "time_limit_s": 600.0}

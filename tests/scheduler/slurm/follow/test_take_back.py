@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.app import app
-from scheduler.service.follow.answers import LEASE
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
+from scheduler.slurm.follow.answers import LEASE
 
 
 class Stopped:
@@ -40,7 +40,7 @@ def stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stopped:
         made.taken += 1
         return {}
 
-    monkeypatch.setattr("scheduler.service.follow.orders.release_all", take_back)
+    monkeypatch.setattr("scheduler.slurm.follow.orders.release_all", take_back)
     return made
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from features.codec import decode
 from pipeline.printed.eta import lines
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
-from scheduler.service.follow import trials
-from scheduler.service.follow.answers import ETA, TRIED
-from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene, twin
+from scheduler.slurm.follow import trials
+from scheduler.slurm.follow.answers import ETA, TRIED
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene, twin
 
 
 def job(scene: Scene, number: int, gpus: int, hours: float, **more: Any) -> SlurmJob:

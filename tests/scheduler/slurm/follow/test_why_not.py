@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.explain.slurm import sentence
 from scheduler.explain.whatif.forecasts import WhyNot
-from scheduler.policies.slurm.limits import Hit
-from scheduler.service.follow.answers import ETA, NODES, TRIED
-from scheduler.service.follow.reasons import _limit
-from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene, twin
+from scheduler.slurm.follow.answers import ETA, NODES, TRIED
+from scheduler.slurm.follow.reasons import _limit
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.reason import sentence
+from scheduler.slurm.twin.limits import Hit
+from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene, twin
 
 GIB = 1024.0
 CONFIG = "scontrol show config"

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import Slurm, SlurmError, quoted, unreachable, word
-from scheduler.backends.slurm.order import priorities
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.client import Slurm, SlurmError, quoted, unreachable, word
+from scheduler.slurm.read.order import priorities
 
 NODE = (
     "NodeName={name} CoresPerSocket=1 CPUTot=32 AvailableFeatures=(null) Gres={gres} "

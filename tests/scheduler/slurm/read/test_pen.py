@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.backends.slurm import client
-from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.backends.slurm.site import read_site
+from scheduler.slurm.read import client
+from scheduler.slurm.read.client import Slurm, SlurmDown
+from scheduler.slurm.read.site import read_site
 
 ANSWERS = """while read -r line; do case "$line" in
     end-of-*|no*) echo "invalid keyword: $line" >&2;;

@@ -7,11 +7,11 @@ import time
 import pytest
 
 from features.clock import LAST_S
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import RequestError, request
-from scheduler.backends.slurm.site import asks_of
-from scheduler.policies.slurm.site import Assoc, Partition, Site
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import RequestError, request
+from scheduler.slurm.read.site import asks_of
+from scheduler.slurm.twin.site import Assoc, Partition, Site
 
 SITE = Site({}, {"gpu": Partition("gpu", frozenset(), default=True)})
 

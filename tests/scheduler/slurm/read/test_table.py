@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from features.job import Job
-from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.backends.slurm.parse import ParseError, SlurmJob, hosts
-from scheduler.backends.slurm.parse import nodes as parse_nodes
-from scheduler.backends.slurm.site import asks_of
-from scheduler.backends.slurm.snapshot import Asking
-from scheduler.backends.slurm.table import COLUMNS, FEW, SINGLY, Table, held, on_gpus, read
-from scheduler.backends.slurm.versions import OLDEST, Release
 from scheduler.core.estimates import Estimate, Estimator
-from scheduler.policies.slurm.site import Site
+from scheduler.slurm.read.client import Slurm, SlurmDown
+from scheduler.slurm.read.parse import ParseError, SlurmJob, hosts
+from scheduler.slurm.read.parse import nodes as parse_nodes
+from scheduler.slurm.read.site import asks_of
+from scheduler.slurm.read.snapshot import Asking
+from scheduler.slurm.read.table import COLUMNS, FEW, SINGLY, Table, held, on_gpus, read
+from scheduler.slurm.read.versions import OLDEST, Release
+from scheduler.slurm.twin.site import Site
 
 PLAIN = {
     "JobArrayID": "7", "State": "PENDING", "PriorityLong": "4294901757", "SubmitTime": "1795284778",

@@ -11,11 +11,13 @@ import pytest
 
 from features.job import Job
 from scheduler.assembly import CoreSpec, assemble
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.client import SlurmError
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import (
+from scheduler.core.estimates import Estimator, LiveEstimator
+from scheduler.explain.whatif.futures import Arrival, Beliefs, Believed, Draw, Future
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.client import SlurmError
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import (
     QOS,
     config_of,
     partitions_of,
@@ -23,11 +25,9 @@ from scheduler.backends.slurm.site import (
     reservations_of,
     site_node,
 )
-from scheduler.backends.slurm.snapshot import build_snapshot
-from scheduler.core.estimates import Estimator, LiveEstimator
-from scheduler.explain.whatif.futures import Arrival, Beliefs, Believed, Draw, Future
-from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
-from scheduler.policies.slurm.site import Limits, Site
+from scheduler.slurm.read.snapshot import build_snapshot
+from scheduler.slurm.twin.policy import Slurm as SlurmPolicy
+from scheduler.slurm.twin.site import Limits, Site
 
 SAID = Path(__file__).parent / "university"
 

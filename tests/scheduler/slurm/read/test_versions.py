@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.backends.slurm import parse, versions
-from scheduler.backends.slurm.site import partitions_of
-from scheduler.backends.slurm.table import read
-from tests.scheduler.backends.test_slurm_table import record
+from scheduler.slurm.read import parse, versions
+from scheduler.slurm.read.site import partitions_of
+from scheduler.slurm.read.table import read
+from tests.scheduler.slurm.read.test_table import record
 
 SAID = Path(__file__).parent / "versions"
 RELEASES = sorted(path.stem for path in SAID.glob("*.json"))

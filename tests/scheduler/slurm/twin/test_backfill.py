@@ -7,18 +7,18 @@ from dataclasses import replace
 import pytest
 
 from scheduler.assembly import CoreSpec, assemble
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.snapshot import ClusterSnapshot, build_snapshot
 from scheduler.core.decisions import Action
 from scheduler.core.estimates import Estimator
-from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.clock import Clock, Rhythm
-from scheduler.policies.slurm.limits import Usage, first_hit
-from scheduler.policies.slurm.passes import Passes, Space, in_order, ranks
-from scheduler.policies.slurm.policy import Slurm, since_calculated
-from scheduler.policies.slurm.priority import FairShare, Multifactor
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.snapshot import ClusterSnapshot, build_snapshot
+from scheduler.slurm.twin.capacity import Capacity
+from scheduler.slurm.twin.clock import Clock, Rhythm
+from scheduler.slurm.twin.limits import Usage, first_hit
+from scheduler.slurm.twin.passes import Passes, Space, in_order, ranks
+from scheduler.slurm.twin.policy import Slurm, since_calculated
+from scheduler.slurm.twin.priority import FairShare, Multifactor
+from scheduler.slurm.twin.site import (
     Ask,
     Assoc,
     Limits,

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from scheduler.policies.slurm.capacity import Capacity, choose, suits
-from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import Passes
-from scheduler.policies.slurm.site import Ask, Partition, Share, Site, SiteNode
+from scheduler.slurm.twin.capacity import Capacity, choose, suits
+from scheduler.slurm.twin.limits import Usage
+from scheduler.slurm.twin.passes import Passes
+from scheduler.slurm.twin.site import Ask, Partition, Share, Site, SiteNode
 
 NODES = {
     name: SiteNode(name, 8, 64_000, (("gpu", 4),), frozenset(features), weight=weight)

@@ -10,10 +10,10 @@ from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
 from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, kept_back, too_late
 from scheduler.explain.words import ForecastKind
-from scheduler.policies.slurm.policy import Slurm
-from scheduler.policies.slurm.site import Ask, Partition, Site, SiteNode
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.work import PairTable, Work
+from scheduler.slurm.twin.policy import Slurm
+from scheduler.slurm.twin.site import Ask, Partition, Site, SiteNode
 
 NODES = {"n1": SiteNode("n1", 8, 64_000, (("gpu", 8),))}
 SITE = Site(NODES, {"p": Partition("p", frozenset(NODES))})

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.backends.slurm.tres import ENDLESS, other_gres
-from scheduler.policies.slurm.known import Family, Known, family, limit_codes, lines, parameter
-from scheduler.policies.slurm.limits import Usage, _named, first_hit, is_set, minutes_hit
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.read.tres import ENDLESS, other_gres
+from scheduler.slurm.twin.known import Family, Known, family, limit_codes, lines, parameter
+from scheduler.slurm.twin.limits import Usage, _named, first_hit, is_set, minutes_hit
+from scheduler.slurm.twin.site import (
     Ask,
     Assoc,
     Limits,
@@ -20,7 +20,7 @@ from scheduler.policies.slurm.site import (
     Site,
     SiteNode,
 )
-from scheduler.policies.slurm.unmodelled import unmodelled
+from scheduler.slurm.twin.unmodelled import unmodelled
 
 PART = Partition("p", frozenset({"n1"}))
 SITE = Site(

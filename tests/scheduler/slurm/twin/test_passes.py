@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.limits import Hit, Usage, begin_to_age, first_hit
-from scheduler.policies.slurm.passes import Passes, closed_to, in_order, ranks
-from scheduler.policies.slurm.priority import Multifactor, duration_s, fair_tree
-from scheduler.policies.slurm.site import (
+from scheduler.slurm.twin.capacity import Capacity
+from scheduler.slurm.twin.limits import Hit, Usage, begin_to_age, first_hit
+from scheduler.slurm.twin.passes import Passes, closed_to, in_order, ranks
+from scheduler.slurm.twin.priority import Multifactor, duration_s, fair_tree
+from scheduler.slurm.twin.site import (
     Ask,
     Assoc,
     Limits,
@@ -24,8 +24,8 @@ from scheduler.policies.slurm.site import (
     Site,
     SiteNode,
 )
-from scheduler.policies.slurm.twin import SlurmTwin, limited, misplaced, refused
-from scheduler.policies.slurm.unmodelled import unforeseen, unmodelled
+from scheduler.slurm.twin.twin import SlurmTwin, limited, misplaced, refused
+from scheduler.slurm.twin.unmodelled import unforeseen, unmodelled
 
 NOW, HOUR = 1_000_000.0, 3600.0
 NODES = {

@@ -11,16 +11,16 @@ from features.job import Job
 from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Decision
-from scheduler.policies.slurm.capacity import Capacity
-from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import Passes, in_order, ranks
-from scheduler.policies.slurm.policy import Slurm
-from scheduler.policies.slurm.preemption import Preemption
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Partition, Qos, Running, Share, Site, SiteNode
 from scheduler.simulation.engine import Engine
 from scheduler.simulation.loop import JobResult
 from scheduler.simulation.work import PairTable, Work
+from scheduler.slurm.twin.capacity import Capacity
+from scheduler.slurm.twin.limits import Usage
+from scheduler.slurm.twin.passes import Passes, in_order, ranks
+from scheduler.slurm.twin.policy import Slurm
+from scheduler.slurm.twin.preemption import Preemption
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Qos, Running, Share, Site, SiteNode
 
 NOW, HOUR = 1_000_000.0, 3600.0
 NODES = {name: SiteNode(name, 8, 64_000, (("gpu", 8),)) for name in ("n1", "n2")}
