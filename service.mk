@@ -10,7 +10,7 @@ PG_USER ?= nobody
 
 test-service: install ## Run the service's tests on a private PostgreSQL
 	$(BIN)/python -m benchmarks.postgres --bin "$(PG_BIN)" --user "$(PG_USER)" -- \
-	  $(BIN)/python -m pytest -n 2 --dist loadfile tests/scheduler/service tests/benchmarks/test_chaos.py \
+	  $(BIN)/python -m pytest -n 2 --dist loadfile tests/scheduler/service tests/scheduler/slurm/follow tests/benchmarks/test_chaos.py \
 	  tests/benchmarks/test_moves.py
 
 CHAOS_SEEDS ?= 0:2000

@@ -19,16 +19,16 @@ from features.plain import plain, plain_all
 from pipeline.errors import UserError
 from pipeline.printed import eta as printed_eta
 from pipeline.printed.why import lines_of, sooner_lines
-from scheduler.backends.slurm.client import SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import ParseError
-from scheduler.backends.slurm.request import script_of
 from scheduler.core.plural import count
 from scheduler.explain.effect import Eta, Sooner
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.slurm import PlaceInLine, PriorityTerm, SlurmReason
-from scheduler.service.direct import Direct, NotThere
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.rows import JobRow
+from scheduler.slurm.look import Direct, NotThere
+from scheduler.slurm.read.client import SlurmDown, SlurmError
+from scheduler.slurm.read.parse import ParseError
+from scheduler.slurm.read.request import script_of
+from scheduler.slurm.reason import PlaceInLine, PriorityTerm, SlurmReason
 
 INSTRUCTIONS = (
     "Answers about jobs of a Slurm cluster, with the rights of the user who runs this. Nothing is "

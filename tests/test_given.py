@@ -58,7 +58,7 @@ EXEMPT = {
     "scheduler/backends/local/zygote.py:end_strays:.read_bytes": KERNEL,
     "scheduler/backends/local/zygote.py:_owner_lives:.read_text": KERNEL,
     "scheduler/backends/simulated.py:_Journal.__init__:os.open": OURS,
-    "scheduler/policies/slurm/passes.py:Passes._earliest:.open": "opens no file",
+    "scheduler/slurm/twin/passes.py:Passes._earliest:.open": "opens no file",
     "scheduler/service/api/peer.py:peer_user:.read_text": KERNEL,
     "scheduler/service/log/header.py:code_version:.read_bytes": PACKAGE,
     "scheduler/service/log/restore.py:Restore.apply:os.open": "made here (O_EXCL)",

@@ -17,7 +17,7 @@ from profiler.ends import memory_complaint
 from profiler.progress.formats import FORMATS, read
 from profiler.progress.reader import Reader
 from scheduler.backends.local.output import _shown as shown
-from scheduler.backends.slurm import parse, request, tres
+from scheduler.slurm.read import parse, request, tres
 from tests.growth import EXPONENT, PACKAGES, Found, Read, growth, patterns, texts
 
 # put together while the program runs, from what the program itself says
@@ -27,7 +27,7 @@ MADE = {
     "profiler.progress.table:made": "of lines with places: tests/profiler/test_formats_of_ones_own",
     "pipeline.traces.elements:',\\\\s*(?=\\\\{\\\\s*\"(?:' + keys + ')\"\\\\s*:)'": "",
     "pipeline.traces.described:pattern": "of whoever describes the trace, on 1,000 characters",
-    "scheduler.backends.slurm.site:'(?:^|\\\\s)' + re.escape(begin)": "a fixed text",
+    "scheduler.slurm.read.site:'(?:^|\\\\s)' + re.escape(begin)": "a fixed text",
 }
 
 

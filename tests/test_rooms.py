@@ -59,7 +59,7 @@ PARSERS = ("bars", "counter", "formats", "reader", "tail", "news", "process")
 SERVICE = """
 import sys
 import scheduler.service.app, scheduler.service.decide.supervisor
-import scheduler.backends.local.backend, scheduler.service.follow.follower
+import scheduler.backends.local.backend, scheduler.slurm.follow.follower
 import scheduler.service.analyst.process
 print(*sys.modules)
 """

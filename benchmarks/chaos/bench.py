@@ -30,8 +30,6 @@ from scheduler.service.api.auth import service_user
 from scheduler.service.decide import begin, processes
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
-from scheduler.service.follow import follower as followers
-from scheduler.service.follow.follower import Follower
 from scheduler.service.log.fold import State
 from scheduler.service.log.store import line as lines
 from scheduler.service.log.store import tables
@@ -39,9 +37,11 @@ from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings as ServiceSettings
+from scheduler.slurm.follow import follower as followers
+from scheduler.slurm.follow.follower import Follower
 
 # what processes load as they go, and draw ids by as they do: before the first run
-LOADED = (*supervisors.COMMON, "pyarrow.parquet", "scheduler.service.follow.follower")
+LOADED = (*supervisors.COMMON, "pyarrow.parquet", "scheduler.slurm.follow.follower")
 
 
 class Bench:

@@ -17,10 +17,10 @@ from benchmarks.chaos.kernel import EPOCH, Host, Kernel, Process
 from benchmarks.chaos.people import Person
 from benchmarks.chaos.run import HANGS_S, LEASE_S, QUIET_S, WATCHDOG_S, Simulation
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import SlurmDown
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.shape import Shape
 from scheduler.service.settings import Settings
+from scheduler.slurm.read.client import SlurmDown
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
 
 NODES = tuple(Node(name, 4, "", ("main",), True, "IDLE", memory_mib=1e6) for name in ("n1", "n2"))
 KEPT_S = 300.0  # MinJobAge

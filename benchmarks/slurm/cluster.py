@@ -24,7 +24,7 @@ from typing import Any
 from benchmarks.slurm import accounting
 from benchmarks.slurm.config import SLURM_USER, UNIVERSITY, Own, Ports, Shape, write
 from benchmarks.slurm.processes import Processes, SlurmError, as_user, free_ports, until
-from scheduler.backends.slurm.versions import job_as_first, release_of
+from scheduler.slurm.read.versions import job_as_first, release_of
 
 PREFIX = "pellucid-slurm-"  # of the folder's name; the process id follows
 NEEDED = ("munged", "slurmctld", "slurmd", "sbatch")

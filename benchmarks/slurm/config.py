@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from benchmarks.slurm import university
-from scheduler.backends.slurm.versions import OLDEST, Release, release_in
+from scheduler.slurm.read.versions import OLDEST, Release, release_in
 
 SLURM_USER = "slurm"
 

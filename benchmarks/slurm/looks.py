@@ -17,16 +17,16 @@ from benchmarks.slurm.kept import MARK, Kept, marked
 from benchmarks.slurm.sites import follow
 from features.clock import Clock
 from features.job import Job
-from scheduler.backends.slurm.client import Slurm, SlurmDown
-from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.core import Core
 from scheduler.core.durations import Stated
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.futures import Arrival, Beliefs, Piece
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
-from scheduler.policies.slurm.site import Ask
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.follower import Follower
+from scheduler.slurm.follow.follower import Follower
+from scheduler.slurm.read.client import Slurm, SlurmDown
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.twin.site import Ask
+from scheduler.slurm.twin.twin import twin_in
 
 ERROR = 0.01  # of a duration that is known
 LONGER = 1.3  # than it ran by the end: one that still ran then

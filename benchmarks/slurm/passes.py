@@ -15,11 +15,11 @@ from datetime import datetime
 from math import floor
 
 from benchmarks.slurm.recording import Recording
-from scheduler.backends.slurm.parse import SlurmJob, hosts
-from scheduler.backends.slurm.site import asks_of
-from scheduler.policies.slurm.capacity import Capacity, choose
-from scheduler.policies.slurm.limits import Usage
-from scheduler.policies.slurm.passes import (
+from scheduler.slurm.read.parse import SlurmJob, hosts
+from scheduler.slurm.read.site import asks_of
+from scheduler.slurm.twin.capacity import Capacity, choose
+from scheduler.slurm.twin.limits import Usage
+from scheduler.slurm.twin.passes import (
     Passes,
     Ranked,
     in_order,
@@ -27,9 +27,9 @@ from scheduler.policies.slurm.passes import (
     ranks,
     reason_key,
 )
-from scheduler.policies.slurm.policy import BACKFILL_DEPTH, DEPTH, WINDOW_MIN
-from scheduler.policies.slurm.priority import Multifactor
-from scheduler.policies.slurm.site import Ask, Running, Share
+from scheduler.slurm.twin.policy import BACKFILL_DEPTH, DEPTH, WINDOW_MIN
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import Ask, Running, Share
 
 _LINES = {
     "main": re.compile(r"sched: Running job scheduler for"),

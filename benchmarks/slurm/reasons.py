@@ -21,14 +21,14 @@ from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.config import Own
 from benchmarks.slurm.processes import until
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.table import Table
-from scheduler.explain.slurm import SlurmReason, sentence
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import ForecastKind
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.table import Table
+from scheduler.slurm.reason import SlurmReason, sentence
 
 USER = "backup"
 WAIT_S = 60.0  # for all codes to come about

@@ -12,11 +12,11 @@ from pathlib import Path
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.processes import until
 from benchmarks.slurm.workload import ACCOUNTING, USERS, Order, orders
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.parse import Node, SlurmJob
-from scheduler.backends.slurm.site import read_site
-from scheduler.backends.slurm.table import Table
-from scheduler.policies.slurm.site import Site
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.site import read_site
+from scheduler.slurm.read.table import Table
+from scheduler.slurm.twin.site import Site
 
 LOOK_S = 4.0
 SACCT = (

@@ -29,18 +29,18 @@ from benchmarks.slurm.shrink import fewest
 from benchmarks.slurm.workload import USERS
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import Slurm, SlurmError
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.table import Table
 from scheduler.explain.why import explain
-from scheduler.service.direct import Direct
-from scheduler.service.follow import follower
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.slurm.follow import follower
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.look import Direct
+from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.table import Table
 
 PART = "PartitionName"
 LOOKS, LOOK_S = 8, 8.0

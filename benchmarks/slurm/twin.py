@@ -20,16 +20,16 @@ from benchmarks.slurm.passes import each_pass
 from benchmarks.slurm.recording import Look, Recording
 from features.job import Job
 from scheduler.assembly import CoreSpec, assemble
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import request
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import asks_of, slurm_word
-from scheduler.backends.slurm.snapshot import ClusterSnapshot, build_snapshot, job_of
 from scheduler.core.decisions import Action, Decision
 from scheduler.core.estimates import Estimator
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
-from scheduler.policies.slurm.twin import twin_in
 from scheduler.simulation.work import Work
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import request
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import asks_of, slurm_word
+from scheduler.slurm.read.snapshot import ClusterSnapshot, build_snapshot, job_of
+from scheduler.slurm.twin.twin import twin_in
 
 NEVER = 1e12
 HORIZONS_S = (5, 15, 30, 60)

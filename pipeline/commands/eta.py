@@ -85,9 +85,9 @@ def eta(
 def _of_its_own(client: Client, options: list[str], *, as_json: bool) -> None:
     """Ask a service that decides itself."""
     from features.codec import decode
-    from scheduler.backends.slurm.request import RequestError, plainly
     from scheduler.explain.effect import NewJob
     from scheduler.explain.new_job import sentences
+    from scheduler.slurm.read.request import RequestError, plainly
 
     try:
         asked = plainly(options)

@@ -30,9 +30,9 @@ def mcp(patience: PATIENCE = 10.0) -> None:
       pellucid mcp --patience 30
     """
     from pipeline.agents import Looks, server
-    from scheduler.backends.slurm.client import Slurm
-    from scheduler.service.direct import Direct
     from scheduler.service.logs import configure
+    from scheduler.slurm.look import Direct
+    from scheduler.slurm.read.client import Slurm
 
     configure("warning")
     user = pwd.getpwuid(os.getuid()).pw_name

@@ -240,7 +240,7 @@ def _changed(pairs: Sequence[str], known: Site, variants: Sequence[Variant]) -> 
 
     Raises UserError: not NAME=VALUE, or a setting that a replay does not have.
     """
-    from scheduler.policies.slurm.known import REPLAYED, Known, parameter
+    from scheduler.slurm.twin.known import REPLAYED, Known, parameter
 
     if not pairs:
         return ()

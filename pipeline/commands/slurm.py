@@ -36,7 +36,7 @@ def modelled(as_json: PRINT_JSON = False) -> None:
 
       pellucid slurm modelled | grep 'not modelled'
     """
-    from scheduler.policies.slurm.known import lines
+    from scheduler.slurm.twin.known import lines
 
     if as_json:
         print_json(list(lines()))
@@ -75,9 +75,9 @@ def release_all(
     """
     with user_errors():
         from pipeline.errors import UserError
-        from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-        from scheduler.backends.slurm.parse import ParseError
-        from scheduler.service.follow.orders import release_all as take_back
+        from scheduler.slurm.follow.orders import release_all as take_back
+        from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+        from scheduler.slurm.read.parse import ParseError
 
         commands: list[str] = []
         left = "" if dry_run or force or config is None else _kept(config)
@@ -110,8 +110,8 @@ def release_all(
 
 def _kept(config: Path) -> str:
     """Why a service's order is to stay; "": it is not."""
-    from scheduler.service.follow.answers import LEASE
     from scheduler.service.settings import read_settings
+    from scheduler.slurm.follow.answers import LEASE
 
     settings = read_settings(config)
     if settings.dry_run:
@@ -140,8 +140,8 @@ def erase(
     """
     with user_errors(), stored.opened() as store:
         from pipeline.errors import UserError
-        from scheduler.service.follow.erase import NotErasable
-        from scheduler.service.follow.erase import erase as take_out
+        from scheduler.slurm.follow.erase import NotErasable
+        from scheduler.slurm.follow.erase import erase as take_out
 
         try:
             gone = take_out(store, user)

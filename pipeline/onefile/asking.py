@@ -16,10 +16,10 @@ from pipeline.printed import causes as printed_causes
 from pipeline.printed import eta as printed_eta
 from pipeline.printed import jobs as printed_jobs
 from pipeline.printed.why import lines_of, node_lines, sooner_lines, waits_in_slurm
-from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
-from scheduler.backends.slurm.parse import ParseError
 from scheduler.explain.share import sentences
-from scheduler.service.direct import Direct, NotThere
+from scheduler.slurm.look import Direct, NotThere
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import ParseError
 
 PROGRAM = "pellucid.pyz"
 ABOUT = (

@@ -18,7 +18,7 @@ MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 def with_script(options: list[str]) -> list[str]:
     """The options of the script's `#SBATCH` lines, then those given: the last of two counts.
     Raises UserError."""
-    from scheduler.backends.slurm.request import RequestError, script_of, script_options
+    from scheduler.slurm.read.request import RequestError, script_of, script_options
 
     try:
         words = script_of(options)

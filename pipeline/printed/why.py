@@ -70,7 +70,7 @@ def lines_of(
     explained: Explanation, now: float, *, codes: bool = False, full: bool = False
 ) -> list[str]:
     """An explanation in lines."""
-    from scheduler.explain.slurm import rows as slurm_rows
+    from scheduler.slurm.reason import rows as slurm_rows
 
     over, analysis = explained.phase in OVER, explained.analysis
     failed = analysis.unavailable if analysis is not None else ""

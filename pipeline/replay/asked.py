@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 
 from features.job import Job
 from pipeline.worlds.inferred import gpus_of
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.request import LONG_NAMES, RequestError, request
-from scheduler.backends.slurm.site import asks_of
-from scheduler.backends.slurm.tres import ParseError, counts, gpu_types
-from scheduler.policies.slurm.site import GPU, Ask, Site
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import LONG_NAMES, RequestError, request
+from scheduler.slurm.read.site import asks_of
+from scheduler.slurm.read.tres import ParseError, counts, gpu_types
+from scheduler.slurm.twin.site import GPU, Ask, Site
 
 LICENCE = "license/"
 

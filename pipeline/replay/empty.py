@@ -9,12 +9,12 @@ from features.clock import Clock
 from pipeline.errors import UserError
 from pipeline.replay.printed import read_printed
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import site_node
 from scheduler.explain.effect import Eta
-from scheduler.policies.slurm.site import Site
-from scheduler.service.follow.planner import Planner
-from scheduler.service.follow.trials import Means, Refused, Trials
+from scheduler.slurm.follow.planner import Planner
+from scheduler.slurm.follow.trials import Means, Refused, Trials
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import site_node
+from scheduler.slurm.twin.site import Site
 
 
 def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:

@@ -11,9 +11,9 @@ from pathlib import Path
 from features.given import LARGE, read_text
 from pipeline.errors import UserError
 from pipeline.replay.written import as_printed, is_gres
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import Node, ParseError
-from scheduler.backends.slurm.site import (
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import Node, ParseError
+from scheduler.slurm.read.site import (
     ASSOC,
     QOS,
     assocs_of,
@@ -22,7 +22,7 @@ from scheduler.backends.slurm.site import (
     partitions_of,
     qos_of,
 )
-from scheduler.policies.slurm.site import Assoc, AssocKey, Partition, Qos, Reservation
+from scheduler.slurm.twin.site import Assoc, AssocKey, Partition, Qos, Reservation
 
 ACCEPTED = (
     "the output of scontrol show nodes, partition, config, licenses and reservation, and of "

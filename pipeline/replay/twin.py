@@ -13,13 +13,13 @@ from pipeline.replay.asked import Row, ask_of, licences_of
 from pipeline.replay.extra import Extra
 from pipeline.replay.printed import Printed
 from pipeline.worlds.shape import Hide, Shape
-from scheduler.backends.slurm.site import site_node
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.policy import Policy
-from scheduler.policies.slurm.site import Ask, Assoc, Limits, Partition, Site
-from scheduler.policies.slurm.twin import twin_in
-from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
 from scheduler.simulation.work import Workload
+from scheduler.slurm.read.site import site_node
+from scheduler.slurm.twin.site import Ask, Assoc, Limits, Partition, Site
+from scheduler.slurm.twin.twin import twin_in
+from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 
 @dataclass(frozen=True)

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from features.given import read_text
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import ParseError
-from scheduler.backends.slurm.site import ASSOC
-from scheduler.backends.slurm.tres import gpu_types
-from scheduler.policies.slurm.site import GPU
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import ParseError
+from scheduler.slurm.read.site import ASSOC
+from scheduler.slurm.read.tres import gpu_types
+from scheduler.slurm.twin.site import GPU
 
 # of slurm.conf, whose names are in letters of either size, those that are read
 _NAMES = (

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import ParseError
-from scheduler.backends.slurm.tres import gpu_types
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import ParseError
+from scheduler.slurm.read.tres import gpu_types
 
 Floats = NDArray[np.float64]
 # A partition that ran less of a node's jobs than this does not share the node.

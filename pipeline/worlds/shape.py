@@ -19,11 +19,11 @@ from features.given import LARGE, read_text
 from pipeline.errors import UserError
 from pipeline.worlds.cluster_file import read_cluster
 from pipeline.worlds.inferred import Floats, Ran, expanded, nodes_of, peak_of
-from scheduler.backends.slurm import parse
-from scheduler.backends.slurm.parse import Node, ParseError
-from scheduler.backends.slurm.tres import gpu_types
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.core.plural import count
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.parse import Node, ParseError
+from scheduler.slurm.read.tres import gpu_types
 
 Hide = Callable[[str], str]
 PER_NODE = 8  # where a dump tells neither nodes nor their number

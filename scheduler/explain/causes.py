@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.decisions import Reason
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import phrase
+from scheduler.slurm.reason import SlurmReason
 
 HOLDERS = 8  # shown of those who are waited for
 _JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it

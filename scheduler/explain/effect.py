@@ -11,8 +11,8 @@ from typing import Any
 
 from features.codec import Json, decode
 from scheduler.core.request import CHANGEABLE
-from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.words import clock_time, roughly
+from scheduler.slurm.reason import SlurmReason
 
 MINUTE_S = 60.0
 

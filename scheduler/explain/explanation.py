@@ -11,7 +11,7 @@ from features.codec import decode
 from scheduler.explain.answer import OrderTerm, WaitAnalysis
 from scheduler.explain.belief import Belief
 from scheduler.explain.effect import WhatIfAnswer
-from scheduler.explain.slurm import SlurmReason
+from scheduler.slurm.reason import SlurmReason
 
 
 @dataclass(frozen=True, slots=True)

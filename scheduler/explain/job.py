@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from features.codec import Json
 from scheduler.core.request import JobRequest
-from scheduler.explain.slurm import SlurmReason
+from scheduler.slurm.reason import SlurmReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from scheduler.explain.words import duration, percent
 
 if TYPE_CHECKING:
     from scheduler.core.policy import Policy
-    from scheduler.policies.slurm.site import Assoc, Site
+    from scheduler.slurm.twin.site import Assoc, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Sh
 
 def of_site(site: Site, user: str) -> Shares:
     """By the usage and the shares that Slurm has of associations, of each account of a user."""
-    from scheduler.policies.slurm.priority import Multifactor, duration_s
+    from scheduler.slurm.twin.priority import Multifactor, duration_s
 
     if not site.weighs:
         return Shares(user, unavailable="Slurm's priorities here know no shares")

@@ -20,12 +20,12 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
-from scheduler.explain.slurm import headline, whole
 from scheduler.explain.stories import JobView, story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
 from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
 from scheduler.explain.words import ForecastKind, has_gpus, overtaken_words
+from scheduler.slurm.reason import headline, whole
 
 
 def explain(view: JobView, job_id: str, now: float) -> Explanation:

@@ -14,7 +14,7 @@ _WHERE = {
     "fifo": "scheduler.policies.fifo:Fifo",
     "fifo-skip": "scheduler.policies.fifo:FifoSkip",
     "easy": "scheduler.policies.easy:Easy",
-    "slurm": "scheduler.policies.slurm.policy:Slurm",
+    "slurm": "scheduler.slurm.twin.policy:Slurm",
     "pellucid": "scheduler.policies.pellucid.policy:Pellucid",
 }
 

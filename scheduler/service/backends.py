@@ -7,18 +7,18 @@ from features.plugins import load
 from profiler.progress import table
 from scheduler.backends.base import Backend
 from scheduler.backends.local.host import KNOWN, Host, read_declared
-from scheduler.backends.slurm.client import (
+from scheduler.core.cluster import ClusterSpec
+from scheduler.policies import policy_named
+from scheduler.service.log.header import LogHeader
+from scheduler.service.settings import Settings, SettingsError
+from scheduler.slurm.read.client import (
     Slurm,
     SlurmDown,
     SlurmError,
     to_stdout,
 )
-from scheduler.backends.slurm.parse import ParseError
-from scheduler.backends.slurm.shape import Shape
-from scheduler.core.cluster import ClusterSpec
-from scheduler.policies import policy_named
-from scheduler.service.log.header import LogHeader
-from scheduler.service.settings import Settings, SettingsError
+from scheduler.slurm.read.parse import ParseError
+from scheduler.slurm.read.shape import Shape
 
 
 def slurm_of(settings: Settings) -> Slurm:
@@ -48,8 +48,8 @@ def notes(settings: Settings, policy: str) -> list[str]:
 
 
 def _of_release(slurm: Slurm) -> list[str]:
-    from scheduler.backends.slurm.site import config_of
-    from scheduler.backends.slurm.versions import caution, release_in
+    from scheduler.slurm.read.site import config_of
+    from scheduler.slurm.read.versions import caution, release_in
 
     try:
         config = config_of(slurm.read("scontrol", "show", "config"))
@@ -60,9 +60,9 @@ def _of_release(slurm: Slurm) -> list[str]:
 
 
 def _left_out(slurm: Slurm, settings: Settings) -> list[str]:
-    from scheduler.backends.slurm.site import read_site
-    from scheduler.backends.slurm.table import Table
-    from scheduler.policies.slurm.unmodelled import unmodelled, unmodelled_words
+    from scheduler.slurm.read.site import read_site
+    from scheduler.slurm.read.table import Table
+    from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
     parts = set(filter(None, settings.slurm_partitions.split(",")))
     try:

@@ -12,7 +12,7 @@ from features.codec import decode
 from scheduler.backends.submission import NAMES, Submission
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.job import JobRow
-from scheduler.explain.slurm import SlurmReason
+from scheduler.slurm.reason import SlurmReason
 
 
 class JobColumns(TypedDict, total=False):

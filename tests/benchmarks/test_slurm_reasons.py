@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from benchmarks.slurm.reasons import CASES, Asked, judge, report
-from scheduler.explain.slurm import LimitReached, SlurmReason
 from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, kept_back
-from scheduler.policies.slurm.known import lines
+from scheduler.slurm.reason import LimitReached, SlurmReason
+from scheduler.slurm.twin.known import lines
 
 LIMIT = LimitReached("MaxTRESPU", "gres/gpu", "QOS q", limit=1.0, used=1.0, asked=1.0)
 RIGHT = SlurmReason("QOSMaxGRESPerUser", limit=LIMIT)

@@ -35,9 +35,9 @@ from scheduler.core.core import Core
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.futures import Arrival, Beliefs
 from scheduler.explain.whatif.memory import Memory
-from scheduler.policies.slurm.policy import Slurm
-from scheduler.policies.slurm.site import Ask
-from scheduler.policies.slurm.twin import twin_in
+from scheduler.slurm.twin.policy import Slurm
+from scheduler.slurm.twin.site import Ask
+from scheduler.slurm.twin.twin import twin_in
 from tests.waiting import until
 
 NOW = 1_800_000_000.0

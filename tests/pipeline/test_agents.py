@@ -21,9 +21,9 @@ from mcp.client import Client
 from mcp.client.stdio import StdioServerParameters
 
 from pipeline.agents import KEEP_S, LONGEST, SOURCES, Looks, server
-from scheduler.service.direct import Direct
+from scheduler.slurm.look import Direct
 from tests.pipeline.test_onefile import direct
-from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
+from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene
 
 SCHEMAS = Path(__file__).with_name("agents_schema.json")
 ALL_OF = ((0, 1, 2, 3),)
@@ -170,7 +170,7 @@ def untraced(sentence: str, answer: Mapping[str, Any], *given: Any) -> list[str]
 def test_sixty_questions_and_every_number_has_a_field_and_every_field_a_source(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scheduler.service.direct.BUDGET_S", 0.2)
+    monkeypatch.setattr("scheduler.slurm.look.BUDGET_S", 0.2)
     questions = sixty()
     assert len(questions) == 60
     used = set()
@@ -262,7 +262,7 @@ def hostile(jobs: Iterable[str]) -> Iterator[dict[str, str]]:
 def test_hostile_names_change_nothing_but_the_name(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scheduler.service.direct.BUDGET_S", 600.0)  # as many futures each time
+    monkeypatch.setattr("scheduler.slurm.look.BUDGET_S", 600.0)  # as many futures each time
     questions = [("why", {"job": "3"}), ("order", {}), ("queue", {"everybody": True})]
     before = [one.structured_content for one in asked(busy(), questions)]
     for given in hostile(["1", "2", *WAITING]):
@@ -278,7 +278,7 @@ def test_hostile_names_change_nothing_but_the_name(
 
 
 def test_hostile_reasons_stand_in_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.service.direct.BUDGET_S", 0.02)
+    monkeypatch.setattr("scheduler.slurm.look.BUDGET_S", 0.02)
     questions = [("why", {"job": job}) for job in WAITING]
 
     def sentences(reasons: Mapping[str, str]) -> list[str]:

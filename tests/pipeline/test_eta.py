@@ -8,8 +8,8 @@ import pytest
 
 from pipeline.errors import UserError
 from pipeline.printed.eta import with_script
-from scheduler.backends.slurm.request import request
-from tests.scheduler.backends.test_slurm_request import SITE
+from scheduler.slurm.read.request import request
+from tests.scheduler.slurm.read.test_request import SITE
 
 SCRIPT = """#!/bin/bash
 #SBATCH --gres=gpu:a100:2 --job-name "a run"  # a comment

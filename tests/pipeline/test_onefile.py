@@ -15,12 +15,12 @@ from rapidfuzz import fuzz
 
 from pipeline.onefile.absent import ratio
 from pipeline.onefile.build import build, modules
-from scheduler.backends.slurm.client import Slurm, SlurmError
-from scheduler.backends.slurm.past import past
-from scheduler.backends.slurm.snapshot import job_of
-from scheduler.backends.slurm.versions import Release
-from scheduler.service.direct import UNSEEN, Direct, NotThere
-from tests.scheduler.service.follow.test_follow import NOW, SAYS, Scene
+from scheduler.slurm.look import UNSEEN, Direct, NotThere
+from scheduler.slurm.read.client import Slurm, SlurmError
+from scheduler.slurm.read.past import past
+from scheduler.slurm.read.snapshot import job_of
+from scheduler.slurm.read.versions import Release
+from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene
 
 FULL = ((0, 1, 2, 3),)
 MODULES = 140  # may only fall
@@ -49,7 +49,7 @@ def test_it_is_small_and_the_same_twice(file: Path, tmp_path: Path) -> None:
     assert file.stat().st_size < 10_000_000
     assert build(tmp_path).read_bytes() == file.read_bytes()
     names = zipfile.ZipFile(file).namelist()
-    assert "scheduler/service/direct.py" in names
+    assert "scheduler/slurm/look.py" in names
     assert not [n for n in modules() if "follower" in n or n.endswith((".reads", ".tables"))]
 
 
@@ -228,8 +228,8 @@ def test_a_newer_release_is_refused() -> None:
 def test_a_job_far_behind_in_line_is_given_no_start_and_why(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("scheduler.service.follow.planner.LINE", 1)
-    monkeypatch.setattr("scheduler.service.direct.LINE", 1)
+    monkeypatch.setattr("scheduler.slurm.follow.planner.LINE", 1)
+    monkeypatch.setattr("scheduler.slurm.look.LINE", 1)
     look = direct(scene())
     first, second = (look.why(job_id).forecast for job_id in ("3", "4"))
     assert first is not None

@@ -14,7 +14,7 @@ from pipeline.errors import UserError
 from pipeline.replay.empty import eta_of
 from pipeline.replay.printed import Printed, read_printed
 from pipeline.replay.site import DumpOptions, read_site
-from scheduler.policies.slurm.site import Limits, Partition
+from scheduler.slurm.twin.site import Limits, Partition
 from tests.pipeline.test_replay_given import HEADER, ran, waits
 
 MADE = generate(302)

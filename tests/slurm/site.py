@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from benchmarks.slurm import SlurmCluster
-from scheduler.backends.slurm.client import Slurm
+from scheduler.slurm.read.client import Slurm
 
 
 def client(cluster: SlurmCluster) -> Slurm:

@@ -20,9 +20,9 @@ from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import SlurmError, as_user, free_ports
 from pipeline.app import app
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.shape import Shape
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.read.shape import Shape
 from tests.slurm.site import client, physics
 from tests.slurm.test_serve import MAIN
 from tests.waiting import until

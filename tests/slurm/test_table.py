@@ -13,9 +13,9 @@ import pytest
 
 from benchmarks.slurm import SlurmCluster
 from features.progress import Progress
-from scheduler.backends.slurm.parse import SlurmJob
-from scheduler.backends.slurm.table import Table
-from scheduler.service.follow.outputs import Outputs
+from scheduler.slurm.follow.outputs import Outputs
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.table import Table
 from tests.slurm.site import client
 from tests.waiting import until
 

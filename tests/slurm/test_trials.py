@@ -11,12 +11,12 @@ import pytest
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.processes import SlurmError
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import slurm_word
-from scheduler.backends.slurm.table import Table
-from scheduler.service.follow.answers import ETA, TRIED
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.slurm.follow.answers import ETA, TRIED
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import slurm_word
+from scheduler.slurm.read.table import Table
 from tests.slurm.site import client, physics
 from tests.waiting import until
 

@@ -9,16 +9,16 @@ import pytest
 
 from benchmarks.slurm import SlurmCluster
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.client import Slurm
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.site import asks_of, read_site, slurm_word
-from scheduler.backends.slurm.table import Table
-from scheduler.explain.slurm import sentence, whole
-from scheduler.policies.slurm.policy import Slurm as SlurmPolicy
-from scheduler.policies.slurm.priority import Multifactor, Terms
-from scheduler.policies.slurm.site import Ask, Site
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import asks_of, read_site, slurm_word
+from scheduler.slurm.read.table import Table
+from scheduler.slurm.reason import sentence, whole
+from scheduler.slurm.twin.policy import Slurm as SlurmPolicy
+from scheduler.slurm.twin.priority import Multifactor, Terms
+from scheduler.slurm.twin.site import Ask, Site
 from tests.slurm.site import client
 from tests.waiting import until
 

@@ -12,12 +12,12 @@ import pytest
 from benchmarks.slurm import SlurmCluster
 from benchmarks.slurm.config import Own
 from scheduler.assembly import CoreSpec
-from scheduler.backends.slurm.shape import Shape
-from scheduler.backends.slurm.table import Table
-from scheduler.explain.slurm import sentence
-from scheduler.service.follow.answers import TRIED
-from scheduler.service.follow.follower import Follower, Following
 from scheduler.service.log.header import FOLLOWED, LogHeader
+from scheduler.slurm.follow.answers import TRIED
+from scheduler.slurm.follow.follower import Follower, Following
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.table import Table
+from scheduler.slurm.reason import sentence
 from tests.slurm.site import client
 from tests.waiting import until
 

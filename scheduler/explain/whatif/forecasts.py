@@ -21,7 +21,7 @@ from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, ForecastKind
-from scheduler.policies.slurm.twin import limited, misplaced, refused, shut_out, twin_in
+from scheduler.slurm.twin.twin import limited, misplaced, refused, shut_out, twin_in
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")

@@ -132,7 +132,7 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
 
 def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
     """The process that only follows Slurm, in its modes `advise` and `order`."""
-    from scheduler.service.follow.follower import run_follower
+    from scheduler.slurm.follow.follower import run_follower
 
     run_follower(settings, stopping, holder)
 

@@ -15,11 +15,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 from scheduler.core.plural import count
-from scheduler.explain import slurm
 from scheduler.explain.stories import counting, sentence_now
 from scheduler.explain.words import duration, percent
 from scheduler.service.log.store.short import HOLDING, WAITING, Key, Own, Short
 from scheduler.service.pages.queries import DAY_S, PageQueries
+from scheduler.slurm import reason as slurm
 
 ROWS = 100  # on a page
 AT_ONCE = 500  # jobs read in one go, of all

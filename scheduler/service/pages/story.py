@@ -15,8 +15,6 @@ from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
-from scheduler.explain.slurm import headline as slurm_headline
-from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
@@ -28,6 +26,8 @@ from scheduler.service.pages.asked import asked
 from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
+from scheduler.slurm.reason import headline as slurm_headline
+from scheduler.slurm.reason import rows as slurm_rows
 
 LEAST_SHARE = 0.01  # of a wait, that its reason is shown
 KIND_WORDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pipeline.printed.causes import lines
 from scheduler.core.decisions import Reason
 from scheduler.explain.causes import HOLDERS, Other, Waiting, causes_of, of_slurm
-from scheduler.explain.slurm import LimitReached, SlurmReason
+from scheduler.slurm.reason import LimitReached, SlurmReason
 
 NOW = 10_000.0
 BUSY = Reason.GPUS_BUSY.value

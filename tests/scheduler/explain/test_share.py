@@ -13,8 +13,8 @@ from scheduler.explain.share import Shares, of_policy, of_site, sentences
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.settings import FairShare
 from scheduler.policies.pellucid.shares import Fairness
-from scheduler.policies.slurm.site import Assoc, Site
-from tests.scheduler.backends.test_slurm_request import SITE
+from scheduler.slurm.twin.site import Assoc, Site
+from tests.scheduler.slurm.read.test_request import SITE
 
 HOUR = 3600.0
 

@@ -11,13 +11,13 @@ from sqlalchemy import ColumnElement, RowMapping, Select, case, func, select
 
 from features.codec import decode
 from scheduler.explain.causes import Causes, Other, Waiting, causes_of, of_slurm
-from scheduler.explain.slurm import SlurmReason
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import of_slurm as slurms
 from scheduler.service.log.store.rows import Line
 from scheduler.service.log.store.tables import decisions, forecasts, jobs, live, nodes
 from scheduler.service.log.store.visibility import shown_actor
 from scheduler.service.log.store.visible_rows import VisibleRows
+from scheduler.slurm.reason import SlurmReason
 
 LIVE = [phase.value for phase in Phase if not phase.over]
 OVER = [phase.value for phase in Phase if phase.over]
@@ -55,7 +55,7 @@ class Short:
         account, qos: that it is billed to, and counts against; "" where there is no Slurm.
         partition: or virtual cluster.
         since: when it was submitted, held, started or over, whichever it stands at.
-        slurm: JSON of an `explain.slurm.SlurmReason`; "": no Slurm has it.
+        slurm: JSON of an `slurm.reason.SlurmReason`; "": no Slurm has it.
     """
 
     job_id: str

@@ -108,7 +108,7 @@ jobs = Table(
     Column("state", String(16)),  # features.schema.State, once it has ended
     Column("exit_code", Integer),
     Column("detail", Text, nullable=False, server_default=""),
-    Column("slurm", Text),  # of a followed one: JSON of an `explain.slurm.SlurmReason`
+    Column("slurm", Text),  # of a followed one: JSON of an `slurm.reason.SlurmReason`
     Column("cancel_asked", Boolean, nullable=False, server_default="0"),
     Column("hold", String(16), nullable=False, server_default=""),  # who may release it,
     Column("held_by", String(128), nullable=False, server_default=""),  # who held it,

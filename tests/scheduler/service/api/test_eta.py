@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.errors import UserError
 from scheduler.backends.events import Kind
-from scheduler.backends.slurm.request import RequestError, plainly
 from scheduler.explain.effect import NewJob
 from scheduler.explain.new_job import sentences
 from scheduler.service.log.store.store import Store
+from scheduler.slurm.read.request import RequestError, plainly
 from tests.scheduler.service.api.conftest import Service, listening
 from tests.scheduler.service.api.test_analyst import analysed
 

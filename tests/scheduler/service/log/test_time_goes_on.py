@@ -19,10 +19,10 @@ from scheduler.service.analyst import process
 from scheduler.service.app import create_app
 from scheduler.service.decide import start_time
 from scheduler.service.decide.begin import begin
-from scheduler.service.follow import follower
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
+from scheduler.slurm.follow import follower
 
 AHEAD_S = 3000.0  # of the host's time, which was set back
 

@@ -37,9 +37,9 @@ from scheduler.service.pages.render import assets
 from scheduler.service.settings import Settings
 from scheduler.simulation.work import Work
 from tests.browser.addresses import ELSEWHERE, addresses
-from tests.scheduler.service.follow.test_follow import Scene
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import PEOPLE, SPEC, Lived, begin, of_each_kind
+from tests.scheduler.slurm.follow.test_follow import Scene
 
 PAGES = (
     "/",

@@ -1,0 +1,1 @@
+"""All that knows Slurm. The rest of the product comes in by `entry` and `reason` alone."""

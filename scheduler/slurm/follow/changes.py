@@ -1,0 +1,138 @@
+"""How a waiting job could be asked for otherwise, with the command that would ask so: first what
+the account of what it lacks suggests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import floor
+
+from scheduler.core.plural import count
+from scheduler.explain.shortage import CPU, GPU, MEMORY, NodeShort
+from scheduler.explain.words import duration
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.versions import gpus_word, release_in
+from scheduler.slurm.twin.site import Ask, Site
+from scheduler.slurm.twin.twin import SlurmTwin
+
+MOST_FITTED = 3  # time limits that end before something, and nodes whose free part is asked for
+SPARE_S = 120.0  # until a change is made; of long limits a twentieth
+MIB = 256  # memory is asked for in steps of so many MiB
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A job asked for otherwise. `command`: that would ask so. `amount`: of what is otherwise, in
+    seconds, MiB, CPUs or GPUs."""
+
+    words: str
+    command: str
+    job: SlurmJob
+    amount: float | None = None
+
+
+def changes(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
+    """What could be tried of a job that waits, each thing by itself."""
+    update = f"scontrol update jobid={job.id}"
+    ask = twin.asked(job.id)
+    nodes: list[NodeShort] = []
+    if ask is not None and "+" not in job.id:
+        accounts = Accounts(twin, now)
+        parts = (site.partitions[name] for name in ask.partitions if name in site.partitions)
+        nodes = [node for part in parts for node in accounts.nodes(ask, part)[0]]
+        yield from _before(job, ask, nodes, site, twin, now)
+        yield from _less(job, nodes, update)
+    if job.req_nodes and not job.nodes:
+        anywhere = replace(job, req_nodes=())
+        yield Change("without --nodelist", f"{update} reqnodelist=", anywhere)
+    yield from _fewer(job, nodes, site, update)
+    for name, partition in site.partitions.items():
+        there = partition.hidden or name in job.partition.split(",")
+        if not there and not closed_to_user(job, partition, site):
+            changed = replace(job, partition=name)
+            yield Change(f"in partition {name}", f"{update} partition={name}", changed)
+    assoc = site.assocs.get((job.account, job.user))
+    for name in sorted(assoc.qos if assoc is not None else ()):
+        if name != job.qos and name in site.qos:
+            yield Change(f"with QOS {name}", f"{update} qos={name}", replace(job, qos=name))
+    limit = job.time_limit_s or 0.0
+    yield from (_shorter(job, int(limit // 60 // part)) for part in (2, 4) if limit >= 60 * part)
+
+
+def _shorter(job: SlurmJob, minutes: int) -> Change:
+    shorter = replace(job, time_limit_s=minutes * 60.0)
+    words = f"with a time limit of {duration(shorter.time_limit_s)}"
+    command = f"scontrol update jobid={job.id} timelimit={minutes}"
+    return Change(words, command, shorter, shorter.time_limit_s)
+
+
+def _before(
+    job: SlurmJob, ask: Ask, nodes: list[NodeShort], site: Site, twin: SlurmTwin, now: float
+) -> Iterator[Change]:
+    """With a time limit that ends before a reservation begins, or before a job that comes first is
+    to start, on nodes that could do it."""
+    there = {node.name for node in nodes}
+    known = (site.partitions[name] for name in ask.partitions if name in site.partitions)
+    limit = max((ask.limit_s(part) for part in known), default=0.0)
+    edges = {
+        one.start for one in site.reservations if one.name != ask.reservation and one.nodes & there
+    }
+    planned = twin.books().planned.items()
+    edges |= {at for other, (at, on) in planned if other != job.id and on & there}
+    fitted = set[int]()
+    for edge in sorted((edge for edge in edges if now < edge < now + limit), reverse=True):
+        minutes = floor((edge - now - max(SPARE_S, (edge - now) / 20)) / 60)
+        if minutes >= 1:
+            fitted.add(minutes)
+    yield from (_shorter(job, minutes) for minutes in sorted(fitted, reverse=True)[:MOST_FITTED])
+
+
+def _less(job: SlurmJob, nodes: list[NodeShort], update: str) -> Iterator[Change]:
+    """As much memory, or as many CPUs, as a node has free that lacks nothing else."""
+    alone = [node for node in nodes if len(node.lacks) == 1 and not node.shut]
+    memory = {n.lacks[0].free // MIB * MIB for n in alone if n.lacks[0].what == MEMORY}
+    for free in sorted((free for free in memory if free), reverse=True)[:MOST_FITTED]:
+        if job.per == "node":
+            shown = f"{free / 1024:.3g} GiB" if free >= 1024 else f"{free:.0f} MiB"
+            changed = replace(
+                job, least_mib=free, memory_mib=free * job.num_nodes, tres=_of(job, "mem", free)
+            )
+            command = f"{update} minmemorynode={free:.0f}"
+            yield Change(f"with {shown} of memory", command, changed, free)
+    cpus = {int(n.lacks[0].free) for n in alone if n.lacks[0].what == CPU}
+    for many in sorted((n for n in cpus if n), reverse=True)[:MOST_FITTED]:
+        if job.num_nodes == 1 and job.min_cpus == job.cpus and not job.cpus_per_gpu:
+            changed = replace(job, cpus=many, min_cpus=many, tres=_of(job, "cpu", many))
+            command = f"{update} numcpus={many} cpuspertask={many}"
+            yield Change(f"with {count(many, 'CPU')}", command, changed, many)
+
+
+def _of(job: SlurmJob, name: str, amount: float) -> tuple[tuple[str, float], ...]:
+    return tuple((tres, amount if tres == name else n) for tres, n in job.tres)
+
+
+def _fewer(job: SlurmJob, nodes: list[NodeShort], site: Site, update: str) -> Iterator[Change]:
+    """As many GPUs as a node has free, and half of them, where all are of one type."""
+    if len(job.gpu_types) != 1 or job.gpu_types[0][1] < 2:
+        return
+    ((kind, many),) = job.gpu_types
+    short = (n for n in nodes if not n.shut and [one.what for one in n.lacks] == [GPU])
+    free = max((int(one.lacks[0].free) for one in short), default=0)
+    release = release_in(site.config.get("SLURM_VERSION", ""))
+    for fewer in sorted({free, many // 2} - {0, many}, reverse=True):
+        gpus = job.gpus * fewer // many
+        tres = tuple((n, gpus if n.startswith("gres/gpu") else v) for n, v in job.tres)
+        changed = replace(job, gpus=gpus, gpu_types=((kind, fewer),), tres=tres)
+        where = " on each node" if job.gpus_per_node and job.num_nodes > 1 else ""
+        option = "trespernode" if job.gpus_per_node else "tresperjob"
+        others = "".join(f",{_gres_word(release, *one)}" for one in job.gres)
+        gres = gpus_word(release, kind, fewer) + others * job.gpus_per_node
+        command = f"{update} {option}={gres}"
+        yield Change(f"with {count(fewer, 'GPU')}{where}", command, changed, fewer)
+
+
+def _gres_word(release: tuple[int, int] | None, name: str, many: int) -> str:
+    before = release is not None and release < (23, 11)
+    return f"{'gres:' if before else 'gres/'}{name}:{many}"

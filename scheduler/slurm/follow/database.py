@@ -1,0 +1,37 @@
+"""Whether slurmdbd answers: without it limits, accounts and shares are as they were read last."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.site import has_accounting
+
+
+class Database:
+    """Asks slurmdbd, through `sacctmgr`, whether it is there.
+
+    Attributes:
+        since: when it answered last, or was first asked for, if it does not answer; None: it does,
+            or the site has none.
+    """
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm, self._seen = slurm, 0.0
+        self.since: float | None = None
+
+    def ask(self, config: Mapping[str, str], now: float) -> bool:
+        """Ask once. Returns whether `since` is another than before."""
+        before, self._seen = self.since, self._seen or now
+        if not has_accounting(config):
+            self.since = None
+            return before is not None
+        try:
+            self._slurm.ping_database()
+        except SlurmDown:  # nothing is known of it
+            return False
+        except SlurmError:
+            self.since = before if before is not None else self._seen
+        else:
+            self._seen, self.since = now, None
+        return before != self.since

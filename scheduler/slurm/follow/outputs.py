@@ -1,0 +1,131 @@
+"""How far jobs of Slurm are, read in the files that their output goes to.
+
+Only of those whose user says nothing against it (`OPTED_OUT` in the comment), and only a file that
+is theirs and that this process may read. A process of its own reads it, and the job's script: what
+comes back are numbers, never a line.
+"""
+
+from __future__ import annotations
+
+import pwd
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from features.progress import Progress
+from profiler.progress.apart import Asked, Followed, Reading
+from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import RequestError, script_of
+
+OPTED_OUT = "pellucid:no-progress"  # in a job's comment: its output is not read
+MOST = 512  # jobs whose output is read at a time
+LONGEST = 16_384  # characters of a line that submitted a job: of a longer one nothing is taken
+_PATTERN = re.compile(r"%(\d?)(.)")
+_GIVEN = re.compile(r"\$\{?[1-9@*]")  # in a script: what it is called with
+_Run = tuple[str, float | None]  # a job, and since when it runs
+
+
+class Outputs:
+    """The outputs of running jobs, look after look.
+
+    Attributes:
+        reading: who reads them.
+        unread: why nothing is known of a job by now, by job.
+    """
+
+    def __init__(self, slurm: Slurm) -> None:
+        self._slurm = slurm
+        self._followed: dict[_Run, Followed | None] = {}  # None: not to be read
+        self.reading = Reading()
+        self.unread: dict[str, str] = {}
+
+    def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
+        """What was found since the last look, by job; has them read again, which may take as long
+        as a file system does that hangs."""
+        found, self.unread = dict[str, Progress](), {}
+        running = self._take(jobs)
+        for run in running:
+            followed, since = self._followed.get(run), run[1] or now
+            if followed is None:
+                continue
+            if news := followed.look(max(0.0, now - since)):
+                found[run[0]] = news
+            if followed.unread:
+                self.unread[run[0]] = followed.unread
+        return found
+
+    def close(self) -> None:
+        """End the process that reads."""
+        self.reading.close()
+
+    def _take(self, jobs: Iterable[SlurmJob]) -> dict[_Run, SlurmJob]:
+        running = {(job.id, job.start): job for job in jobs if _to_be_read(job)}
+        for run in [run for run in self._followed if run not in running]:
+            followed = self._followed.pop(run)
+            if followed is not None:
+                followed.drop()
+        room = MOST - sum(one is not None for one in self._followed.values())
+        new = [run for run in running if run not in self._followed][: max(0, room)]
+        try:
+            paths = self._slurm.outputs([run[0] for run in new]) if new else {}
+        except (SlurmDown, SlurmError):  # one is over already: asked again at the next look
+            return running
+        asked = {run: self._asked(running[run], paths) for run in new}
+        # only of those whose output is read
+        scripts = {
+            run[0]: self._slurm.script(run[0]) for run, one in asked.items() if one is not None
+        }
+        words = self._words([j for j, text in scripts.items() if not text or _GIVEN.search(text)])
+        for run, one in asked.items():
+            if one is not None:
+                script, submitted = scripts[run[0]], words.get(run[0], [])
+                one = replace(one, script=script, command=submitted, arguments=submitted[1:])
+            self._followed[run] = self.reading.follow(one) if one is not None else None
+        return running
+
+    def _asked(self, job: SlurmJob, paths: Mapping[str, tuple[str, str]]) -> Asked | None:
+        """What is to be read of a job; None: nothing."""
+        try:
+            uid = pwd.getpwnam(job.user).pw_uid
+        except KeyError:
+            return None
+        path = filled_in(job, *paths.get(job.id, ("", "")))
+        return Asked(output=Path(path), uid=uid, whose=True) if path.startswith("/") else None
+
+    def _words(self, job_ids: Sequence[str]) -> dict[str, list[str]]:
+        """The script of each of these jobs, or what it runs, with its own arguments, by the line
+        that submitted it."""
+        lines = self._slurm.submit_lines(job_ids) if job_ids else {}
+        return {job_id: submitted(line) for job_id, line in lines.items()}
+
+
+def _to_be_read(job: SlurmJob) -> bool:
+    runs = job.state == "RUNNING" and job.start is not None
+    return runs and OPTED_OUT not in job.comment.split()
+
+
+def submitted(line: str) -> list[str]:
+    """Behind the options of sbatch, the script with its arguments, or what `--wrap` runs; all words
+    where the options cannot be read. Quotes are gone from the line."""
+    words = line.split() if len(line) <= LONGEST else []
+    wrapped = next((i for i, word in enumerate(words) if word.startswith("--wrap")), None)
+    if wrapped is not None:
+        first = words[wrapped].partition("=")[2]
+        return [*filter(None, [first]), *words[wrapped + 1 :]]
+    try:
+        return script_of(words[1:])
+    except RequestError:
+        return words
+
+
+def filled_in(job: SlurmJob, number: str, path: str) -> str:
+    """The file that a pattern of `sbatch --output` is for a batch job; "": it is not known."""
+    array, _, task = job.id.partition("_")
+    known = {"j": number, "A": array, "a": task, "u": job.user, "x": job.name, "%": "%"}
+    known["N"] = job.nodes[0].partition(".")[0] if job.nodes else ""
+    parts = _PATTERN.findall(path)
+    if "\\" in path or any(not known.get(letter) for _, letter in parts):
+        return ""
+    return _PATTERN.sub(lambda found: known[found[2]].zfill(int(found[1] or 0)), path)

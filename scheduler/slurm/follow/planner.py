@@ -1,0 +1,210 @@
+"""What is made of a Slurm's queue: a core that decides about it, who is first in line, why each job
+waits, and when it starts. Reads no Slurm and writes nothing: the follower does so look after look,
+`service.direct` once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice, zip_longest
+
+from features.garbage import uncollected
+from features.progress import Progress
+from scheduler.assembly import CoreSpec, assemble
+from scheduler.core.core import Core
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import LiveEstimator
+from scheduler.explain.whatif.forecasts import Futures
+from scheduler.explain.whatif.memory import Memory
+from scheduler.slurm.follow.reasons import reasons
+from scheduler.slurm.read.client import SlurmError
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import Asks
+from scheduler.slurm.read.snapshot import Asking, Before, ClusterSnapshot, build_snapshot
+from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.twin.passes import JobFault
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
+
+LINE = 512  # jobs first in line that futures are made of
+MOST_FAULTS = 64  # jobs that one look goes on without
+
+
+class Planner:
+    """Plans one queue after another of the same Slurm.
+
+    Args:
+        spec: what decides; its cluster gives way to the shape's.
+        shape: nodes by the core's numbers.
+        partitions: those to follow; all when empty.
+
+    Attributes:
+        nodes, site: as they were read last; None: no site was.
+        faults: jobs that could not be planned, each as it was, and why.
+        progress: of running jobs, how long they will have run by what they say themselves.
+    """
+
+    def __init__(self, spec: CoreSpec, shape: Shape, partitions: Sequence[str] = ()) -> None:
+        self.spec, self.shape, self._partitions = spec, shape, partitions
+        self.nodes: list[Node] = []
+        self.site: Site | None = None
+        self.faults: dict[str, tuple[SlurmJob, str]] = {}
+        self.progress: dict[str, Progress] = {}
+        self._stated: dict[str, tuple[float | None, Progress]] = {}  # by whom, since when it runs
+        self._seen: tuple[list[Node], int] = ([], 0)  # what the shape was made of
+        self._together: set[str] = set()  # lists of partitions that jobs name
+        self.begin()
+
+    def begin(self) -> None:
+        """Know nothing of durations."""
+        self.memory = Memory(LiveEstimator(), asks=True)
+        self.asking, self._asks = Asking(self.memory), Asks()
+
+    @property
+    def by_slurm(self) -> bool:
+        return self.spec.kind.capabilities.keeps_priorities
+
+    def progressed(
+        self, found: Mapping[str, Progress], jobs: Iterable[SlurmJob], now: float
+    ) -> None:
+        """Some running jobs say how long they will have run, which counts until they end or begin
+        again, and is news for those like them."""
+        runs = {job.id: job.start for job in jobs if job.state == "RUNNING"}
+        kept = {j: one for j, one in self._stated.items() if j in runs and one[0] == runs[j]}
+        for job_id, progress in found.items():
+            if job_id in runs and self.memory.of(job_id) is not None:
+                self.memory.progressed(job_id, progress, now)
+                kept[job_id] = runs[job_id], progress
+        self._stated = kept
+        self.progress = {job_id: progress for job_id, (_, progress) in kept.items()}
+
+    def reshape(self, jobs: Iterable[SlurmJob]) -> None:
+        """Take nodes that came, went or changed; partitions that jobs name together are one."""
+        jobs = list(jobs)
+        self._together |= {job.partition for job in jobs if "," in job.partition}
+        self._together |= _of_parts(jobs)
+        seen = self.nodes, len(self._together)
+        if seen != self._seen:
+            self.shape = Shape.followed(
+                self.nodes,
+                partitions=self._partitions,
+                together=sorted(self._together),
+                gpu_memory_mib=self.spec.cluster.gpu_memory_mib,
+            )
+            self._seen = seen
+
+    @uncollected()
+    def draw(
+        self,
+        jobs: Iterable[SlurmJob],
+        now: float,
+        before: Mapping[str, Reason],
+        fault: Callable[[str, JobFault], None] = lambda *_: None,
+    ) -> ClusterSnapshot:
+        """The queue as a core that has decided.
+
+        Args:
+            before: why jobs waited at the last look.
+            fault: called with each job that cannot be planned, which is left out.
+        """
+        jobs = list(jobs)
+        as_seen = {job.id: job for job in jobs}
+        kept = {j: one for j, one in self.faults.items() if as_seen.get(j) is one[0]}
+        while True:
+            faults = {job_id: why for job_id, (_, why) in kept.items()}
+            try:
+                return build_snapshot(
+                    self._core(),
+                    self.shape,
+                    jobs,
+                    self.nodes,
+                    now,
+                    by_slurm=self.by_slurm,
+                    site=self.site,
+                    before=Before(self._asks, before, faults, self.progress),
+                )
+            except JobFault as found:
+                job_id = found.job_id
+                if job_id in kept or job_id not in as_seen or len(kept) >= MOST_FAULTS:
+                    raise
+                fault(job_id, found)
+                kept[job_id] = as_seen[job_id], f"it cannot be planned: {found}"
+            finally:
+                self.faults = kept
+
+    def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """As if Slurm made its passes now: whoever can start does."""
+        site = replace(self.site, backfilled=None) if self.site is not None else None
+        before = Before(progress=self.progress)
+        return build_snapshot(
+            self._core(), self.shape, jobs, self.nodes, now,
+            by_slurm=self.by_slurm, site=site, before=before,
+        )  # fmt: skip
+
+    def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
+        """What Pellucid's own policy makes of these jobs."""
+        core = assemble(CoreSpec.of(self.shape.spec), self.asking)
+        before = Before(progress=self.progress)
+        return build_snapshot(core, self.shape, jobs, self.nodes, now, before=before)
+
+    def _core(self) -> Core:
+        try:
+            core = assemble(replace(self.spec, cluster=self.shape.spec), self.asking)
+        except ValueError as error:  # a node of another type of GPU came
+            raise SlurmError(f"{error}: use policy slurm or pellucid") from None
+        if isinstance(self.memory.inner, LiveEstimator) and self.memory.inner.bundle is not None:
+            core.policy.use(self.memory.inner.bundle)
+        return core
+
+    @staticmethod
+    def first(snapshot: ClusterSnapshot) -> list[str]:
+        """The jobs first in line, of all partitions in turn."""
+        lines: dict[str, list[str]] = {}
+        for job_id in snapshot.order:
+            lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
+        in_turn = chain.from_iterable(zip_longest(*lines.values()))
+        return list(islice((job_id for job_id in in_turn if job_id is not None), LINE))
+
+    def futures(
+        self,
+        snapshot: ClusterSnapshot,
+        first: Sequence[str],
+        before: Mapping[str, Reason],
+        seed: int = 0,
+    ) -> Futures:
+        """Futures of all that run and of those first in line."""
+        core, now = snapshot.core, snapshot.now
+        if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
+            core = self.draw(nearby(snapshot, first), now, before).core
+        return Futures(core, self.memory, now, seed=seed)
+
+    @uncollected()
+    def reasons(
+        self, snapshot: ClusterSnapshot, first: Sequence[str], *, own: bool = True
+    ) -> dict[str, SlurmReason]:
+        """Why jobs wait, for those first in line and those that Slurm does not look at; and with
+        `own` what Pellucid's own policy would do with them."""
+        policy = twin_in(snapshot.core.policy)
+        if policy is None:
+            return {}
+        waiting = {job_id: snapshot.waiting[job_id] for job_id in first}
+        ours = self.own(nearby(snapshot, first), snapshot.now) if own else None
+        aside = {job.id: job for job in snapshot.aside.values() if job.state == "PENDING"}
+        return reasons(snapshot, waiting | aside, policy, ours)
+
+
+def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
+    """Partitions of the components of each heterogeneous job: they start together."""
+    of: dict[str, set[str]] = {}
+    for job in jobs:
+        head, plus, _ = job.id.partition("+")
+        if plus:
+            of.setdefault(head, set()).update(job.partition.split(","))
+    return {",".join(sorted(names)) for names in of.values() if len(names) > 1}
+
+
+def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
+    """All that run, these that wait, and those Slurm does not look at: others depend on them."""
+    aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
+    return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

@@ -1,0 +1,120 @@
+"""How late a start may be, learned from how earlier promises were kept.
+
+Futures know how long jobs may run and not what slurmctld will do otherwise than the policy: their
+p50 and p90 come too early. What is shown as p50 is another level of theirs, and p90 is put off by a
+factor; both go up when promises are broken and down while they are kept, so that one in two and one
+in ten are broken in the long run, whatever the cause: adaptive conformal inference (Gibbs and
+Candes, NeurIPS 2021). A promise is what was shown of a job first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from math import ceil, exp, inf, isfinite
+from operator import attrgetter
+from statistics import fmean
+
+from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, starting
+from scheduler.slurm.read.job_states import WAITING
+from scheduler.slurm.read.parse import SlurmJob
+
+BROKEN = (0.5, 0.1)  # of promises of p50 and of p90, in the long run
+PACE = 0.05  # by how much one look may move each: jobs that are late together count once
+BEGIN, LEAST, MOST = (0.5, 0.4), (0.3, -1.0), (0.8, 1.5)  # of that level, and of that logarithm
+
+Both = tuple[float, float]  # of p50 and of p90
+
+
+class Promises:
+    """Promises made of jobs that wait, and how far p90 is put off.
+
+    Args:
+        judged_until: the last look of an earlier follower, which judged what was to be by then.
+
+    Attributes:
+        late: the level of the futures that is shown as p50; the logarithm of the factor of
+            `SOON_S` + wait by which p90 is put off.
+    """
+
+    def __init__(self, late: Both = BEGIN, judged_until: float = -inf) -> None:
+        self.late = _bounded(late)
+        self._judged_until = judged_until
+        # p50 and p90 by job; None: it is judged
+        self._promised: dict[str, tuple[float | None, float | None]] = {}
+        self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when it was made
+
+    def recall(self, job_id: str, p50: float, p90: float) -> None:
+        """What was promised of a job that may still wait."""
+        known = [at if at >= self._judged_until else None for at in (p50, p90)]
+        self._promised[job_id] = known[0], known[1]
+
+    def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
+        """Judge what was promised of jobs by how they stand. Of those that are not there any more,
+        were held, put off or asked for otherwise, nothing is known."""
+        promised: dict[str, tuple[float | None, float | None]] = {}
+        asked: dict[str, SlurmJob] = {}
+        broken: tuple[list[bool], list[bool]] = [], []
+        for job in jobs:
+            waits = job.state in WAITING
+            was = self._asked.get(job.id, job) if job.id in self._promised else job
+            if waits:
+                asked[job.id] = was
+            if job.id not in self._promised:
+                continue
+            both, void = self._promised[job.id], waits and (job.priority == 0 or changed(was, job))
+            if waits:
+                left = [None if void or (at or now) < now else at for at in both]
+                promised[job.id] = left[0], left[1]
+            if void or not (waits or (job.start is not None and job.start > self._judged_until)):
+                continue
+            for at, some in zip(both, broken, strict=True):
+                if at is not None and not (waits and now <= at):
+                    some.append(waits or (job.start or now) > at)
+        self._promised, self._asked = promised, asked
+        self.late = _bounded(
+            was + (PACE * (fmean(some) - share) if some else 0.0)
+            for was, some, share in zip(self.late, broken, BROKEN, strict=True)
+        )
+
+    def put_off(self, made: StartForecast) -> StartForecast:
+        """A forecast of futures with the p50 and p90 that are shown."""
+        if made.start_p50 is None or made.start_p90 is None:
+            return made
+        (level, by), p50, many = self.late, made.start_p50, len(made.starts)
+        if many and level != 0.5:
+            known = [at for at in made.starts if isfinite(at)]
+            p50 = known[min(len(known), ceil(level * (many + 1))) - 1]
+        wait_s = SOON_S + max(0.0, made.start_p90 - made.made_at)
+        p90 = made.made_at + max(0.0, wait_s * exp(by) - SOON_S)
+        return starting(made, made.start_p10, p50, p90)
+
+    def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
+        """Of forecasts that are shown, those of jobs that had none before: promises."""
+        new = {
+            job_id: one
+            for job_id, one in made.items()
+            if one.start_p90 is not None and job_id not in self._promised
+        }
+        self._promised |= {job_id: (one.start_p50, one.start_p90) for job_id, one in new.items()}
+        return new
+
+
+def _bounded(late: Iterable[float]) -> Both:
+    p50, p90 = (min(m, max(n, one)) for n, one, m in zip(LEAST, late, MOST, strict=True))
+    return p50, p90
+
+
+# What only a user or an administrator changes of a job that waits.
+_REQUEST = attrgetter(
+    "time_limit_s", "nice", "qos", "account", "features", "licences", "req_nodes", "exclusive",
+    "reservation", "gpu_types", "gpus_per_node", "least_mib", "per", "array_limit", "exc_nodes",
+    "deadline", "odd",
+)  # fmt: skip
+
+
+def changed(was: SlurmJob, job: SlurmJob) -> bool:
+    """A job that waits is not what was promised of: anybody could break promises for nothing."""
+    if _REQUEST(was) != _REQUEST(job) or (job.dependency and not was.dependency):
+        return True
+    put_off = (job.eligible or 0.0) > (was.eligible or inf)
+    return put_off and not was.dependency

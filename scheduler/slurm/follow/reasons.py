@@ -1,0 +1,348 @@
+"""Why a job of a followed Slurm waits: Slurm's own reason, explained by the policy `slurm`.
+
+Nothing contradicts Slurm: what the policy found is used only where its reason is Slurm's.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
+from math import ceil, isfinite
+
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.shortages import Accounts
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.site import slurm_word
+from scheduler.slurm.read.snapshot import ClusterSnapshot
+from scheduler.slurm.reason import (
+    PLAIN,
+    SHOWN,
+    ClosedNode,
+    GoesFirst,
+    GpusAsked,
+    LicenceAsked,
+    LimitReached,
+    Needed,
+    NodeNames,
+    PlaceInLine,
+    PlannedStart,
+    PriorityTerm,
+    ReservationHeld,
+    SlurmReason,
+    Stopped,
+    TimeLimitTooLong,
+)
+from scheduler.slurm.twin.known import CODES, family
+from scheduler.slurm.twin.limits import Hit, is_kept
+from scheduler.slurm.twin.passes import (
+    CAPACITY,
+    LICENSES,
+    NOT_AVAILABLE,
+    PRIORITY,
+    RESOURCES,
+    PendingReason,
+    Ranked,
+)
+from scheduler.slurm.twin.site import Ask, Partition, Site
+from scheduler.slurm.twin.twin import SlurmTwin
+from scheduler.slurm.twin.unmodelled import STOPS, stopped_by
+
+COMPUTED_S = 400.0  # Slurm computes priorities this seldom at most (PriorityCalcPeriod and a look)
+Places = Sequence[tuple[int, Ranked]]  # in each of its partitions, with how many come before it
+
+
+def reasons(
+    snapshot: ClusterSnapshot,
+    jobs: Mapping[str, SlurmJob],
+    policy: SlurmTwin,
+    own: ClusterSnapshot | None = None,
+) -> dict[str, SlurmReason]:
+    """Why each of these waiting jobs waits.
+
+    Args:
+        own: what Pellucid's own policy decides of the same queue.
+    """
+    now, places = snapshot.now, _places(policy, jobs)
+    accounts, found = Accounts(policy, now), {}
+    for job_id, job in jobs.items():
+        pending = policy.evidence(job_id, now)
+        if pending is not None and pending.reason != slurm_word(job.reason):
+            pending = None
+        at = places.get(job_id, ())
+        reason = _reason(slurm_word(job.reason), job, policy, pending, at, accounts)
+        found[job_id] = _with_place(reason, job, policy, at, now, own)
+    found |= _in_turn(found, policy.line())
+    return found | _within_limits(found, policy.line())
+
+
+def _within_limits(
+    found: Mapping[str, SlurmReason], line: Sequence[Ranked]
+) -> dict[str, SlurmReason]:
+    """Jobs that wait for a limit, each with its place among those that wait for the same one."""
+    before: dict[str, set[str]] = {}
+    placed: dict[str, SlurmReason] = {}
+    for ranked in line:
+        reason = found.get(ranked.ask.job_id)
+        hit = reason.limit if reason is not None else None
+        if reason is None or hit is None:
+            continue
+        limit = f"{hit.whose} ({hit.name}{f' {hit.tres}' if hit.tres else ''})"
+        ahead = before.setdefault(limit, set())
+        if ranked.ask.job_id not in ahead:
+            place = PlaceInLine(ranked.partition.name, len(ahead), limit)
+            placed[ranked.ask.job_id] = replace(reason, places=(place,))
+            ahead.add(ranked.ask.job_id)
+    return placed
+
+
+def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[str, SlurmReason]:
+    """Jobs in whose limit there is room now, with how many before them wait for the same."""
+    ahead: dict[tuple[str, ...], set[str]] = {}
+    counted: dict[str, SlurmReason] = {}
+    for ranked in line:
+        ask, reason = ranked.ask, found.get(ranked.ask.job_id)
+        if reason is not None and reason.lapsed:
+            by_account = ask.account if reason.code.startswith("Assoc") else ask.qos
+            before = ahead.setdefault((reason.code, by_account), set())
+            counted[ask.job_id] = replace(reason, ahead=len(before - {ask.job_id}))
+            before.add(ask.job_id)
+    return counted
+
+
+def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
+    """Why a job would wait that Slurm has not seen so; None: it would not."""
+    pending = policy.evidence(job.id, snapshot.now)
+    if pending is None:
+        return None
+    places = _places(policy, (job.id,)).get(job.id, ())
+    return _reason(pending.reason, job, policy, pending, places, Accounts(policy, snapshot.now))
+
+
+def briefly(job: SlurmJob) -> SlurmReason:
+    """Slurm's reason, where the policy `slurm` is not asked."""
+    word = slurm_word(job.reason)
+    if "Dependency" in word:
+        return SlurmReason(word, dependency=job.dependency)
+    if word == "Reservation" and job.reservation:  # backfill says so of others, too
+        return SlurmReason(word, reservation=ReservationHeld(job.reservation))
+    if word == "PartitionNodeLimit":
+        return SlurmReason(word, nodes=job.num_nodes)
+    return SlurmReason(word, begins=job.eligible if word == "BeginTime" else None)
+
+
+def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
+    """What Pellucid's own policy does with a job: "start", "wait"; "" where it knows none."""
+    if job_id not in own.waiting:
+        return ""
+    return "start" if job_id in own.core.cluster.runs else "wait"
+
+
+def _places(policy: SlurmTwin, wanted: Container[str]) -> dict[str, list[tuple[int, Ranked]]]:
+    """Places in line of these jobs."""
+    found: dict[str, list[tuple[int, Ranked]]] = {}
+    ahead: Counter[str] = Counter()
+    for ranked in policy.line():
+        name, job_id = ranked.partition.name, ranked.ask.job_id
+        if job_id in wanted:
+            found.setdefault(job_id, []).append((ahead[name], ranked))
+        pending, word = policy.reasons.get(job_id), slurm_word(ranked.ask.reason)
+        if word in ("", "None") and pending is not None:  # Slurm has not looked at it yet
+            word = pending.reason
+        ahead[name] += word in CAPACITY  # no limit keeps it back
+    return found
+
+
+def _with_place(
+    reason: SlurmReason,
+    job: SlurmJob,
+    policy: SlurmTwin,
+    places: Places,
+    now: float,
+    own: ClusterSnapshot | None,
+) -> SlurmReason:
+    """With its place, what makes its priority, Slurm's plan and what Pellucid would do."""
+    shown = (terms_shown(job.priority, ranked, policy, now) for _, ranked in places)
+    terms = next(filter(None, shown), ())
+    in_turn, plan = reason.code in CAPACITY, None
+    weighed = bool(terms) or (in_turn and policy.site.weighs)
+    if job.start is not None and job.start > now and (in_turn or reason.code == LICENSES):
+        plan = PlannedStart(job.start, job.planned)
+    return replace(
+        reason,
+        places=tuple(PlaceInLine(ranked.partition.name, before) for before, ranked in places),
+        priority=job.priority if weighed else None,
+        terms=terms,
+        plan=plan,
+        own=by_own_policy(job.id, own) if in_turn and own is not None else "",
+    )
+
+
+def _reason(
+    word: str,
+    job: SlurmJob,
+    policy: SlurmTwin,
+    pending: PendingReason | None,
+    places: Places,
+    accounts: Accounts,
+) -> SlurmReason:
+    """Slurm's reason with what explains it, where that is sure."""
+    site, ask, plain = policy.site, policy.asked(job.id), briefly(replace(job, reason=word))
+    hit = pending.hit if pending is not None else None
+    if word in PLAIN or plain.begins is not None:
+        return plain
+    if word == "PartitionTimeLimit":
+        return replace(plain, too_long=_too_long(job, site))
+    if word == LICENSES:
+        return replace(plain, licences=_licences(ask, policy))
+    if hit is not None:
+        return replace(plain, limit=_limit(hit))
+    if pending is not None and is_kept(word) and pending.set:
+        return replace(plain, lapsed=True)
+    if ask is None or not places:
+        return replace(plain, meaning=meaning(word))
+    if word == PRIORITY:
+        return _by_priority(plain, ask, policy, places, accounts.now)
+    if word in (RESOURCES, NOT_AVAILABLE):  # the latter of nodes that are down, among others
+        return _by_nodes(plain, ask, pending, places[0][1].partition, accounts)
+    return replace(plain, meaning=meaning(word))
+
+
+def _by_nodes(
+    plain: SlurmReason,
+    ask: Ask,
+    pending: PendingReason | None,
+    part: Partition,
+    accounts: Accounts,
+) -> SlurmReason:
+    """What a job lacks on its nodes, or who has them."""
+    policy = accounts.twin
+    if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
+        one = next(r for r in policy.site.reservations if r.name == pending.reservation)
+        held = ReservationHeld(one.name, NodeNames.of(one.nodes), one.start, one.end)
+        return replace(plain, reservation=held, time_limit_s=ask.limit_s(None))
+    shortage = accounts.shortage(ask, part)
+    if plain.code == RESOURCES:
+        needed = _needed(ask, part, policy, accounts.now)
+        return replace(plain, needed=needed, shortage=shortage)
+    return replace(plain, shortage=shortage) if shortage.shuts else plain
+
+
+def _by_priority(
+    plain: SlurmReason, ask: Ask, policy: SlurmTwin, places: Places, now: float
+) -> SlurmReason:
+    """Who goes before a job."""
+    if stops := _stopped(ask, policy, now):
+        return replace(plain, stopped=stops)
+    before = min(before for before, _ in places)
+    others = (one for one in policy.line() if not before and one.ask.job_id != ask.job_id)
+    wait = {one.partition.name for one in others}
+    first = _goes_first(before, places[0][1].partition, policy.site, wait)
+    return replace(plain, goes_first=first)
+
+
+def meaning(word: str) -> str:
+    """What a reason of Slurm's means by its manual; "" where what was found should say it."""
+    kind = family(word)
+    return f"a limit on {kind}" if kind is not None else CODES.get(word, "")
+
+
+def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
+    """What holds a job since another waits for a limit."""
+    if STOPS not in policy.site.parameters:
+        return None
+    other = stopped_by(ask, (ranked.ask for ranked in policy.line()))
+    if other is None:
+        return None
+    pending = policy.evidence(other.job_id, now)
+    hit = pending.hit if pending is not None else None
+    # of a user only they may know
+    shown = _limit(hit) if hit is not None and not hit.whose.startswith("user ") else None
+    part = next(name for name in ask.partitions if name in other.partitions)
+    return Stopped(STOPS, other.reason, part, shown)
+
+
+def _limit(hit: Hit) -> LimitReached:
+    name, _, tres = hit.name.partition(" ")
+    used = hit.used if isfinite(hit.used) else None  # JSON knows no infinity
+    return LimitReached(name, tres, hit.whose, hit.limit, used, hit.asked, hit.ever)
+
+
+def _goes_first(before: int, part: Partition, site: Site, wait: Container[str]) -> GoesFirst | None:
+    """`wait`: partitions in which jobs wait."""
+    higher = [
+        one.name
+        for one in site.partitions.values()
+        if one.name in wait and one.tier > part.tier and one.nodes & part.nodes and not one.hidden
+    ]
+    known = before or higher
+    return GoesFirst(before, tuple(sorted(higher)), site.backfills) if known else None
+
+
+def _too_long(job: SlurmJob, site: Site) -> TimeLimitTooLong | None:
+    named = [site.partitions[n] for n in job.partition.split(",") if n in site.partitions]
+    allowed = {part.name: part.max_time_s for part in named if part.max_time_s is not None}
+    if not allowed or job.time_limit_s is None:
+        return None
+    longer = [
+        part.name
+        for part in site.partitions.values()
+        if (part.max_time_s is None or part.max_time_s >= job.time_limit_s)
+        and not part.hidden
+        and not closed_to_user(job, part, site)
+    ]
+    return TimeLimitTooLong(job.time_limit_s, allowed, tuple(sorted(longer)))
+
+
+def _licences(ask: Ask | None, policy: SlurmTwin) -> tuple[LicenceAsked, ...]:
+    used, there = policy.books().licences(), policy.site.licences
+    return tuple(
+        LicenceAsked(name, wanted, there.get(name, 0), used.get(name, 0))
+        for name, wanted in (ask.licences if ask is not None else ())
+    )
+
+
+def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
+    nodes, suiting = policy.site.nodes, policy.suiting(ask, part, now)
+    closed = [] if suiting else policy.suiting(ask, part, now, closed=True)
+    shut = [ClosedNode(n, nodes[n].state) for n in closed]
+    return Needed(
+        part.name,
+        tuple(GpusAsked(kind, n) for kind, n in ask.gpus if n),
+        ask.cpus,
+        ask.nodes,
+        ask.exclusive,
+        ask.gpus_per_node,
+        NodeNames.of(suiting),
+        tuple(shut[:SHOWN]),
+    )
+
+
+def terms_shown(
+    priority: int, ranked: Ranked, policy: SlurmTwin, now: float
+) -> tuple[PriorityTerm, ...]:
+    """The terms of a job's priority as `sprio` has them, the largest first; none where they do not
+    add up to Slurm's `priority`."""
+    terms = policy.weights.terms(ranked.ask, ranked.partition, now)
+    since = ranked.ask.accrue
+    if not terms.total or terms.total <= 1 or since is None or len(ranked.ask.partitions) > 1:
+        return ()
+    over = terms.total - priority  # Slurm computed its age some time ago
+    rate = policy.weights.per_s
+    if over < -2 or over > rate * COMPUTED_S + 2:
+        return ()
+    # of as many whole seconds as the priority takes, which is cut to a whole number
+    lasted = ceil((priority - terms.exact + terms.age) / rate - 1e-6) if rate else 0
+    parts = {
+        "fair share": terms.fairshare,
+        "age": min(terms.age, max(0.0, lasted * rate)),
+        "partition": terms.partition,
+        "QOS": terms.qos,
+        "job size": terms.jobsize,
+        "TRES": sum(terms.tres.values()),
+        "association": terms.assoc,
+        "site": terms.site,
+        "nice": float(-terms.nice),
+    }
+    shown = [PriorityTerm(name, points) for name, points in parts.items() if round(points)]
+    return tuple(sorted(shown, key=lambda one: -abs(one.points)))

@@ -1,0 +1,126 @@
+"""What a follower writes into the tables of its service, and recalls from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, insert, select, true, update
+
+from features.states import State
+from scheduler.backends.events import Kind
+from scheduler.backends.submission import Submission
+from scheduler.service.analyst.records import RECALLED
+from scheduler.service.log.nodes import NodeRecord
+from scheduler.service.log.record import Phase
+from scheduler.service.log.store import chain
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import forecasts
+from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.service.log.store.tables import nodes as node_rows
+from scheduler.slurm.follow.histories import LEARNED, Ended
+from scheduler.slurm.follow.promises import BEGIN, Promises
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.job_states import STATES
+from scheduler.slurm.read.parse import Node as SlurmNode
+from scheduler.slurm.read.past import past
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.snapshot import job_of
+
+CHUNK = 500  # jobs named in one statement
+ACCOUNTED_DAYS = 7  # as many as `Memory` keeps
+
+
+def write_jobs(
+    connection: Connection,
+    changed: Sequence[Mapping[str, Any]],
+    gone: Sequence[str],
+    seq: int,
+    now: float,
+) -> None:
+    """Put rows in the place of what was there; jobs that are gone ended, nobody knows how."""
+    ids = [row["job_id"] for row in changed]
+    for i in range(0, len(ids), CHUNK):
+        connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + CHUNK])))
+    if changed:
+        plain = {"attempt": 0, "cancel_asked": False, "updated_seq": seq}
+        connection.execute(insert(job_rows), [{**plain, **row} for row in changed])
+        for i in range(0, len(ids), CHUNK):
+            chain.cover_those(connection, job_rows, job_rows.c.job_id.in_(ids[i : i + CHUNK]))
+    if gone:
+        statement = update(job_rows).where(job_rows.c.job_id == bindparam("left"))
+        over = statement.values(phase=Phase.ENDED.value, ended_at=now, updated_seq=seq)
+        connection.execute(over, [{"left": job_id} for job_id in gone])
+        for i in range(0, len(gone), CHUNK):
+            chain.cover_those(connection, job_rows, job_rows.c.job_id.in_(gone[i : i + CHUNK]))
+
+
+def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
+    """The nodes as Slurm has them now, in the place of those that were there."""
+    by_name = {node.name: node for node in seen}
+    rows = []
+    for number, (name, has) in enumerate(zip(shape.names, shape.spec.nodes(), strict=True)):
+        node = by_name[name]
+        why = "" if node.open else " ".join(filter(None, (node.state, node.reason)))
+        rows.append(NodeRecord(number, name, has, open=node.open, reason=why).row())
+    chain.take_out(connection, node_rows, true())
+    chain.write(connection, node_rows, rows)
+
+
+def ended_jobs(connection: Connection, now: float) -> list[Ended]:
+    """The latest `RECALLED` jobs that are known to have run and ended by `now`."""
+    row = job_rows.c
+    query = (
+        select(row.spec, row.estimate_s, row.started_at, row.ended_at, row.state)
+        .where(
+            row.state.in_([state.value for state in LEARNED]),
+            row.started_at >= row.submitted_at,
+            row.ended_at > row.started_at,
+            row.ended_at <= now,
+        )
+        .order_by(row.submitted_seq.desc())
+        .limit(RECALLED)
+    )
+    return [
+        Ended(
+            Submission.from_body(json.loads(found.spec)).job(),
+            found.estimate_s,
+            found.started_at,
+            found.ended_at,
+            State(found.state),
+        )
+        for found in connection.execute(query)
+    ]
+
+
+def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
+    """The latest jobs that ended before anybody followed, of what `sacct` shows. Raises SlurmDown,
+    SlurmError."""
+    found = (
+        (one, vc, STATES[one.state])
+        for one in past(slurm, "", ACCOUNTED_DAYS)
+        if (vc := vc_of(one.partition)) and STATES[one.state] in LEARNED
+    )
+    made = [
+        Ended(job_of(one, vc), None, one.start, one.end, state)
+        for one, vc, state in found
+        if one.start is not None and one.end is not None and one.submit <= one.start < one.end
+    ]
+    return sorted(made, key=lambda one: one.job.submit_time)[-RECALLED:]
+
+
+def promises_of(store: Store, connection: Connection) -> Promises:
+    """As an earlier follower left them: of jobs that it did not see end."""
+    last = store.last_in(connection, Kind.ADVISED)
+    if last is None:
+        return Promises()
+    late = (float(last.body.get(n, at)) for n, at in zip(("p50_at", "stretch"), BEGIN, strict=True))
+    found = Promises((next(late), next(late)), float(last.body.get("unread_since") or last.at))
+    of = forecasts.c
+    live = select(of.job_id, of.start_p50, of.start_p90).where(
+        of.basis == "submission", of.job_id.not_in(select(job_rows.c.job_id))
+    )
+    for job_id, p50, p90 in connection.execute(live):
+        found.recall(job_id, p50, p90)
+    return found

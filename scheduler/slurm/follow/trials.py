@@ -1,0 +1,231 @@
+"""What is tried on a copy of a followed Slurm: a job that is not submitted yet, in every partition
+that takes it; and a waiting job asked for otherwise, with the command that would ask so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from features.clock import Clock
+from scheduler.core.decisions import Action
+from scheduler.explain.effect import ClosedPartition, Eta, Sooner, Tried
+from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot, too_late
+from scheduler.explain.whatif.memory import Memory
+from scheduler.slurm.follow.changes import Change, changes
+from scheduler.slurm.follow.partitions import closed_to_user
+from scheduler.slurm.follow.reasons import by_own_policy, expected
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.read.request import RequestError, refusal, request
+from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
+from scheduler.slurm.reason import own_policy, sentence
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
+
+NEW = "1000000000"  # the id of a job that is not submitted: none of Slurm's, and last in line
+SAMPLES, BUDGET_S = 16, 5.0  # futures of one trial, processor seconds
+QUESTION_S = 8.0  # after which no other trial of a question begins: jobs wait for this process
+AT_ONCE = "it would start at once"
+SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
+
+
+class Refused(ValueError):
+    """Slurm would not take the job, or its options cannot be tried; a sentence."""
+
+
+Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What a follower does for trials.
+
+    Attributes:
+        draw: makes a core of jobs and lets it decide.
+        own: has Pellucid's own policy decide about them; None where it is not installed.
+        between: called between two futures.
+        put_off: a forecast as users get it.
+        budget_s, question_s: processor seconds of one trial, seconds after which none begins.
+        against: jobs that Slurm does not start though they would here, and that in words.
+    """
+
+    draw: Draw
+    own: Draw | None
+    between: Callable[[], object]
+    put_off: Callable[[StartForecast], StartForecast]
+    budget_s: float = BUDGET_S
+    question_s: float = QUESTION_S
+    against: Mapping[str, str] = field(default_factory=dict)
+
+
+class Trials:
+    """Tries on copies of one look.
+
+    Args:
+        jobs: that run, and those first in line.
+        clock: that the time of a question is taken by.
+
+    Attributes:
+        offered: what `what_if` found last, each with the job that it would be.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        jobs: Sequence[SlurmJob],
+        memory: Memory,
+        now: float,
+        clock: Clock,
+        means: Means,
+    ) -> None:
+        self.site, self.jobs, self.memory, self.now = site, jobs, memory, now
+        self.offered: list[tuple[Tried, SlurmJob]] = []
+        self._means = means
+        self._clock, self._until = clock, clock.monotonic() + means.question_s
+
+    @property
+    def _late(self) -> bool:
+        return self._clock.monotonic() >= self._until
+
+    # --- before submission --------------------------------------------------------------------
+
+    def eta(self, options: Sequence[str], user: str) -> Eta:
+        """When a job with these options of sbatch would start, in each partition that takes it.
+        Raises Refused."""
+        try:
+            if why := refusal(options, self.site, user):
+                raise Refused(f"Slurm refuses this job: {why}")
+            job = request(options, self.site, user, NEW, self.now)
+        except RequestError as error:
+            raise Refused(f"these options cannot be tried: {error}") from None
+        named = [name for name in job.partition.split(",") if name]
+        shown = (part.name for part in self.site.partitions.values() if not part.hidden)
+        others = [name for name in shown if name not in named]
+        tried, closed, not_tried = list[Tried](), list[ClosedPartition](), list[str]()
+        for name in [*named, *others]:
+            here = request(options, self.site, user, NEW, self.now, partition=name)
+            why = closed_to_user(here, self.site.partitions[name], self.site)
+            if why:
+                closed.append(ClosedPartition(name, why))
+            elif self._late:
+                not_tried.append(name)
+            else:
+                tried.append(replace(self.forecast(here), partition=name))
+        now = self._clock.now()
+        tried = [_not_before(now, one) for one in tried]
+        return Eta(now, tried, closed, named, not_tried, self._own(job))
+
+    def _own(self, job: SlurmJob) -> str:
+        """Return what Pellucid's own policy would do with a job; "" where it is not installed."""
+        if self._means.own is None:
+            return ""
+        return own_policy(by_own_policy(NEW, self._means.own([*self.jobs, job], self.now)))
+
+    # --- otherwise ----------------------------------------------------------------------------
+
+    def what_if(self, job_id: str) -> Sooner:
+        """Try each change of a waiting job by itself. Returns those that have it start sooner;
+        `unavailable` says why none was tried."""
+        job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
+        if job is None or job.held:
+            why = "it runs or is over, is held, waits for other jobs, or is too far behind"
+            return Sooner(unavailable=why)
+        as_it_is = self.forecast(job)
+        if unknown := self._means.against.get(job_id):  # then nothing can be trusted of it
+            return Sooner(self._clock.now(), Tried(reason=job.reason, why=unknown))
+        found, slower, not_tried = list[Tried](), list[tuple[Change, SlurmJob]](), list[str]()
+        asked = dict[str, SlurmJob]()
+        for change in self._changes(job):
+            asked[change.command] = change.job
+            if self._late:
+                not_tried.append(change.words)
+                continue
+            # a priority is computed again, or stays the place in line
+            priority = 1 if self.site.weighs else job.priority
+            changed = replace(change.job, priority=priority, reason="")
+            if self._starts(changed) is None:
+                slower.append((change, changed))
+            else:
+                made = Tried(self.now, self.now, 1, why=AT_ONCE)
+                found.append(_tried(made, change))
+        for change, changed in slower:
+            if self._late:
+                not_tried.append(change.words)
+                continue
+            found.append(_tried(self.forecast(changed), change))
+        now = self._clock.now()
+        as_it_is = _not_before(now, as_it_is)
+        found = [one for one in (_not_before(now, f) for f in found) if _sooner(one, as_it_is, now)]
+        found.sort(key=lambda one: one.start_p50 or 0.0)
+        self.offered = [(one, asked[one.command]) for one in found]
+        return Sooner(now, as_it_is, found, not_tried)
+
+    def _changes(self, job: SlurmJob) -> list[Change]:
+        twin = twin_in(self._drawn(job).core.policy)
+        return [] if twin is None else list(changes(job, self.site, twin, self.now))
+
+    def _drawn(self, job: SlurmJob) -> ClusterSnapshot:
+        others = [other for other in self.jobs if other.id != job.id]
+        return self._means.draw([*others, job], self.now)
+
+    def _starts(self, job: SlurmJob) -> ClusterSnapshot | None:
+        """The look in which a job starts at once, as far as that can be foreseen; None: it does
+        not."""
+        snapshot = self._drawn(job)
+        barred = job.id in snapshot.aside or without_start(snapshot, [job.id])
+        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
+        return snapshot if job.id in started and not barred else None
+
+    # --- one trial ----------------------------------------------------------------------------
+
+    def forecast(self, job: SlurmJob) -> Tried:
+        """When a job would start among the others, p50 and p90, and why it would wait."""
+        snapshot = self._drawn(job)
+        policy = twin_in(snapshot.core.policy)
+        assert policy is not None
+        if job.id in snapshot.left_out:
+            return Tried(why=snapshot.left_out[job.id])
+        if why_not := without_start(snapshot, [job.id]).get(job.id):
+            return Tried(reason=job.reason, why=why_not)
+        if job.id in snapshot.aside:
+            why = "it is held, or waits for other jobs or a moment"
+            return Tried(reason=job.reason or "Dependency", why=why)
+        if (asked := policy.asked(job.id)) is not None and asked.latest < self.now:
+            return Tried(reason=job.reason, why=WhyNot.LATE)
+        started = {d.job_id for d in snapshot.decisions if d.action is Action.START}
+        if job.id in started:
+            return Tried(self.now, self.now, 1, why=AT_ONCE)
+        futures = Futures(snapshot.core, self.memory, self.now)
+        made = futures.forecast(
+            [job.id], samples=SAMPLES, budget_s=self._means.budget_s, between=self._means.between
+        )[job.id]
+        made = self._means.put_off(made)
+        if why_not := too_late(snapshot.core, {job.id: made}).get(job.id):
+            return Tried(reason=job.reason, why=why_not)
+        found = expected(snapshot, job, policy)
+        why = sentence(found, job.id, self.now) if found is not None else ""
+        word = found.code if found is not None else ""
+        return Tried(made.start_p50, made.start_p90, made.samples, word, why or made.why_not, found)
+
+
+def _tried(made: Tried, change: Change) -> Tried:
+    return replace(made, words=change.words, command=change.command, amount=change.amount)
+
+
+def _not_before(now: float, made: Tried) -> Tried:
+    """As it is now: the look that it rests on was some time ago."""
+    if made.start_p50 is None or made.start_p50 > now:
+        return made
+    p90 = None if made.start_p90 is None else max(made.start_p90, now)
+    return replace(made, start_p50=now, start_p90=p90, reason="", why=AT_ONCE, slurm=None)
+
+
+def _sooner(made: Tried, before: Tried, now: float) -> bool:
+    """Half of its futures by a good part, and nine in ten by any: no median is bought by a risk."""
+    if made.start_p50 is None or made.start_p90 is None:
+        return False
+    if made.start_p90 >= (before.start_p90 if before.start_p90 is not None else inf):
+        return False
+    wait = (before.start_p50 if before.start_p50 is not None else inf) - now
+    then = made.start_p50 - now
+    return then <= wait * SOONER and wait - then >= min(SOONER_S, wait)

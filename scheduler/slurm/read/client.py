@@ -1,0 +1,360 @@
+"""Slurm's own commands: reads in one process each, writes through one `scontrol` that stays.
+
+A controller that does not answer costs a command nine seconds (22.05), so every one is given
+`PATIENCE_S` and after a failure none is run for a while that grows.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import selectors
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import structlog
+
+from scheduler.slurm.read import parse
+from scheduler.slurm.read.versions import OLDEST, Release, release_in
+
+PATIENCE_S = 5.0
+PING_PATIENCE_S = 4.0
+READ_PATIENCE_S = 30.0  # a long queue takes its time
+MOST_PRINTED = 1024**2  # bytes, against one command
+PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
+# What Slurm (22.05: slurm_errno.c, auth/munge, the database's client) says when it is not reached:
+# whole phrases, in its own case, since a refusal repeats names that users chose.
+_UNREACHABLE = re.compile(
+    r"Unable to contact slurm controller"
+    r"|Communication (?:connection|shutdown) failure"
+    r"|Message (?:send|receive) failure"
+    r"|Socket timed out on send/recv operation"
+    r"|Zero Bytes were transmitted or received"
+    r"|Unexpected message received"
+    r"|Slurm backup controller in standby mode"
+    r"|Controller is in standby mode"
+    r"|Problem talking to (?:the )?database"
+    r"|failed to open persistent connection to host:"
+    r"|Munge (?:encode|decode) failed: "
+    r"|Failed to connect to authentication agent"
+    r"|Protocol authentication error"
+    r"|(?:Invalid authentication credential|Authentication credential invalid)"
+    r"|(?:^|: )(?:Connection refused|Connection timed out|Resource temporarily unavailable)(?= |$)"
+)
+# Times in seconds; the tasks of an array in full, not cut after 64 characters.
+_OF_DATABASE = frozenset(("sacct", "sacctmgr"))  # slurmctld answers without it
+_PLAIN = {"SLURM_TIME_FORMAT": "%s", "SLURM_BITSTR_LEN": "0"}
+_SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.,:=[]/")
+
+
+class SlurmError(ValueError):
+    """Slurm refused; one line, its own words."""
+
+
+class SlurmDown(Exception):
+    """Nobody answers: what was asked may or may not have been done."""
+
+
+class Turns:
+    """Who did not answer is not asked again for a while, which grows.
+
+    Args:
+        clock: seconds, never going back.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock, self._again_at = clock, 0.0
+        self.failures = 0  # since it last answered
+        self.log = structlog.get_logger("slurm")
+
+    def left_s(self) -> float:
+        return max(0.0, self._again_at - self._clock())
+
+    def failed(self, why: str) -> None:
+        pause = PAUSES_S[min(self.failures, len(PAUSES_S) - 1)]
+        self.failures, self._again_at = self.failures + 1, self._clock() + pause
+        self.log.warning("slurm_down", why=why, again_in_s=pause)
+
+    def answered(self) -> None:
+        self.failures = 0
+
+
+class Slurm:
+    """Slurm, as its commands reach it.
+
+    Args:
+        environment: added to that of the commands (SLURM_CONF).
+        show: dry run: called with every command that would change something, which is then not run.
+        clock: seconds, never going back; for the pauses.
+        patience_s: for an answer to a question.
+    """
+
+    def __init__(
+        self,
+        environment: Mapping[str, str] | None = None,
+        *,
+        show: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        patience_s: float = READ_PATIENCE_S,
+    ) -> None:
+        self._patience_s = patience_s
+        plain = {name: value for name, value in os.environ.items() if not _steers(name)}
+        self._environment = {**plain, **(environment or {}), **_PLAIN}
+        self._show, self._clock = show, clock
+        self._pen: _Pen | None = None
+        self._turns = Turns(clock)
+        self.reads = 0  # commands that asked the controller for a list
+
+    @property
+    def dry(self) -> bool:
+        """Nothing is changed."""
+        return self._show is not None
+
+    # --- reading ------------------------------------------------------------------------------
+
+    def ping(self) -> None:
+        """Ask whether the controller is there, which costs it next to nothing. Raises SlurmDown."""
+        try:
+            text = self._run(("scontrol", "ping"), PING_PATIENCE_S)
+        except SlurmError as error:  # it ends with 1 where none is up
+            raise SlurmDown(str(error)) from None
+        if " is UP" not in text:
+            raise SlurmDown(" ".join(text.split())[:200])
+
+    def ping_database(self) -> None:
+        """Ask slurmdbd for the least it knows. Raises SlurmError: it is silent; SlurmDown."""
+        self._run(("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster"), PING_PATIENCE_S)
+
+    def jobs(self) -> list[parse.SlurmJob]:
+        """Every job the controller knows, ended ones for `MinJobAge` too."""
+        return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
+
+    def table(self, columns: str) -> str:
+        """`squeue -O` of all jobs; those of an array that wait are one record."""
+        return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
+
+    def release(self) -> Release:
+        """Of its commands; the oldest that is known where they do not say."""
+        return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
+
+    def excluded(self, job_id: str = "") -> str:
+        """Of jobs that wait, or of this one, the nodes where they must not run, ``id|n[1-2]`` a
+        line: no column of `table` tells before 24.11."""
+        only = ("-j", word(job_id)) if job_id else ()
+        return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%i|%x")
+
+    def detail(self, job_id: str) -> str:
+        """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
+        return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
+
+    def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """The number of each of these jobs, and the file that its output goes to, with what of its
+        name is filled in when it starts (``%j``) as the user wrote it.
+
+        Raises SlurmError: also where one of them is over.
+        """
+        mark = secrets.token_hex(8)  # users name the files
+        columns = f"JobArrayID:|{mark}|,JobID:|{mark}|,STDOUT:|{mark}."
+        jobs = ",".join(map(word, job_ids))
+        text = self.read("squeue", "-h", "-a", "-j", jobs, "-O", columns)
+        rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
+        return {job_id: (number, path) for job_id, number, path in rows}
+
+    def script(self, job_id: str) -> str:
+        """The script of a batch job; "" where this account may not see it, or there is none."""
+        try:
+            return self.read("scontrol", "write", "batch_script", word(job_id), "-")
+        except (SlurmDown, SlurmError):
+            return ""
+
+    def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
+        """What was typed to submit each of these jobs, without its quotes, by accounting; those
+        that this does not know are left out."""
+        mark = secrets.token_hex(8)  # users write the lines, and line ends within
+        which = "-j", ",".join(map(word, job_ids)), f"--delimiter={mark}", "-o", "JobID,SubmitLine"
+        try:
+            text = self.read("sacct", "-n", "-P", "-X", *which)
+        except (SlurmDown, SlurmError):  # no accounting, or a release without this field
+            return {}
+        found: dict[str, list[str]] = {}
+        lines: list[str] = []
+        for row in text.splitlines():
+            job_id, starts, line = row.partition(mark)
+            if starts:
+                lines = found[job_id] = []
+            lines.append(line if starts else row)
+        return {job_id: "\n".join(lines) for job_id, lines in found.items()}
+
+    def nodes(self) -> list[parse.Node]:
+        return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
+
+    def read(self, *command: str) -> str:
+        """What a command prints that changes nothing."""
+        self.reads += 1
+        return self._run(command, self._patience_s)
+
+    # --- changing -----------------------------------------------------------------------------
+
+    def write(self, lines: Sequence[str]) -> list[str]:
+        """Commands of `scontrol`, in order; the error that each printed, "" for none.
+
+        Raises SlurmDown: some may have been carried out, in order.
+        """
+        if self._show is not None:
+            for line in lines:
+                self._show(f"scontrol {line}")
+            return [""] * len(lines)
+        self._wait_for_turn()
+        found = []
+        try:
+            self._pen = self._pen or _Pen(self._environment)
+            for line in lines:
+                error = self._pen.write(line)
+                if unreachable(error):
+                    raise SlurmDown(error)
+                found.append(error)
+        except SlurmDown as down:
+            self._put_down()
+            self._turns.failed(str(down))
+            raise
+        self._turns.answered()
+        return found
+
+    # --- processes ----------------------------------------------------------------------------
+
+    def _run(self, command: Sequence[str], patience_s: float) -> str:
+        self._wait_for_turn()
+        try:
+            done = subprocess.run(
+                command,
+                stdin=subprocess.DEVNULL,
+                env=self._environment,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                timeout=patience_s if self._turns.failures == 0 else PATIENCE_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            if command[0] in _OF_DATABASE:
+                raise SlurmError(f"{command[0]}: no answer within {patience_s:g} s") from None
+            self._turns.failed(f"{command[0]}: no answer")
+            raise SlurmDown(f"{command[0]}: no answer within {patience_s:g} s") from None
+        except FileNotFoundError:
+            raise SlurmError(f"{command[0]}: no such command; is Slurm installed here?") from None
+        if done.returncode == 0:
+            self._turns.answered()
+            return done.stdout
+        problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+        if unreachable(problem) and command[0] not in _OF_DATABASE:
+            self._turns.failed(problem)
+            raise SlurmDown(problem)
+        raise SlurmError(problem.removeprefix(f"{command[0]}: error: "))
+
+    def _wait_for_turn(self) -> None:
+        """Refuses while no recent answer; the caller looks again later."""
+        if self._turns.left_s():
+            raise SlurmDown("no recent answer")
+
+    def _put_down(self) -> None:
+        if self._pen is not None:
+            self._pen.close()
+            self._pen = None
+
+    def close(self) -> None:
+        self._put_down()
+
+
+class _Pen:
+    """A `scontrol` fed by stdin.
+
+    It says nothing of what succeeds and writes errors to stderr, unbuffered. After each command it
+    is given a word that is none, so that its complaint marks the end of what it had to say.
+    """
+
+    def __init__(self, environment: Mapping[str, str]):
+        try:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                ["scontrol"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env=dict(environment),
+                bufsize=0,
+            )
+        except FileNotFoundError:
+            raise SlurmError("scontrol: no such command; is Slurm installed here?") from None
+        self._written = 0
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._pipe("stderr"), selectors.EVENT_READ)
+
+    def _pipe(self, name: str) -> Any:
+        return getattr(self._process, name)
+
+    def write(self, line: str) -> str:
+        """Carry out one command; the error it printed. Raises SlurmDown."""
+        if "\n" in line or "\0" in line:
+            raise SlurmError("a command of scontrol is one line")
+        self._written += 1
+        mark = f"end-of-{self._written}"
+        try:
+            self._pipe("stdin").write(f"{line}\n{mark}\n".encode())
+        except OSError:
+            raise SlurmDown("scontrol is gone") from None
+        return self._until(f"invalid keyword: {mark}\n".encode())
+
+    def _until(self, end: bytes) -> str:
+        printed, until = bytearray(), time.monotonic() + PATIENCE_S
+        sought = 0  # no `end` begins before
+        while printed.find(end, sought) < 0:
+            left_s = until - time.monotonic()
+            if left_s <= 0 or len(printed) > MOST_PRINTED or not self._selector.select(left_s):
+                raise SlurmDown("scontrol: no answer")
+            sought = max(0, len(printed) - len(end) + 1)
+            part = os.read(self._pipe("stderr").fileno(), 65536)
+            if not part:
+                raise SlurmDown("scontrol is gone")
+            printed += part
+        return " ".join(printed.replace(end, b"").decode("utf-8", "replace").split())
+
+    def close(self) -> None:
+        self._selector.close()
+        self._process.kill()
+        self._pipe("stdin").close()
+        self._pipe("stderr").close()
+        self._process.wait()
+
+
+def quoted(text: str) -> str:
+    """A text as the value of a field in a line for `scontrol` (which keeps the quotes)."""
+    plain = "".join(c if c.isprintable() and c not in "\"'\\" else "_" for c in text)
+    return f'"{plain[:500]}"'
+
+
+def word(text: str) -> str:
+    """A word of a command line, unchanged; SlurmError when it could be read as more than one."""
+    if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
+        raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
+    return text
+
+
+def to_stdout(line: str) -> None:
+    """Show a command of a dry run."""
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def unreachable(printed: str) -> bool:
+    """Whether that is what a Slurm says that cannot be reached."""
+    return _UNREACHABLE.search(printed) is not None
+
+
+def _steers(name: str) -> bool:
+    """Whether a variable changes what Slurm's commands do."""
+    return name.startswith(("SBATCH_", "SQUEUE_", "SINFO_", "SALLOC_", "SCANCEL_")) or (
+        name.startswith("SLURM_") and name != "SLURM_CONF"
+    )

@@ -1,0 +1,558 @@
+"""What Slurm's commands print, as values.
+
+Text that users write (names, comments) is read from JSON, or between marks (`table`): in
+`scontrol show job -o` a job named ``x JobState=RUNNING`` forges a field.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from features.clock import LAST_S
+from scheduler.core.limits import MOST_GPUS
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.tres import ParseError as ParseError
+from scheduler.slurm.read.tres import counts, gpu_types, other_gres
+from scheduler.slurm.read.versions import UNLIMITED, job_as_first, release_of
+
+NO_LIMIT = 0xFFFFFFFE  # from here on: the partition's, or none
+MOST_TASKS = 100_000  # of one array
+MOST_HOSTS = 1_000_000
+MOST_RANGES = 4  # in one name: "rack[1-4]n[1-8]" has two
+_CLOSING = frozenset(
+    [
+        "BLOCKED",
+        "DOWN",
+        "DRAIN",
+        "DRAINED",
+        "DRAINING",
+        "ERROR",
+        "FAIL",
+        "FAILING",
+        "FUTURE",
+        "INVAL",
+        "NO_RESPOND",
+        "NOT_RESPONDING",
+        "PLANNED_DOWN",
+        "POWERED_DOWN",
+        "POWERING_DOWN",
+        "REBOOT",
+        "REBOOT_ISSUED",
+        "UNKNOWN",
+    ]
+)
+_SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation, while it lasts
+
+
+def moment(text: str) -> float | None:
+    """Seconds since the epoch; None: not known."""
+    return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
+
+
+def _dated(epoch_s: int) -> float:
+    """Users begin jobs when they like: none beyond what a calendar holds."""
+    return float(min(epoch_s, LAST_S))
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmJob:
+    """A job as `squeue --json` tells it.
+
+    Attributes:
+        id: job id; ``123_4`` for a task of an array, ``123_[1-9]`` never.
+        gpus: asked for in all; 0 = none. `gpu_type`: "" = any.
+        held_gpus: GPU indices on each of `nodes` while it runs; empty where Slurm does not say.
+        time_limit_s: None = no limit. memory_mib: None = not asked for.
+        submit, eligible, start, end: seconds since the epoch; None = not known.
+        num_nodes, max_nodes: asked for while it waits; 0 = any number.
+        account, qos, features, licences, nice, req_nodes: as squeue shows them.
+        planned: nodes on which Slurm means to start it. min_cpus: on every node.
+        per: what `least_mib` is of: node, cpu or gpu.
+        gpu_types: GPUs asked for by type, per job or (`gpus_per_node`) per node.
+        accrue: since when its age counts. `array_limit`: tasks that may run at once; 0: any number.
+        tres: what it is counted as, memory in MiB.
+        cpus_per_gpu: 0: it asks for CPUs by themselves.
+        exc_nodes: on which it must not run. deadline: by when it must have ended.
+        gres: asked for on each node beside GPUs, by name (and type).
+        odd: options that the policy `slurm` does not know.
+        fault: fields and values that cannot be read, and are as if Slurm had not named them.
+    """
+
+    id: str
+    state: str
+    user: str
+    name: str
+    partition: str
+    submit: float
+    eligible: float | None = None
+    start: float | None = None
+    end: float | None = None
+    priority: int = 0
+    reason: str = ""
+    gpus: int = 0
+    gpu_type: str = ""
+    nodes: tuple[str, ...] = ()
+    held_gpus: tuple[tuple[int, ...], ...] = ()
+    num_nodes: int = 1
+    max_nodes: int = 0
+    cpus: int = 1
+    memory_mib: float | None = None
+    time_limit_s: float | None = None
+    comment: str = ""
+    admin_comment: str = ""
+    reservation: str = ""
+    dependency: str = ""
+    account: str = ""
+    qos: str = ""
+    features: str = ""
+    licences: str = ""
+    nice: int = 0
+    req_nodes: tuple[str, ...] = ()
+    planned: tuple[str, ...] = ()
+    min_cpus: int = 1
+    least_mib: float = 0.0
+    per: str = "node"
+    exclusive: bool = False
+    gpu_types: tuple[tuple[str, int], ...] = ()
+    gpus_per_node: bool = False
+    accrue: float | None = None
+    array_limit: int = 0
+    tres: tuple[tuple[str, float], ...] = ()
+    cpus_per_gpu: int = 0
+    exc_nodes: tuple[str, ...] = ()
+    deadline: float | None = None
+    odd: tuple[str, ...] = ()
+    fault: str = ""
+    gres: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def held(self) -> bool:
+        return self.state == "PENDING" and self.priority == 0
+
+
+def jobs(text: str) -> list[SlurmJob]:
+    """`squeue --json` of any release; tasks of arrays one by one."""
+    try:
+        whole = json.loads(text)
+        release, entries = release_of(whole), whole["jobs"]
+    except RecursionError:
+        raise ParseError("squeue --json: too many brackets within brackets") from None
+    except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
+        raise ParseError(f"squeue --json: {type(error).__name__} {error}") from None
+    found, faults = list[SlurmJob](), list[str]()
+    for entry in entries:
+        try:
+            found += _job(job_as_first(entry, release))
+        except (ValueError, OverflowError, LookupError, TypeError, AttributeError) as error:
+            faults.append(f"{type(error).__name__} {error}"[:120])
+            found += _faulty(entry, faults[-1])
+    if faults and len(faults) == len(entries):
+        raise ParseError(f"squeue --json: {faults[0]}")
+    return found
+
+
+def _faulty(entry: Any, fault: str) -> Iterator[SlurmJob]:
+    """Of a job that cannot be read, which it is; none where that cannot, either."""
+    if isinstance(entry, dict) and str(entry.get("job_id", "")).isdecimal():
+        state, user, partition = (
+            str(value[0] if isinstance(value, list) and value else value or "")
+            for value in map(entry.get, ("job_state", "user_name", "partition"))
+        )
+        yield SlurmJob(str(entry["job_id"]), state, user, "", partition, 0.0, fault=fault)
+
+
+def _job(entry: Mapping[str, Any]) -> Iterator[SlurmJob]:
+    text = {name: str(entry.get(name) or "") for name in _TEXTS}
+    admin = text["admin_comment"].strip('"')
+    gpus, gpu_type = asked(entry)
+    nodes, held = _held(entry)
+    limit = number(entry.get("time_limit"))
+    per_node, per_cpu = number(entry.get("memory_per_node")), number(entry.get("memory_per_cpu"))
+    cpus = number(entry.get("cpus")) or 1
+    made = SlurmJob(
+        id="",
+        state=str(entry["job_state"]),
+        user=text["user_name"],
+        name=text["name"],
+        partition=text["partition"],
+        submit=_dated(number(entry.get("submit_time")) or 0),
+        eligible=_moment(entry.get("eligible_time")),
+        **times(
+            str(entry["job_state"]),
+            _moment(entry.get("start_time")),
+            _moment(entry.get("end_time")),
+            nodes,
+        ),
+        priority=number(entry.get("priority")) or 0,
+        reason=text["state_reason"],
+        gpus=gpus,
+        gpu_type=gpu_type,
+        nodes=nodes,
+        held_gpus=held,
+        num_nodes=number(entry.get("node_count")) or 1,
+        max_nodes=number(entry.get("max_nodes")) or 0,
+        cpus=cpus,
+        memory_mib=float(per_node) if per_node else float(per_cpu * cpus) if per_cpu else None,
+        time_limit_s=60.0 * limit if limit and limit < NO_LIMIT else None,
+        comment=text["comment"],
+        admin_comment=admin,
+        reservation=text["resv_name"],
+        dependency=text["dependency"],
+        account=text["account"],
+        qos=text["qos"],
+        features=text["features"],
+        licences=text["licenses"],
+        nice=number(entry.get("nice")) or 0,
+        req_nodes=hosts(text["required_nodes"]),
+        planned=hosts(text["scheduled_nodes"]),
+        exc_nodes=hosts(text["excluded_nodes"]),
+        deadline=_moment(entry.get("deadline")),
+        odd=odd(
+            bool(entry.get("contiguous")),
+            number(entry.get("required_switches")) or 0,
+            text["features"],
+        ),
+        exclusive=entry.get("shared") == "none",
+        min_cpus=number(entry.get("minimum_cpus_per_node")) or 1,
+        accrue=_moment(entry.get("accrue_time")),
+        array_limit=number(entry.get("array_max_tasks")) or 0,
+        **asks_for(
+            text,
+            number(entry.get("tasks")) or 1,
+            text["tres_alloc_str"] or text["tres_req_str"],
+            (float(per_cpu), "cpu") if per_cpu else (float(per_node or 0), "node"),
+        ),
+    )
+    for job_id in _ids(entry):
+        yield SlurmJob(**{**{n: getattr(made, n) for n in SlurmJob.__slots__}, "id": job_id})
+
+
+_TEXTS = [
+    "admin_comment",
+    "user_name",
+    "name",
+    "partition",
+    "state_reason",
+    "comment",
+    "resv_name",
+    "dependency",
+    "tres_per_node",
+    "tres_per_job",
+    "tres_per_task",
+    "tres_alloc_str",
+    "tres_req_str",
+    "memory_per_tres",
+    "cpus_per_tres",
+    "account",
+    "qos",
+    "features",
+    "licenses",
+    "required_nodes",
+    "excluded_nodes",
+    "scheduled_nodes",
+]
+
+
+_FEATURE = r"[^][()*&|,]+"
+_COUNTED = rf"{_FEATURE}\*\d+(?:[&,]{_FEATURE}\*\d+)*"
+_CONSTRAINT = re.compile(
+    rf"(?:{_FEATURE}(?:[&,|]{_FEATURE})*|\[{_FEATURE}(?:\|{_FEATURE})*\]|{_FEATURE}\*\d+|\[{_COUNTED}\])?"
+)
+
+
+def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
+    """Options of a job that the policy `slurm` does not know, as sbatch has them."""
+    known = _CONSTRAINT.fullmatch(constraint)
+    options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
+    return tuple(name for name, is_set in options if is_set)
+
+
+class Times(TypedDict):
+    """When a job began and ended, as fields of a SlurmJob."""
+
+    start: float | None
+    end: float | None
+
+
+class Asks(TypedDict, total=False):
+    """What a job asks for, as fields of a SlurmJob."""
+
+    tres: tuple[tuple[str, float], ...]
+    gpu_types: tuple[tuple[str, int], ...]
+    gpus_per_node: bool
+    cpus_per_gpu: int
+    least_mib: float
+    per: str
+    gres: tuple[tuple[str, int], ...]
+
+
+def times(state: str, start: float | None, end: float | None, nodes: Sequence[str]) -> Times:
+    """Start and end. Slurm tells of a job that ended while it waited that it began at its end."""
+    never = state in OVER and start == end and not nodes
+    return {"start": None if never else start, "end": end}
+
+
+_IN_ALL = ("mem", "gres/gpu", "node")
+
+
+def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]) -> Asks:
+    """GPUs by type, memory and CPUs of each GPU as they were asked for, as fields of a SlurmJob.
+
+    Args:
+        counted: the job as TRES.
+        memory: MiB, and what of: node or cpu.
+    """
+    least, per = memory
+    found: Asks = {"tres": tuple(counts(counted).items())}
+    per_node = gpu_types(text["tres_per_node"])
+    if (types := gpu_types(text["tres_per_job"])) is not None:
+        found["gpu_types"] = tuple(types.items())
+    elif per_node is not None:
+        found |= {"gpu_types": tuple(per_node.items()), "gpus_per_node": True}
+    elif (types := gpu_types(text["tres_per_task"])) is not None:
+        found["gpu_types"] = tuple((kind, n * tasks) for kind, n in types.items())
+    if (per_gpu := gpu_types(text["memory_per_tres"])) is not None:
+        least, per = float(sum(per_gpu.values())), "gpu"
+        # of several partitions, one's default in the place of what was asked for and is counted;
+        # where nothing stands beside it (0), whole nodes are counted until the job runs
+        asked, counted_gpus, nodes = (dict(found["tres"]).get(one, 0.0) for one in _IN_ALL)
+        if not counted_gpus:  # a site need not count them
+            many = sum(n for _, n in found.get("gpu_types", ()))
+            counted_gpus = many * (nodes if found.get("gpus_per_node") else 1)
+        if memory[0] and nodes and asked > least * counted_gpus:
+            least, per = asked / nodes, "node"
+    if (per_gpu := gpu_types(text["cpus_per_tres"])) is not None:
+        found["cpus_per_gpu"] = sum(per_gpu.values())
+    found["least_mib"], found["per"] = least, per
+    found["gres"] = tuple(other_gres(text["tres_per_node"]).items())
+    return found
+
+
+def _ids(entry: Mapping[str, Any]) -> Iterator[str]:
+    array, tasks = number(entry.get("array_job_id")), entry.get("array_task_string")
+    task = number(entry.get("array_task_id"))
+    if array and task is not None and task < 0xFFFFFFFE:
+        yield f"{array}_{task}"
+    elif array and tasks:
+        for index in task_numbers(str(tasks)):
+            yield f"{array}_{index}"
+    else:
+        yield str(int(entry["job_id"]))
+
+
+def number(value: Any) -> int | None:
+    return None if value is None or value == "" else int(value)
+
+
+def _moment(value: Any) -> float | None:
+    found = number(value)
+    return None if not found or found == UNLIMITED else _dated(found)
+
+
+def task_numbers(text: str) -> list[int]:
+    """``1-3,7,8-12:2%4`` as numbers."""
+    found: list[int] = []
+    for part in text.split("%")[0].strip("[]").split(","):
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
+        if match is None:
+            raise ParseError(f"array tasks {text[:40]!r}")
+        low, high, step = int(match[1]), int(match[2] or match[1]), int(match[3] or 1)
+        if step < 1 or high - low > MOST_TASKS:
+            raise ParseError(f"array tasks {text[:40]!r}")
+        found += range(low, high + 1, step)
+    return found
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
+
+
+def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
+    """GPUs and type that a job asks for, by its fields as JSON names them; (0, ""): none."""
+    nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1
+    for name, times in (
+        ("tres_per_job", 1),
+        ("tres_req_str", 1),
+        ("tres_per_node", nodes),
+        ("tres_per_task", tasks),
+        ("tres_alloc_str", 1),
+    ):
+        found = gpus_in(str(entry.get(name) or ""))
+        if found is not None:
+            return found[0] * times, found[1]
+    return 0, ""
+
+
+def gpus_in(tres: str) -> tuple[int, str] | None:
+    """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none.
+
+    Of several types the last counts.
+    """
+    found = gpu_types(tres)
+    if found is None:
+        return None
+    return sum(found.values()), next((kind for kind in reversed(found) if kind), "")
+
+
+def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, ...], ...]]:
+    nodes = hosts(str(entry.get("nodes") or ""))
+    details = entry.get("gres_detail") or ()
+    held = tuple(indices(str(one)) for one in details)
+    return nodes, held if len(held) == len(nodes) and any(held) else ()
+
+
+def indices(detail: str) -> tuple[int, ...]:
+    """GPU indices in ``gpu:a100:2(IDX:0-1)``."""
+    found: set[int] = set()
+    for match in re.findall(r"gpu(?:(?!gpu)[^(,])*+\(IDX:([\d,-]++)\)", detail):
+        found.update(task_numbers(match))
+    return tuple(sorted(found))
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node as `scontrol show nodes -o` tells it.
+
+    Attributes:
+        gpus: of gres/gpu, of all types.
+        gpu_type: of its GPUs; of the last, where they differ (`types`: all, with their numbers).
+        open: something new may start on it.
+        memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
+        reason: why it is as it is, in an administrator's words.
+        fault: field and value that cannot be read, of a node that is closed for it.
+        used: indices of the GPUs that jobs have; of the moment, so no two nodes differ by it.
+        gres: what else it has so many of, by name (and type).
+    """
+
+    name: str
+    gpus: int
+    gpu_type: str
+    partitions: tuple[str, ...]
+    open: bool
+    state: str
+    types: tuple[tuple[str, int], ...] = ()
+    cpus: int = 0
+    memory_mib: float = 0.0
+    features: tuple[str, ...] = ()
+    weight: int = 1
+    reason: str = ""
+    fault: str = ""
+    used: tuple[int, ...] = field(default=(), compare=False)
+    gres: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def sound(self) -> bool:
+        """Nothing but a reservation keeps jobs from it."""
+        flags = _flags(self.state)
+        return not flags & _CLOSING and not self.state.endswith("*")
+
+
+def _flags(state: str) -> set[str]:
+    return {word.rstrip("*~#!%$@^-") for word in state.upper().split("+")}
+
+
+def nodes(text: str) -> list[Node]:
+    """`scontrol show nodes -o`. One that cannot be read is closed, and says so (`fault`).
+
+    Raises ParseError: none is named.
+    """
+    lines = [fields(line) for line in text.splitlines() if line.strip()]
+    named = [row for row in lines if row.get("NodeName")]
+    if lines and not named:
+        raise ParseError(f"scontrol show nodes printed fields {sorted(lines[0])[:5]}")
+    return [_node(row) for row in named]
+
+
+def _node(row: Mapping[str, str]) -> Node:
+    partitions = tuple(name for name in row.get("Partitions", "").split(",") if name)
+    try:
+        return _whole_node(row, partitions)
+    except (ValueError, OverflowError, KeyError) as error:
+        fault = f"{error}"[:120]
+        return Node(row["NodeName"], 0, "", partitions, False, "UNKNOWN", fault=fault)
+
+
+def _whole_node(row: Mapping[str, str], partitions: tuple[str, ...]) -> Node:
+    gres = re.sub(r"\([^)]*+\)?+", "", row.get("Gres", ""))
+    types = gpu_types(gres) or {}
+    gpus = gpus_in(gres) or (0, "")
+    if gpus[0] > MOST_GPUS:
+        raise ParseError(f"Gres {gres[:40]!r}")
+    flags = _flags(row["State"])
+    memory = _size(row, "RealMemory") - _size(row, "MemSpecLimit")
+    return Node(
+        row["NodeName"],
+        gpus[0],
+        gpus[1],
+        partitions,
+        not flags & (_CLOSING | _SET_APART) and not row["State"].endswith("*"),
+        row["State"],
+        tuple(types.items()),
+        _size(row, "CPUEfctv") or _size(row, "CPUTot"),
+        float(memory),
+        tuple(name for name in row.get("ActiveFeatures", "").split(",") if name != "(null)"),
+        _size(row, "Weight", 1),
+        _BY_WHOM.sub("", row.get("Reason", "")),
+        used=indices(row.get("GresUsed", "")),
+        gres=tuple(other_gres(row.get("Gres", "")).items()),
+    )
+
+
+_BY_WHOM = re.compile(r" \[[^\[\] ]{1,64}@[^\[\] ]{1,64}\]$")  # who set a node's reason, and when
+
+
+def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
+    """A whole number of a node. ParseError."""
+    found = row.get(name) or str(default)
+    if not re.fullmatch("[0-9]{1,15}", found):
+        raise ParseError(f"{name} {found[:40]!r}")
+    return int(found)
+
+
+def fields(line: str) -> dict[str, str]:
+    """``Key=value Key=value`` of one line; of a key given twice, the first (not for jobs)."""
+    parts = re.split(r"(?:^|\s)([A-Z][\w:/]*)=", line)
+    found: dict[str, str] = {}
+    for key, value in zip(parts[1::2], parts[2::2], strict=True):
+        found.setdefault(key, value.strip())
+    return found
+
+
+def hosts(text: str) -> tuple[str, ...]:
+    """A host list, ``n[1-3,07],m2``, as names in its order."""
+    if text in ("", "(null)", "None assigned"):
+        return ()
+    found: list[str] = []
+    for part in re.findall(r"(?:[^,\[]++|\[[^\]]*+\]?+)++", text):
+        found += _expanded(part)
+        if len(found) > MOST_HOSTS:
+            raise ParseError(f"host list {text[:40]!r} is too long")
+    return tuple(found)
+
+
+def _expanded(part: str) -> Sequence[str]:
+    head, bracket, tail = part.partition("[")
+    if not bracket:
+        return [head]
+    if part.count("[") > MOST_RANGES:
+        raise ParseError(f"host list {part[:40]!r} has too many ranges in one name")
+    inside, closing, rest = tail.partition("]")
+    if not closing:
+        raise ParseError(f"host list {part[:40]!r}")
+    numbers: list[str] = []
+    for piece in inside.split(","):
+        match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", piece)
+        if match is None or int(match[2] or match[1]) - int(match[1]) > MOST_HOSTS:
+            raise ParseError(f"host list {part[:40]!r}")
+        width = len(match[1])
+        numbers += [f"{n:0{width}d}" for n in range(int(match[1]), int(match[2] or match[1]) + 1)]
+    ends = _expanded(rest)
+    if len(numbers) * len(ends) > MOST_HOSTS:
+        raise ParseError(f"host list {part[:40]!r} is too long")
+    return [head + number + end for number in numbers for end in ends]

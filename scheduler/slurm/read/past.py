@@ -1,0 +1,47 @@
+"""Jobs of a user that are over, as `sacct` has them."""
+
+from __future__ import annotations
+
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.parse import SlurmJob, moment
+from scheduler.slurm.read.tres import ParseError, gpu_types
+
+_COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,AllocTRES,JobName"
+
+
+def past(slurm: Slurm, user: str, days: int) -> list[SlurmJob]:
+    """What ran and ended in the last days, of what `sacct` shows of this user ("": of everybody);
+    a line that cannot be read is left out. Raises SlurmDown, SlurmError."""
+    since, who = f"now-{days}days", ("-u", user) if user else ("-a",)
+    asked = ("sacct", "-n", "-P", "-X", *who, "-S", since, "-o", _COLUMNS)
+    found = (_job(line) for line in slurm.read(*asked).splitlines())
+    return [job for job in found if job is not None]
+
+
+def _job(line: str) -> SlurmJob | None:
+    try:
+        job_id, user, partition, submit, start, end, state, limit, cpus, tres, name = line.split(
+            "|", 10
+        )
+        times = [moment(one) for one in (submit, start, end)]
+        types = gpu_types(tres) or {}
+        word = (state.split() or [""])[0]
+        if word not in OVER or None in times:
+            return None
+        return SlurmJob(
+            job_id,
+            word,
+            user,
+            name,
+            partition,
+            submit=times[0] or 0.0,
+            start=times[1],
+            end=times[2],
+            gpus=sum(types.values()),
+            gpu_type=next(iter(types)) if len(types) == 1 else "",
+            cpus=int(cpus or 1),
+            time_limit_s=60.0 * int(limit) if limit.isdecimal() else None,
+        )
+    except (ValueError, ParseError):
+        return None

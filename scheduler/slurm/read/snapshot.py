@@ -1,0 +1,294 @@
+"""Slurm's queue at one moment, as a core that may decide about it without consequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from zlib import crc32
+
+from features.job import Job
+from features.progress import Progress
+from scheduler.core.cluster import Cluster, Placement
+from scheduler.core.core import Core
+from scheduler.core.decisions import Decision, Reason
+from scheduler.core.estimates import Estimate, Estimator
+from scheduler.core.nodes import KnownJob
+from scheduler.slurm.read.job_states import OVER
+from scheduler.slurm.read.parse import Node, SlurmJob
+from scheduler.slurm.read.shape import Shape
+from scheduler.slurm.read.site import Asks, dependencies
+from scheduler.slurm.twin.passes import blaming
+from scheduler.slurm.twin.policy import gpu_mask
+from scheduler.slurm.twin.site import Site
+from scheduler.slurm.twin.twin import twin_in
+from scheduler.slurm.twin.unmodelled import unforeseen
+
+HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURING"))
+
+
+class Asking(Estimator):
+    """Asks another estimator and tells it of no event: what a snapshot decides does not happen.
+
+    Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
+    costs more to estimate than to decide about.
+    """
+
+    def __init__(self, inner: Estimator, *, every: int = 16):
+        self.inner, self.every = inner, every
+        self.name = inner.name
+        self._turn = 0
+        self._known: dict[str, tuple[Job, Estimate]] = {}
+        self._before: dict[str, tuple[Job, Estimate]] = {}
+
+    def turn(self) -> None:
+        """Another snapshot begins: jobs that are not in it are forgotten with the next one."""
+        self._turn = (self._turn + 1) % self.every
+        self._before, self._known = self._known, {}
+
+    def forget(self) -> None:
+        """Ask for every job again: there is another model."""
+        self._known, self._before = {}, {}
+
+    def enqueued(self, job: Job, now: float) -> Estimate:
+        known = self._known.get(job.job_id)
+        if known is None and crc32(job.job_id.encode()) % self.every != self._turn:
+            known = self._before.get(job.job_id)
+        if known is None or known[0] != job:
+            known = job, self.inner.enqueued(job, now)
+        self._known[job.job_id] = known
+        return known[1]
+
+
+def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
+    """A job of Slurm as the core knows it, in a virtual cluster. `typed`: with its GPU type."""
+    return Job(
+        job_id=job.id,
+        submit_time=job.submit,
+        gpus=job.gpus,
+        user=job.user,
+        vc=vc,
+        name=job.name,
+        cpus=float(job.cpus),
+        memory_mib=job.memory_mib,
+        gpu_type=(job.gpu_type or None) if typed else None,
+        time_limit_s=job.time_limit_s,
+        profile=False,
+    )
+
+
+@dataclass(slots=True)
+class ClusterSnapshot:
+    """What the core makes of the queue.
+
+    Attributes:
+        core: after its decisions. order: waiting jobs, those it would start first.
+        left_out: jobs that could not be drawn, and why. aside: these, as Slurm has them.
+        changed: when a job ended last.
+    """
+
+    core: Core
+    shape: Shape
+    now: float
+    waiting: dict[str, SlurmJob] = field(default_factory=dict)
+    running: dict[str, SlurmJob] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    aside: dict[str, SlurmJob] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    changed: float = -inf
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What is kept from look to look.
+
+    Attributes:
+        asks: what jobs ask for.
+        reasons: why jobs waited before; who waits for the same again is no decision.
+        faults: jobs to leave out, and why.
+        progress: of running jobs, how long they will have run by what they say themselves.
+    """
+
+    asks: Asks = field(default_factory=Asks)
+    reasons: Mapping[str, Reason] = field(default_factory=dict)
+    faults: Mapping[str, str] = field(default_factory=dict)
+    progress: Mapping[str, Progress] = field(default_factory=dict)
+
+
+def build_snapshot(
+    core: Core,
+    shape: Shape,
+    jobs: Iterable[SlurmJob],
+    nodes: Sequence[Node],
+    now: float,
+    *,
+    by_slurm: bool = False,
+    site: Site | None = None,
+    before: Before | None = None,
+) -> ClusterSnapshot:
+    """Build a new core from the queue and let it decide.
+
+    Args:
+        by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
+        site: what the policy `slurm` decides by.
+
+    Raises JobFault: a job cannot be planned; without it the others may be.
+    """
+    snapshot, before = ClusterSnapshot(core, shape, now), before or Before()
+    faults = before.faults
+    twin = twin_in(core.policy)
+    by_twin = site is not None and twin is not None
+    jobs = list(jobs)
+    snapshot.aside = {job.id: job for job in jobs if job.id in faults}
+    snapshot.left_out |= {job_id: faults[job_id] for job_id in snapshot.aside}
+    ends = (job.end for job in jobs if job.state in OVER and job.end is not None)
+    snapshot.changed = max(ends, default=-inf)
+    jobs = [job for job in jobs if job.id not in faults]
+    if site is not None and twin is not None:
+        twin.see(site, shape.names, before.asks.of(jobs, site), now)
+    asked = [job for job in jobs if shape.vc_of(job.partition)]
+    asked.sort(key=lambda job: (job.submit, job.id))
+    holding = list(enumerate(job for job in asked if job.state in HOLDING))
+    # those last of which Slurm does not say which GPUs they have: they get what is left
+    for order, job in sorted(holding, key=lambda one: not one[1].held_gpus):
+        blaming(job.id, _run, snapshot, shape, job, order, before.progress.get(job.id))
+    for order, job in enumerate((j for j in asked if j.state == "PENDING"), len(asked)):
+        why = _not_eligible(job, now, by_twin) or _not_ours(job, shape, core)
+        if why:
+            snapshot.left_out[job.id] = why
+            continue
+        priority = job.priority if by_slurm and site is None else 0
+        # where CPUs are placed, types are in what it asks for: a node may have several
+        asked_for = job_of(
+            job, shape.vc_of(job.partition), typed=not core.policy.capabilities.places_cpus
+        )
+        known = KnownJob(job=asked_for, order=order, priority=priority, queued_before=True)
+        blaming(job.id, core.nodes.adopt, known, now)
+        core.jobs[job.id].reason = before.reasons.get(job.id)
+        snapshot.waiting[job.id] = job
+    snapshot.aside |= {job.id: job for job in asked if job.id in snapshot.left_out}
+    for node in nodes:
+        number = shape.node(node.name)
+        if number is not None and not (node.sound if by_twin else node.open):
+            core.nodes.set_open(number, False)
+    snapshot.decisions = core.decide(now)
+    started = [d.job_id for d in snapshot.decisions if d.job_id in core.cluster.runs]
+    left = [queued.job.job_id for queue in core.queues.values() for queued in queue]
+    if twin is not None:
+        soon = twin.soon
+        left.sort(key=lambda job_id: job_id not in soon)
+    snapshot.order = [j for j in started if j in snapshot.waiting] + left
+    return snapshot
+
+
+def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
+    """Of which of these jobs that wait no start is foreseen, since something of them is not
+    modelled, and why; none where the policy is not `slurm`."""
+    twin = twin_in(snapshot.core.policy)
+    if twin is None:
+        return {}
+    waiting, running, others = (
+        [ask for job_id in some if (ask := twin.asked(job_id)) is not None]
+        for some in (job_ids, snapshot.running, snapshot.waiting)
+    )
+    return unforeseen(twin.site, waiting, running, others)
+
+
+def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
+    """`by_twin`: the policy itself knows begin times, and jobs that wait for the end of others."""
+    if job.fault:
+        return f"of this job cannot be read: {job.fault}"
+    if job.priority == 0:
+        return f"held in Slurm ({job.reason})"
+    if job.dependency and (not by_twin or dependencies(job.dependency) is None):
+        return "waits for another job in Slurm (Dependency)"
+    if job.eligible is not None and job.eligible > now and not by_twin:
+        return "its begin time has not come (BeginTime)"
+    return "asks for a reservation" if job.reservation and not by_twin else ""
+
+
+def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
+    """Why a policy that places GPUs can say nothing of a job."""
+    if core.policy.capabilities.places_cpus:
+        return ""
+    if not job.gpus:
+        return "asks for no GPU; this policy places GPUs only"
+    if job.gpu_type and not shape.spec.has_type(job.gpu_type):
+        return f"asks for GPUs of type {job.gpu_type}, of which no node has only such"
+    there = shape.gpus_in(shape.vc_of(job.partition))
+    return f"asks for {job.gpus} GPUs; its nodes have {there}" if job.gpus > there else ""
+
+
+def _run(
+    snapshot: ClusterSnapshot, shape: Shape, job: SlurmJob, order: int, progress: Progress | None
+) -> None:
+    """Put a running job on its GPUs: alone, or beside the one that has the same."""
+    whole = snapshot.core.policy.capabilities.places_cpus
+    if not (job.gpus or whole):
+        snapshot.left_out[job.id] = "has no GPU"
+        return
+    cluster = snapshot.core.cluster
+    where = _placement(job, shape, cluster)
+    if where is not None and not whole:  # GPUs alone count: of its other nodes it has none
+        where = [(number, mask) for number, mask in where if mask]
+    if where is None and whole:
+        where = _somewhere(job, snapshot)
+    if where is None:
+        snapshot.left_out[job.id] = "Slurm does not say on which GPUs it runs"
+        return
+    partner = None
+    if any(cluster.pool_of(node).free_on(node) & mask != mask for node, mask in where):
+        nodes, gpus = tuple(n for n, _ in where), tuple(m for _, m in where)
+        beside = [r for r in cluster.runs.values() if (r.nodes, r.gpus) == (nodes, gpus)]
+        if len(beside) != 1 or beside[0].partner is not None:
+            snapshot.left_out[job.id] = "shares some of its GPUs only"
+            return
+        partner = beside[0].job.job_id
+    asked = job_of(job, shape.vc_of(job.partition))
+    gpus_held = sum(mask.bit_count() for _, mask in where)
+    if gpus_held != asked.gpus and whole:  # more where it has whole nodes
+        asked = replace(asked, gpus=gpus_held)
+    if gpus_held != asked.gpus:  # a gang that took the same slots on every node
+        snapshot.left_out[job.id] = f"asked for {asked.gpus} GPUs and holds {gpus_held}"
+        return
+    known = KnownJob(
+        job=asked,
+        order=order,
+        queued_before=True,
+        placement=where,
+        since=job.start or snapshot.now,
+        partner=partner,
+        progress=progress,
+    )
+    snapshot.core.nodes.adopt(known, snapshot.now)
+    snapshot.running[job.id] = job
+
+
+def _somewhere(job: SlurmJob, snapshot: ClusterSnapshot) -> Placement | None:
+    """As many free GPUs of its types and nodes as it has: Slurm does not number them, or did not
+    before it ended."""
+    core, shape = snapshot.core, snapshot.shape
+    found: Placement = []
+    if (twin := twin_in(core.policy)) is None:
+        return None
+    for share in twin.ask(job_of(job, shape.vc_of(job.partition))).shares:
+        number = shape.node(share.node)
+        if number is None:
+            return None
+        free = core.cluster.pool_of(number).free_on(number)
+        has = twin.site.nodes[share.node].gpus
+        found.append((number, gpu_mask(has, free, dict(share.gpus))))
+    return found or None
+
+
+def _placement(job: SlurmJob, shape: Shape, cluster: Cluster) -> Placement | None:
+    numbers = [shape.node(name) for name in job.nodes]
+    if not job.held_gpus or not numbers or None in numbers:
+        return None
+    masks = [sum(1 << gpu for gpu in gpus) for gpus in job.held_gpus]
+    pairs = zip(numbers, masks, strict=True)
+    found = [(number, mask) for number, mask in pairs if number is not None]
+    nodes = cluster.nodes
+    fits = all(mask.bit_length() <= nodes[number].gpus for number, mask in found)
+    return found if fits else None

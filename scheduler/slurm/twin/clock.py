@@ -1,0 +1,150 @@
+"""When slurmctld looks at its queue, and when it computes priorities.
+
+After controller.c, agent.c, job_scheduler.c, backfill.c and the decay thread of
+priority/multifactor of Slurm 22.05. A loop that turns about once a second makes the main pass every
+`sched_interval`, and in between, where a job came or ended, not sooner than `batch_sched_delay`
+after the last one. Only where there is an epilog does the end of a job bring a pass about at once.
+Backfill rests for `bf_interval`. Priorities and fair share are computed every `PriorityCalcPeriod`;
+those of a new job when it comes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from scheduler.slurm.twin.priority import duration_s
+from scheduler.slurm.twin.site import Site
+
+NEVER = -inf
+
+
+@dataclass(slots=True)
+class Rhythm:
+    """Seconds between its passes. `at_once`: a pass follows the end of a job."""
+
+    delay_s: float
+    main_s: float
+    backfill_s: float
+    calc_s: float
+    at_once: bool = False
+
+    @classmethod
+    def of(cls, site: Site) -> Rhythm:
+        """What a site sets, with Slurm's own defaults."""
+        return cls(
+            site.parameter("batch_sched_delay", 3),
+            site.parameter("sched_interval", 60),
+            site.parameter("bf_interval", 30),
+            duration_s(site.config.get("PriorityCalcPeriod", "00:05:00")) or 300.0,
+            site.config.get("Epilog", "(null)") not in ("", "(null)")
+            and "defer" not in site.parameters,
+        )
+
+
+@dataclass(slots=True)
+class Clock:
+    """What is due, by virtual cluster.
+
+    Attributes:
+        looped: when the loop made the main pass last; none was seen: when it was first asked.
+        calculated: when priorities were.
+    """
+
+    rhythm: Rhythm
+    looped: float = NEVER
+    calculated: float = NEVER
+    _full: float = NEVER  # of its passes every `main_s`, the first
+    _backfilled: dict[str, float] = field(default_factory=dict)
+    _ended: set[str] = field(default_factory=set)  # of these a job ended, and no pass was since
+    _came: set[str] = field(default_factory=set)
+    _changed: set[str] = field(default_factory=set)  # since their last backfill
+    _known: set[str] = field(default_factory=set)  # looked at before
+    _seen: float | None = None  # when Slurm backfilled last
+
+    def see(self, now: float, backfilled: float) -> None:
+        """Go on from when Slurm backfilled last, in whole seconds. Of its main passes it does not
+        say when they were: the next ones are half way to where they are at the latest."""
+        since = backfilled + 0.5
+        self._seen = since + max(0.0, (now - since) // self.rhythm.backfill_s) * (
+            self.rhythm.backfill_s
+        )
+        self._full = now - self.rhythm.main_s / 2
+        self.looped = now - self.rhythm.delay_s / 2
+
+    def tries(self, vc: str) -> bool:
+        """Whether this is a look between Slurm's passes, which tells why jobs wait and starts
+        none; it is then taken as made."""
+        if self._seen is None or vc in self._known:
+            return False
+        self._known.add(vc)
+        self._came.add(vc)
+        self._changed.add(vc)
+        self._backfilled[vc] = self._seen
+        return True
+
+    def came(self, vc: str) -> None:
+        """A job is to be looked at."""
+        self._came.add(vc)
+
+    def ended(self) -> None:
+        """A job left its nodes to others."""
+        (self._ended if self.rhythm.at_once else self._came).update(self._known)
+
+    def changed(self) -> None:
+        """Nodes are free that nobody left."""
+        self._came |= self._known
+        self._changed |= self._known
+
+    def main_due(self, vc: str, now: float) -> bool:
+        """Whether the main pass is made now; it is then taken as made."""
+        self._changed.add(vc)
+        if vc not in self._known:
+            self._known.add(vc)
+            self._full = now if self._full == NEVER else self._full
+            self.looped = now
+        elif vc in self._came and now >= self._loop_at(now):
+            self.looped = now
+        elif vc not in self._ended and self.looped != now:
+            return False
+        self._ended.discard(vc)
+        self._came.discard(vc)
+        return True
+
+    def _loop_at(self, now: float) -> float:
+        """When the loop makes its next pass, or made one that is not taken as made."""
+        every = self.rhythm.main_s
+        last = self._full + (now - self._full) // every * every
+        if self.looped < last:
+            return last
+        return min(max(self.looped, last) + self.rhythm.delay_s, last + every)
+
+    def backfill_due(self, vc: str, now: float) -> bool:
+        """Whether backfill runs now; it is then taken as run."""
+        due = now >= self._backfilled.get(vc, NEVER) + self.rhythm.backfill_s
+        if due:
+            self._backfilled[vc] = now
+            self._changed.discard(vc)
+        return due
+
+    def next(self, now: float, *, backfills: bool) -> float | None:
+        """When something is due next. What is due by now was done, unless nothing waits there."""
+        times = []
+        if self._came:
+            times.append(self._loop_at(now))
+        if backfills:
+            times += [
+                self._backfilled.get(vc, now) + self.rhythm.backfill_s for vc in self._changed
+            ]
+        return min((at for at in times if at > now), default=None)
+
+    def calculation(self, now: float) -> float | None:
+        """The last moment by `now` at which priorities were computed again; None: as before."""
+        if self.calculated == NEVER:
+            self.calculated = now
+            return now
+        turns = (now - self.calculated) // self.rhythm.calc_s
+        if turns < 1:
+            return None
+        self.calculated += turns * self.rhythm.calc_s
+        return self.calculated

@@ -1,0 +1,584 @@
+"""Slurm's own scheduler as a policy: multifactor priority, main pass, backfill, limits.
+
+What it decides by is a `Site`, read off Slurm (`see`), or made of the cluster alone, where only
+nodes are known (then: order of arrival, backfill by time limits, no limits).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import floor, inf
+
+from features.job import Job
+from scheduler.core.capabilities import Capabilities
+from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
+from scheduler.core.decisions import Reason
+from scheduler.core.estimates import Estimator
+from scheduler.core.policy import NO_CLUSTER, NO_PREDICTORS, OrderTerms, Policy, Predictors
+from scheduler.core.queue import QueuedJob
+from scheduler.core.settings import PolicySettings
+from scheduler.core.turn import Turn
+from scheduler.slurm.twin.capacity import Books, Capacity
+from scheduler.slurm.twin.clock import Clock, Rhythm
+from scheduler.slurm.twin.limits import (
+    Usage,
+    begin_to_age,
+    first_hit,
+    is_limit,
+    is_set,
+    minutes_hit,
+)
+from scheduler.slurm.twin.passes import (
+    ARRAY_FULL,
+    NOT_AVAILABLE,
+    PRIORITY,
+    RESOURCES,
+    Passes,
+    PendingReason,
+    Ranked,
+    blaming,
+    het_job,
+    in_order,
+    listed,
+    ranks,
+    reason_key,
+)
+from scheduler.slurm.twin.preemption import CANCEL, Preemption
+from scheduler.slurm.twin.priority import FairShare, Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Running, Share, Site, SiteNode
+
+# Slurm's own defaults of SchedulerParameters
+WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
+MOST_RISES = 256  # jobs by which it is found out when priorities were computed
+
+
+class Slurm(Policy):
+    """A site's own Slurm.
+
+    Attributes:
+        site: what it decides by.
+        reasons: why jobs wait, as of the last look at them.
+        soon: jobs that Slurm's next pass would start, as of a look between two of them.
+    """
+
+    name = "slurm"
+    # limits and licences reach beyond a virtual cluster: all look when one frees (`borrows`)
+    capabilities = Capabilities(twin=True, keeps_priorities=True, mixes_types=True, borrows=True)
+
+    def __init__(
+        self,
+        settings: PolicySettings | None = None,
+        cluster: ClusterSpec = NO_CLUSTER,
+        predictors: Predictors = NO_PREDICTORS,
+    ):
+        super().__init__(settings, cluster, predictors)
+        self.reasons: dict[str, PendingReason] = {}
+        self.soon: set[str] = set()
+        self._asks: dict[str, Ask] = {}
+        self._running: dict[str, Running] = {}
+        self._names = [str(number) for number in range(len(cluster.nodes()))]
+        self._look(Site.of_cluster(cluster))
+        self._lines: dict[str, list[Ranked]] = {}  # as it was last looked at
+
+    def _look(self, site: Site) -> None:
+        self.site = site
+        self.weights = Multifactor(site)
+        self._capacity, self._usage = Capacity.of(site), Usage()
+        self._clock = Clock(Rhythm.of(site))
+        self._shares = FairShare(site)
+        self._ranked: dict[str, list[Ranked]] = {}  # as of the last calculation
+        # when nodes become free that nobody leaves, or a deadline cannot be kept any more
+        self._edges = sorted({one.end for one in site.reservations})
+        self._slurm_reasons: dict[str, str] = {}  # by `reason_key`
+        self._planned: dict[str, tuple[float, frozenset[str]]] = {}
+        self._over: set[str] = set()  # jobs that others may wait for
+        self._seen_at, self._keeps_deadlines = -inf, False
+        self._arrays: dict[str, list[str]] = {}
+        self._parts: Counter[str] = Counter()  # components of heterogeneous jobs, by its id
+        self._grain_s = site.parameter("bf_resolution", 60)
+        self._window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
+        self._depth = int(site.parameter("default_queue_depth", DEPTH))
+        self._bf_depth = int(site.parameter("bf_max_job_test", BACKFILL_DEPTH))
+
+    def see(
+        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+    ) -> None:
+        """Decide by what Slurm prints. Before any job is known.
+
+        Args:
+            names: of the core's nodes, in order.
+            asks: what each job asks for, or has.
+            now: when it was printed: priorities are Slurm's until it computes them again.
+        """
+        self._look(site)
+        preempts = not site.config.get("PreemptType", "none").endswith("none")
+        self.capabilities = replace(
+            self.capabilities, places_cpus=True, preemptive=preempts, restarts=preempts
+        )
+        self._names, self._asks = list(names), dict(asks)
+        self._seen_at = -inf if now is None else now
+        late = _deadlines(self._asks.values())
+        self._edges, self._keeps_deadlines = sorted({*self._edges, *late}), bool(late)
+        self._parts = Counter(one for ask in self._asks.values() if (one := het_job(ask)))
+        for job_id, ask in self._asks.items():
+            if ask.array:
+                self._arrays.setdefault(ask.array, []).append(job_id)
+            if not ask.shares and ask.reason not in ("", "None"):
+                self._slurm_reasons[reason_key(ask)] = ask.reason
+        self._asks |= _throttled(self._asks, self._arrays)
+        if now is not None and site.weighs:
+            self._take_priorities(now)
+        if now is not None and site.backfilled is not None:
+            self._clock.see(now, site.backfilled)
+
+    def expect(self, asks: Mapping[str, Ask]) -> None:
+        """What jobs that come later ask for."""
+        self._asks.update(asks)
+        late = _deadlines(asks.values())
+        self._edges, self._keeps_deadlines = (
+            sorted({*self._edges, *late}), self._keeps_deadlines or bool(late)
+        )  # fmt: skip
+
+    def _take_priorities(self, now: float) -> None:
+        """Take Slurm's own priorities, and find out from them when it computed them."""
+        waiting = [ask for ask in self._asks.values() if not ask.shares and ask.priority > 1]
+        rises: list[tuple[float, float]] = []
+        for ask in waiting:
+            if len(rises) >= MOST_RISES and len(ask.partitions) == 1:  # its priority is Slurm's own
+                part = self.site.partitions.get(ask.partitions[0])
+                if part is not None:
+                    self._ranked[ask.job_id] = [Ranked(ask, part, ask.priority)]
+                continue
+            known = ranks(self.site, ask, self.weights, now)
+            if not known:
+                continue
+            # of several partitions the nearest is the one whose priority it shows
+            over = min((one.priority - ask.priority for one in known), key=abs)
+            if ask.accrue is not None and 1 < now - ask.accrue < self.weights.max_age_s:
+                rises.append((over, now - ask.accrue))
+            self._ranked[ask.job_id] = [
+                replace(one, priority=max(1, one.priority - over)) for one in known
+            ]
+        calc_s = self._clock.rhythm.calc_s
+        boot = self.site.booted
+        likely_s = (now - boot) % calc_s if boot is not None else 0.0
+        back_s = since_calculated(rises, self.weights.per_s, calc_s, likely_s, now % 1.0)
+        self._clock.calculated = now - back_s
+        self._shares.counted = self._clock.calculated
+
+    def take_over(
+        self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
+    ) -> bool:
+        """It has no settings of its own: what it knows, and when it last backfilled, stay."""
+        if not isinstance(before, Slurm):
+            return False
+        settings = self.settings
+        self.__dict__.update(before.__dict__)
+        self.settings = settings
+        return True
+
+    # --- what it knows of jobs ------------------------------------------------------------------
+
+    def ask(self, job: Job) -> Ask:
+        """What a job asks for; one that comes again in a future asks for what it did before."""
+        found = self._asks.get(job.job_id)
+        if found is None:
+            before = self._asks.get(job.job_id.partition("~")[0])
+            found = Ask.of_job(job, self.site) if before is None else _again(before, job)
+        if found.gpus_in_all != job.gpus and not found.shares:  # as many as the core counts
+            kind = found.gpus[0][0] if len(found.gpus) == 1 else ""
+            gpus = ((kind, job.gpus),) if job.gpus else ()
+            found = replace(found, gpus=gpus, gpus_per_node=False)
+        self._asks[job.job_id] = found
+        return found
+
+    def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+        queued.key = -float(self.ask(queued.job).priority)  # until it is next looked at
+        self._clock.came(queued.job.vc)
+
+    def started(self, run: Run, now: float) -> None:
+        ask = self.ask(run.job)
+        if run.job.job_id in self._running:
+            return  # by a pass of ours
+        shares = _as_core_has_them(self.site.nodes, self._names, ask.shares, run) or _held(
+            self.site.nodes, self._names, ask, run
+        )
+        part = self.site.partitions.get(ask.partitions[0]) if ask.partitions else None
+        ran = _holding(ask, shares)
+        self._capacity.take(shares)
+        self._usage.add(ran, self.site)
+        since = floor(now)
+        self._running[run.job.job_id] = Running(
+            ran, since, since + ask.limit_s(part), listed(ask, self._running)
+        )
+
+    def ended(self, run: Run, now: float) -> None:
+        self._left(run.job.job_id, now)
+
+    def stopped(self, run: Run, now: float) -> None:
+        self._left(run.job.job_id, now)
+
+    def withdrawn(self, job_id: str, now: float) -> None:
+        self._left(job_id, now)
+
+    def _left(self, job_id: str, now: float) -> None:
+        ran = self._running.pop(job_id, None)
+        self._over.add(job_id)
+        self._ranked.pop(job_id, None)
+        if ran is not None:
+            self._shares.ran(ran, now)
+            self._clock.ended()
+            self._capacity.take(ran.ask.shares, -1)
+            self._usage.add(ran.ask, self.site, -1)
+        self.reasons.pop(job_id, None)
+
+    # --- its explanations -----------------------------------------------------------------------
+
+    def asked(self, job_id: str) -> Ask | None:
+        """What a job that is known asks for."""
+        return self._asks.get(job_id)
+
+    def line(self) -> list[Ranked]:
+        """The jobs that were looked at last, of every virtual cluster, in order."""
+        return [one for line in self._lines.values() for one in line]
+
+    def __getstate__(self) -> dict[str, object]:
+        """A copy that is run forward lines its jobs up itself."""
+        return self.__dict__ | {"_lines": {}, "_ranked": {}}
+
+    def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
+        """Open nodes of a partition that an empty cluster would let a job have now; or `closed`
+        ones that could do their part of it."""
+        nodes = self.site.nodes
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
+        names = shut if closed else look.nodes_of(ask, part, now)
+        return look.would_do(ask, names)
+
+    def books(self) -> Books:
+        """What is free on every node, who runs, and where others are planned."""
+        return Books(self._capacity, self._running, self._planned)
+
+    # --- deciding -------------------------------------------------------------------------------
+
+    def serve(self, turn: Turn) -> None:
+        now, clock = turn.now, self._clock
+        self._calculate(now)
+        if any(edge <= now for edge in self._edges):
+            self._edges = [edge for edge in self._edges if edge > now]
+            clock.changed()
+        waiting = {queued.job.job_id: queued for queued in turn.queue}
+        asks = [self.ask(queued.job) for queued in waiting.values()]
+        if self._keeps_deadlines:
+            asks = _in_time(turn, waiting, asks, self._seen_at)
+        kept = {ask.job_id: why for ask in asks if (why := self._not_yet(ask, now))}
+        self._begin_to_age(asks, kept, now)
+        line = self._line(asks, kept, now)
+        self._lines[turn.vc] = line
+        _put_in_order(turn, waiting, line)
+        tries = clock.tries(turn.vc)
+        look = self._look_now(now, tries=tries)
+        if tries or clock.main_due(turn.vc, now):
+            look.main(line, self._depth)
+        if self.site.backfills and (tries or clock.backfill_due(turn.vc, now)):
+            look.backfill(line, self._bf_depth, self._window_s, self._grain_s)
+            self._planned = look.planned
+        reasons = self._slurm_reasons | look.reasons if tries else self._slurm_reasons
+        if tries:
+            self.soon |= look.started.keys()
+            look.started.clear()
+            look.preempted.clear()
+        for ran, blocker in look.preempted.values():
+            self._make_way(turn, ran, blocker)
+        for job_id, (ranked, shares) in look.started.items():
+            queued = waiting.pop(job_id)
+            self._ranked.pop(job_id, None)
+            placement = _placement(self.site.nodes, self._names, turn, shares, queued.job.gpus)
+            turn.start(queued, placement, evidence=(("priority", ranked.priority),))
+        for job_id, queued in waiting.items():
+            ask = self._asks[job_id]
+            found = PendingReason(kept.get(job_id) or reasons.get(reason_key(ask), PRIORITY))
+            if job_id in self._planned:
+                found.planned_at, found.planned_on = self._planned[job_id]
+            self.reasons[job_id] = found
+            turn.wait(queued, _reason(found, queued.job.gpus, turn.pool.free))
+
+    def _make_way(self, turn: Turn, ran: Running, blocker: str) -> None:
+        """A job that the pass took off its nodes is gone, or waits again."""
+        job_id, ask = ran.ask.job_id, self._asks[ran.ask.job_id]
+        run, preemption = turn.cluster.runs[job_id], Preemption(self.site)
+        self._shares.ran(ran, turn.now)
+        if preemption.mode(ask.qos, ran.ask.partitions[0]) == CANCEL:
+            turn.cancel(job_id)
+            return
+        turn.preempt(run, -float(ask.priority), blocker=blocker, reason=Reason.PRIORITY)
+        at = preemption.requeued_at(floor(turn.now))
+        self._asks[job_id] = replace(ask, shares=(), submit=floor(turn.now), begin=at, accrue=at)
+        self._ranked.pop(job_id, None)
+        self.reasons[job_id] = PendingReason("BeginTime")
+        self._clock.came(run.vc)
+
+    def _look_now(self, now: float, *, tries: bool) -> Passes:
+        """A look at the queue; one that `tries` changes nothing."""
+        capacity, usage, running = self._capacity, self._usage, self._running
+        reasons = self._slurm_reasons
+        if tries:
+            capacity, usage = capacity.later(capacity.free), usage.copy()
+            running, reasons = dict(running), dict(reasons)
+        known = self.site, now, capacity, usage, running
+        return Passes(*known, reasons=reasons, parts=self._parts)
+
+    def evidence(self, job_id: str, now: float) -> PendingReason | None:
+        """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
+        found, ask = self.reasons.get(job_id), self._asks.get(job_id)
+        part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
+        if found is None or ask is None or part is None:
+            return found
+        look = Passes(self.site, now, self._capacity, self._usage, self._running)
+        if is_limit(found.reason):
+            for tres in (False, True):
+                hit = first_hit(ask, part, self.site, self._usage, tres=tres)
+                found.hit = hit if hit is not None and hit.reason == found.reason else found.hit
+            if found.hit is None:
+                running = self._running.values()
+                found.hit = minutes_hit(found.reason, ask, part, self.site, running, now)
+            found.set = is_set(found.reason, ask, part, self.site)
+        elif found.reason == NOT_AVAILABLE:
+            found.reservation = look.shut_by(ask, part)
+        elif found.reason == "Reservation":
+            found.reservation = ask.reservation
+        return found
+
+    def _calculate(self, now: float) -> None:
+        """Priorities and fair share again, where that is due."""
+        at = self._clock.calculation(now)
+        if at is not None:
+            self._shares.count(self._running.values(), at)
+            self._ranked = {}
+
+    def _begin_to_age(self, asks: list[Ask], kept: Mapping[str, object], now: float) -> None:
+        """Once a job may be looked at its age counts, if no limit says otherwise."""
+        if all(ask.accrue is not None or ask.job_id in kept for ask in asks):
+            return
+        places = {ask.job_id: n for n, ask in enumerate(asks) if ask.job_id not in kept}
+        in_turn = sorted((asks[n] for n in places.values()), key=lambda ask: ask.submit)
+        for job_id in begin_to_age(in_turn, self.site):
+            ask = replace(self._asks[job_id], accrue=float(floor(now)))
+            self._asks[job_id] = asks[places[job_id]] = ask
+
+    def _line(self, asks: Iterable[Ask], kept: Mapping[str, object], now: float) -> list[Ranked]:
+        """Jobs that may be looked at, in order, with priorities of the last calculation."""
+        found: list[Ranked] = []
+        for ask in asks:
+            if ask.job_id in kept:
+                continue
+            known = self._ranked.get(ask.job_id)
+            if known is None:
+                at = min(now, max(self._clock.calculated, ask.submit))
+                known = blaming(
+                    ask.job_id, ranks, self.site, ask, self.weights, at, self._shares.fairshare
+                )
+                self._ranked[ask.job_id] = known
+            found += [one if one.ask is ask else replace(one, ask=ask) for one in known]
+        return in_order(found)
+
+    def _not_yet(self, ask: Ask, now: float) -> str:
+        """Why Slurm does not look at a job at all; "": it does."""
+        for job_id in ask.after:
+            tasks = self._arrays.get(job_id, (job_id,))
+            if any(task in self._asks and task not in self._over for task in tasks):
+                return "Dependency"
+        return "BeginTime" if ask.begin is not None and ask.begin > now else ""
+
+    def next_wake(self, now: float) -> float | None:
+        begins = [
+            ask.begin
+            for job_id, why in self.reasons.items()
+            if why.reason == "BeginTime" and (ask := self._asks[job_id]).begin is not None
+        ]
+        times = [self._clock.next(now, backfills=self.site.backfills), *begins, *self._edges]
+        return min((at for at in times if at is not None and at > now), default=None)
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        """Nodes are the site's: a core that is made of another has its own."""
+
+    def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
+        return (("priority", queued.key),)
+
+    def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
+        ran = self._running.get(run.job.job_id)
+        return inf if ran is None else max(0.0, ran.until - now)
+
+
+def _deadlines(asks: Iterable[Ask]) -> set[float]:
+    """When jobs that wait cannot keep theirs any more."""
+    return {ask.latest + 1 for ask in asks if ask.latest < inf and not ask.shares}
+
+
+def _in_time(
+    turn: Turn, waiting: dict[str, QueuedJob], asks: Iterable[Ask], seen_at: float
+) -> list[Ask]:
+    """Those that can keep their deadlines; the others are cancelled, unless Slurm just had them."""
+    found = []
+    for ask in asks:
+        if max(seen_at, ask.latest) < floor(turn.now):
+            turn.cancel(ask.job_id)
+            del waiting[ask.job_id]
+        else:
+            found.append(ask)
+    return found
+
+
+def _throttled(asks: Mapping[str, Ask], arrays: Mapping[str, list[str]]) -> dict[str, Ask]:
+    """The last tasks of arrays that wait for others of them: `squeue` prints no limit of a single
+    task, and as many run as it allows."""
+    return {
+        job_id: replace(ask, array_limit=sum(bool(asks[one].shares) for one in arrays[ask.array]))
+        for job_id, ask in asks.items()
+        if ask.array and ask.reason == ARRAY_FULL and not ask.array_limit
+    }
+
+
+def _as_core_has_them(
+    has: Mapping[str, SiteNode], names: Sequence[str], shares: Iterable[Share], run: Run
+) -> tuple[Share, ...]:
+    """Shares with GPUs of the types that the core has them on: of a job whose GPUs Slurm did
+    not number they are a guess, and others may have those."""
+    masks = {names[n]: gpus for n, gpus in zip(run.nodes, run.gpus, strict=True)}
+    found = []
+    for share in shares:
+        gpus = _kinds(has[share.node].gpus, masks.get(share.node, 0))
+        as_many = sum(n for _, n in gpus) == sum(n for _, n in share.gpus)
+        found.append(replace(share, gpus=gpus) if as_many else share)
+    return tuple(found)
+
+
+def _held(
+    has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
+) -> tuple[Share, ...]:
+    """What a run holds, of which only its GPUs are known."""
+    cpus = -(-ask.cpus // max(1, len(run.nodes)))
+    found = []
+    for number, mask in zip(run.nodes, run.gpus, strict=True):
+        name = names[number]
+        gpus = _kinds(has[name].gpus, mask)
+        found.append(Share(name, cpus, ask.memory_mib, gpus))
+    return tuple(found)
+
+
+def _put_in_order(turn: Turn, waiting: Mapping[str, QueuedJob], line: list[Ranked]) -> None:
+    """Age and fair share move on: put the queue in the order of now."""
+    keys: dict[str, float] = {}
+    for ranked in reversed(line):
+        keys[ranked.ask.job_id] = _key(ranked)
+    moved = [q for job_id, q in waiting.items() if q.key != keys.get(job_id, q.key)]
+    if moved:
+        for queued in moved:
+            queued.key = keys[queued.job.job_id]
+        turn.queue.replace(list(waiting.values()))
+
+
+def _placement(
+    has: Mapping[str, SiteNode],
+    names: Sequence[str],
+    turn: Turn,
+    shares: Iterable[Share],
+    gpus: int,
+) -> Placement:
+    """Shares as the core has them: which GPUs. A job alone on a node has all of its GPUs, and
+    is given as many as it asked for: nobody else is put there."""
+    numbers = {name: number for number, name in enumerate(names)}
+    found: Placement = []
+    for share in shares:
+        number = numbers[share.node]
+        free = turn.cluster.pool_of(number).open_on(number)
+        mask = gpu_mask(has[share.node].gpus, free, dict(share.gpus))
+        while mask.bit_count() > gpus:
+            mask &= mask - 1
+        gpus -= mask.bit_count()
+        found.append((number, mask))
+    return found
+
+
+def since_calculated(
+    rises: Sequence[tuple[float, float]],
+    per_s: float,
+    calc_s: float,
+    likely_s: float = 0.0,
+    past_s: float = 0.0,
+) -> float:
+    """Seconds since priorities were computed.
+
+    A job's age was counted then, in whole seconds, and that of a job which came since when it came.
+
+    Args:
+        rises: by how much its priority, a whole number, would be higher by now, and its age.
+        per_s: what a second of age adds.
+        likely_s: the answer where jobs do not tell: all came since, or ages count for nothing.
+        past_s: by how much now is past a whole second.
+    """
+    if not per_s:
+        return likely_s
+    some = rises[:MOST_RISES]
+
+    def agree(back: float) -> tuple[int, float]:
+        near = sum(abs(min(back, age) * per_s - over) < 1.0 for over, age in some)
+        return near, -abs(back - likely_s)
+
+    whole = {floor(over / per_s - past_s) + n for over, _ in some for n in (-1, 0, 1)}
+    backs = [back for n in whole if 0.0 < (back := n + past_s) <= calc_s]
+    return max([likely_s, *sorted(backs)], key=agree)
+
+
+def _reason(pending: PendingReason, gpus: int, free: int) -> Reason:
+    """GPUs are what a job lacks only where fewer are free than it asks for."""
+    if pending.reason == RESOURCES:
+        return Reason.RESOURCES_BUSY if gpus <= free else Reason.GPUS_BUSY
+    behind = pending.reason == PRIORITY
+    return Reason.BEHIND_HIGHER_PRIORITY if behind else Reason.LIMIT_REACHED
+
+
+def _key(ranked: Ranked) -> float:
+    """Smaller goes first: tier, then priority."""
+    return -float(ranked.partition.tier * 2**33 + ranked.priority)
+
+
+def _holding(ask: Ask, shares: tuple[Share, ...]) -> Ask:
+    return replace(ask, shares=shares)
+
+
+def _again(before: Ask, job: Job) -> Ask:
+    at = job.submit_time
+    return replace(
+        before, job_id=job.job_id, submit=at, accrue=None, shares=(), array_limit=0, deadline=None
+    )
+
+
+def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:
+    """Which types the GPUs of a mask are of."""
+    found, first = [], 0
+    for kind, count in has:
+        taken = (mask >> first & (1 << count) - 1).bit_count()
+        if taken:
+            found.append((kind, taken))
+        first += count
+    return tuple(found)
+
+
+def gpu_mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
+    """Free GPUs of these types; where the core's books differ, others of the node."""
+    mask, first, short = 0, 0, 0
+    for kind, count in has:
+        own = free >> first & (1 << count) - 1
+        for _ in range(wanted.get(kind, 0)):
+            low = own & -own
+            short += not low
+            mask |= low << first
+            own ^= low
+        first += count
+    for _ in range(short):
+        rest = free & ~mask
+        mask |= rest & -rest
+    return mask

@@ -1,0 +1,114 @@
+"""What is asked of a policy that decides as a site's own Slurm does (`Capabilities.twin`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, cast
+
+from features.job import Job
+from scheduler.core.policy import Policy
+from scheduler.slurm.twin.capacity import Books, Capacity, Free, choose, suits
+from scheduler.slurm.twin.limits import Usage, first_hit, is_limit
+from scheduler.slurm.twin.passes import DOWN, PendingReason, Ranked, closed_to, het_job
+from scheduler.slurm.twin.priority import Multifactor
+from scheduler.slurm.twin.site import Ask, Partition, Site
+
+MOST_COMPONENTS = 128  # of a heterogeneous job, in Slurm (MAX_HET_JOB_COMPS)
+
+
+class SlurmTwin(Protocol):
+    """Why jobs wait, as of its last look at them; see `Slurm` for each."""
+
+    site: Site
+    weights: Multifactor
+    reasons: dict[str, PendingReason]
+    soon: set[str]
+
+    def see(
+        self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
+    ) -> None: ...
+
+    def expect(self, asks: Mapping[str, Ask]) -> None: ...
+
+    def ask(self, job: Job) -> Ask: ...
+
+    def asked(self, job_id: str) -> Ask | None: ...
+
+    def line(self) -> list[Ranked]: ...
+
+    def suiting(
+        self, ask: Ask, part: Partition, now: float, *, closed: bool = False
+    ) -> list[str]: ...
+
+    def books(self) -> Books: ...
+
+    def evidence(self, job_id: str, now: float) -> PendingReason | None: ...
+
+
+def twin_in(policy: Policy) -> SlurmTwin | None:
+    """The policy as one that decides as Slurm does; None: it does not (`Capabilities.twin`)."""
+    return cast(SlurmTwin, policy) if policy.capabilities.twin else None
+
+
+def refused(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether no partition takes a job as it asks, whatever ends and comes up."""
+    return _never(twin, job_id, lambda ask, part: closed_to(ask, part) not in ("", DOWN))
+
+
+def limited(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether Slurm says that a limit keeps it, and it asks for more in each of its partitions than
+    that lets it have when nobody has any."""
+    nobody = Usage()
+    return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
+
+
+def misplaced(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether it names a reservation whose nodes could not do it if they were empty."""
+    return _never(twin, job_id, lambda ask, part: _outside(ask, part, twin.site))
+
+
+def _outside(ask: Ask, part: Partition, site: Site) -> bool:
+    held = next((one for one in site.reservations if one.name == ask.reservation), None)
+    if held is None or "FLEX" in held.flags:
+        return False
+    there = [one for name, one in site.nodes.items() if name in held.nodes & part.nodes]
+    names = [one.name for one in there if suits(ask, one)]
+    empty = Capacity({one.name: Free.of(one) for one in there})
+    return choose(ask, empty, names, site) is None
+
+
+def shut_out(twin: SlurmTwin, job_id: str) -> bool:
+    """Whether the open nodes could not do it if they were empty, and with closed ones could."""
+    return _never(twin, job_id, lambda ask, part: _needs_closed(ask, part, twin.site))
+
+
+def _needs_closed(ask: Ask, part: Partition, site: Site) -> bool:
+    there = [site.nodes[name] for name in part.nodes if name in site.nodes]
+    if all(node.open for node in there):
+        return False
+    empty = Capacity({node.name: Free.of(node) for node in there})
+    able = sorted((n.name for n in there if suits(ask, n)), key=site.order.__getitem__)
+    now = [name for name in able if site.nodes[name].open]
+    return choose(ask, empty, now, site) is None and choose(ask, empty, able, site) is not None
+
+
+def _hit(ask: Ask, part: Partition, site: Site, usage: Usage) -> bool:
+    return is_limit(ask.reason) and first_hit(ask, part, site, usage) is not None
+
+
+def _never(twin: SlurmTwin, job_id: str, keeps: Callable[[Ask, Partition], bool]) -> bool:
+    """Whether something keeps a job in each of its partitions, or, since they start together, a
+    component of the same heterogeneous job."""
+    known = twin.site.partitions
+    for ask in _together(twin, job_id):
+        parts = [known[name] for name in ask.partitions if name in known]
+        if parts and all(keeps(ask, part) for part in parts):
+            return True
+    return False
+
+
+def _together(twin: SlurmTwin, job_id: str) -> list[Ask]:
+    ask = twin.asked(job_id)
+    head = het_job(ask) if ask is not None else ""
+    found = [ask] if not head else [twin.asked(f"{head}+{n}") for n in range(MOST_COMPONENTS)]
+    return [one for one in found if one is not None]

@@ -1,0 +1,143 @@
+"""What a site sets or a job asks for that the policy `slurm` does not know: it is listed with the
+jobs that it touches, and those have no forecast."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from scheduler.core.plural import count
+from scheduler.slurm.twin.known import Known, gres, parameter
+from scheduler.slurm.twin.limits import is_limit
+from scheduler.slurm.twin.preemption import CANCEL, REQUEUE, Preemption
+from scheduler.slurm.twin.priority import accounts_of
+from scheduler.slurm.twin.site import Ask, Site
+
+_MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
+
+
+class Charged(Protocol):
+    """A job, as far as this is concerned."""
+
+    @property
+    def qos(self) -> str: ...
+    @property
+    def account(self) -> str: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def partition(self) -> str: ...
+    @property
+    def odd(self) -> tuple[str, ...]: ...
+    @property
+    def gres(self) -> tuple[tuple[str, int], ...]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """Jobs that are alike in this."""
+
+    qos: str
+    account: str
+    user: str
+    partitions: tuple[str, ...]
+    odd: tuple[str, ...]
+
+    @classmethod
+    def of(cls, job: Charged) -> _Kind:
+        parts = tuple(job.partition.split(","))
+        more = (f"gres/{name}" for name, _ in job.gres if gres(name) is Known.WITHHELD)
+        return cls(job.qos, job.account, job.user, parts, (*job.odd, *more))
+
+    def touching(self, site: Site) -> Iterator[str]:
+        """What of it is not modelled."""
+        qos, above = site.qos.get(self.qos), [(a, "") for a in accounts_of(site, self.account)]
+        yield from (f"QOS {self.qos}: {one}" for one in (qos.not_modelled if qos else ()))
+        for key in (site.key(self.account, self.user, self.partitions[0]), *above):
+            assoc = site.assocs.get(key)
+            yield from (f"account {key[0]}: {one}" for one in (assoc.not_modelled if assoc else ()))
+        yield from self.odd
+
+
+def unmodelled_words(what: str, jobs: int) -> str:
+    """A line about one of `unmodelled`."""
+    return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
+
+
+def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
+    """What of the site's settings and these jobs' partitions, QOS, associations and options is not
+    modelled, and how many have it."""
+    found: Counter[str] = Counter()
+    jobs = list(jobs)
+    unknown = (Known.NAMED, Known.WITHHELD)
+    names = [name for name in site.parameters if parameter(name) in unknown]
+    found.update(dict.fromkeys((f"SchedulerParameters={name}" for name in names), len(jobs)))
+    alike, preemption = Counter(_Kind.of(job) for job in jobs), Preemption(site)
+    for kind, touched in alike.items():
+        modes = ((name, preemption.mode(kind.qos, name)) for name in kind.partitions)
+        more = (
+            f"{f'QOS {kind.qos}' if preemption.by_qos else f'partition {name}'}: PreemptMode={mode}"
+            for name, mode in modes
+            if mode not in _MODES
+        )
+        found.update(dict.fromkeys((*kind.touching(site), *more), touched))
+    return dict(sorted(found.items()))
+
+
+def unforeseen(
+    site: Site, waiting: Iterable[Ask], running: Iterable[Ask], others: Iterable[Ask] = ()
+) -> dict[str, str]:
+    """Of which of the jobs that wait no start is foreseen, and why.
+
+    Args:
+        others: that wait, too.
+    """
+    found: dict[str, str] = {}
+    others = list(others) if STOPS in site.parameters else []
+    running = list(running)
+    shards = sum(any(gres(name) is Known.WITHHELD for name, _ in ran.gres) for ran in running)
+    known: dict[_Kind, str] = {}
+    preemption = Preemption(site)
+    odd = [
+        ran
+        for ran in running
+        if preemption.mode(ran.qos, ran.partition.partition(",")[0]) not in _MODES
+    ]
+    for ask in waiting:
+        kind = _Kind.of(ask)
+        if kind not in known:
+            parts = [site.partitions[name] for name in ask.partitions if name in site.partitions]
+            many = sum(any(preemption.makes_way(ran, ask, part) for part in parts) for ran in odd)
+            preempts = [f"it may preempt {count(many, 'running job')}"] if many else []
+            known[kind] = next(
+                (f"not modelled: {one}" for one in [*kind.touching(site), *preempts]), ""
+            )
+        if known[kind]:
+            found[ask.job_id] = known[kind]
+        elif shards and ask.gpus:
+            found[ask.job_id] = f"not modelled: {count(shards, 'running job')} with parts of GPUs"
+        elif stopped_by(ask, others):
+            found[ask.job_id] = f"not modelled: SchedulerParameters={STOPS}"
+    return found
+
+
+STOPS = "assoc_limit_stop"  # who waits for a limit holds all behind it in its partition
+
+
+def stopped_by(ask: Ask, waiting: Iterable[Ask]) -> Ask | None:
+    """The first job that waits for a limit in a partition of this one, and not behind it; None:
+    there is none."""
+    return next(
+        (
+            one
+            for one in waiting
+            if one.job_id != ask.job_id
+            and is_limit(one.reason)
+            and not one.shares
+            and one.priority >= ask.priority
+            and set(one.partitions) & set(ask.partitions)
+        ),
+        None,
+    )

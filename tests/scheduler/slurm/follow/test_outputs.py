@@ -1,0 +1,182 @@
+"""What jobs of Slurm print of how far they are, read where that is allowed."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from typing import cast
+
+import pytest
+from sqlalchemy import select
+
+from features.progress import Progress
+from profiler.progress import apart
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import jobs as job_rows
+from scheduler.slurm.follow.outputs import LONGEST, OPTED_OUT, Outputs, filled_in, submitted
+from scheduler.slurm.read.client import Slurm
+from scheduler.slurm.read.parse import SlurmJob
+from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Told, twin
+
+ME = getpass.getuser()
+
+
+def job(number: str = "7", **more: object) -> SlurmJob:
+    asked = {"user": ME, "name": "a", "partition": "main", "submit": NOW, "start": NOW, **more}
+    return SlurmJob(number, str(asked.pop("state", "RUNNING")), **asked)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def slurm(tmp_path: Path) -> Told:
+    found = Told()
+    found.paths = {number: str(tmp_path / f"slurm-{number}.out") for number in ("7", "8")}
+    return found
+
+
+def read(slurm: Told, *jobs: SlurmJob, until_s: int = 600) -> dict[str, Progress]:
+    """The news of looks of a minute, as they print ten steps each in a file of their own."""
+    outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    files = [path for path in map(Path, slurm.paths.values()) if path.name.endswith(".out")]
+    for path in files:
+        path.unlink(missing_ok=True)  # what was printed before is no part of it
+    for at in range(0, until_s + 1, 60):
+        for path in files:
+            with path.open("a") as file:
+                file.write(f"step {at // 6}/1000\n")
+        found |= outputs.look(jobs, NOW + at)
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look(jobs, NOW + until_s)
+    outputs.close()
+    return found
+
+
+def test_how_far_a_job_is_is_read_where_that_is_allowed(slurm: Told, tmp_path: Path) -> None:
+    found = read(slurm, job(), job("8"))
+    assert set(found) == {"7", "8"}
+    assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
+    assert not read(slurm, job(comment=f"mine {OPTED_OUT}"))
+    assert not read(slurm, job(user="nobody"))  # the file is another's
+    assert not read(slurm, job(user="who-is-not-there"))
+    assert not read(slurm, job(state="PENDING", start=None))
+    link, pipe = tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(slurm.paths["8"])
+    os.mkfifo(pipe)  # nobody writes: it would be waited for
+    for path in (link, pipe, tmp_path, tmp_path / "none/7", Path("relative"), Path("/dev/null")):
+        slurm.paths["7"] = str(path)
+        assert not read(slurm, job()), path
+
+
+def test_what_the_script_asks_for_is_known_of_a_job_of_slurm(slurm: Told) -> None:
+    outputs = Outputs(cast(Slurm, slurm))
+    slurm.says["script 7"] = "#!/bin/bash\ncd a\nsrun python train.py --max_steps 1000\n"
+    slurm.says["script 8"] = "#!/bin/bash\ncd a\nsrun python train.py\n"
+    found = dict[str, Progress]()
+    for at in range(0, 601, 60):
+        for path in slurm.paths.values():
+            with Path(path).open("a") as file:
+                file.write(f"step: {at // 6} loss: 2.1\n")
+        found |= outputs.look([job(), job("8")], NOW + at)
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look([job(), job("8")], NOW + 601)
+    outputs.close()
+    assert set(found) == {"7"}
+    assert found["7"].total_s == pytest.approx(6000.0, rel=0.1)
+
+
+def test_what_it_was_submitted_with_is_known_of_a_job_of_slurm(slurm: Told) -> None:
+    """Its script cannot be read, or passes on what it was given."""
+    slurm.says["submitted 7"] = "sbatch -t 60 --gres=gpu:1 train.sh --max_steps 1000"
+    slurm.says["script 8"] = '#!/bin/bash\nsrun python train.py "$@"\n'
+    slurm.says["submitted 8"] = "sbatch train.sh --max_steps 500"
+    slurm.paths["9"] = str(Path(slurm.paths["7"]).with_name("slurm-9.out"))
+    slurm.says["script 9"] = "#!/bin/bash\nsrun python train.py --max_steps 250\n"
+    slurm.says["submitted 9"] = "sbatch train.sh --max_steps 9000"  # which it does not pass on
+    outputs, found = Outputs(cast(Slurm, slurm)), dict[str, Progress]()
+    jobs = [job(), job("8"), job("9")]
+    for at in range(0, 601, 60):
+        for path in slurm.paths.values():
+            with Path(path).open("a") as file:
+                file.write(f"step: {at // 6} loss: 2.1\n")
+        found |= outputs.look(jobs, NOW + at)
+        assert outputs.reading.settle(30.0)
+    found |= outputs.look(jobs, NOW + 601)
+    outputs.close()
+    assert {job_id: one.total_s for job_id, one in found.items()} == {
+        "7": pytest.approx(6000.0, rel=0.1),
+        "8": pytest.approx(3000.0, rel=0.1),
+        "9": pytest.approx(1500.0, rel=0.1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("sbatch -N 2 --time=5 a.sh --epochs 3", ["a.sh", "--epochs", "3"]),
+        ("sbatch -n1 --wrap=python a.py --epochs 3", ["python", "a.py", "--epochs", "3"]),
+        ("sbatch --wrap python a.py", ["python", "a.py"]),
+        ("sbatch --new-option=3 a.sh 7", ["sbatch", "--new-option=3", "a.sh", "7"]),
+        ("sbatch a.sh " + "x" * LONGEST, []),
+        ("", []),
+    ],
+)
+def test_behind_the_options_is_what_a_line_runs(line: str, words: list[str]) -> None:
+    assert submitted(line) == words
+
+
+@pytest.mark.parametrize(
+    ("path", "file"),
+    [
+        ("/home/a/slurm-31.out", "/home/a/slurm-31.out"),
+        ("/home/%u/%x-%j.out", "/home/eve/train-33.out"),
+        ("/logs/%A_%3a.%N%%", "/logs/31_002.n1%"),
+        ("/logs/%s.out", ""),  # of a step
+        ("/logs/a\\%j", ""),
+        ("", ""),
+    ],
+)
+def test_the_name_of_an_output_is_filled_in_as_slurm_does(path: str, file: str) -> None:
+    one = job("31_2", user="eve", name="train", nodes=("n1.cluster", "n2"))
+    assert filled_in(one, "33", path) == file
+
+
+def open_nothing() -> int:
+    raise FileNotFoundError
+
+
+def test_a_file_system_that_hangs_holds_up_nothing(
+    slurm: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_go, outputs = Event(), Outputs(cast(Slurm, slurm))
+    monkeypatch.setattr(apart, "descriptor", lambda *_, **__: let_go.wait() and open_nothing())
+    for at in range(3):
+        assert outputs.look([job()], NOW + at) == {}
+    assert not outputs.reading.settle(0.1)
+    let_go.set()
+    assert outputs.reading.settle(30.0)
+    outputs.close()
+
+
+def test_who_waits_behind_a_job_hears_when_it_says_it_ends(store: Store, slurm: Told) -> None:
+    """Slurm has no limit for it, and nothing like it has ended."""
+    scene = twin(store)
+    outputs = scene.follower._outputs = Outputs(cast(Slurm, slurm))
+    runs = job(gpus=8, **EVERYTHING)
+    waits = scene.job(5, gpus=4, gpu_types=(("", 4),), reason="Resources", time_limit_s=60.0)
+    scene.now, path = NOW, Path(slurm.paths["7"])
+    for step in range(0, 110, 10):  # what is read during a look counts at the next one
+        path.write_text(f"{path.read_text() if step else ''}step {step}/1000\n")
+        scene.look(runs, waits, after_s=60.0)
+        assert outputs.reading.settle(30.0)
+    with store.reading() as connection:
+        query = select(job_rows.c.detail).where(job_rows.c.job_id == "7")
+        detail = connection.execute(query).scalar_one()
+    assert detail.startswith("its own progress says 1000 steps of")
+    again = replace(runs, start=scene.now)  # put back, and begun again: nothing is known of it yet
+    start = scene.pages().forecast("5")
+    assert start is not None
+    assert start.start_p50 == pytest.approx(NOW + 6000.0, abs=1000.0)
+    scene.look(again, waits)
+    assert scene.follower._planner.progress == {}

@@ -1,0 +1,214 @@
+"""What a job lacks on each node, what that suggests to try, and what Slurm itself contradicts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from math import inf
+from typing import Any
+
+import pytest
+
+from scheduler.explain.whatif.forecasts import WhyNot
+from scheduler.slurm.follow.answers import ETA, NODES, TRIED
+from scheduler.slurm.follow.reasons import _limit
+from scheduler.slurm.read.parse import SlurmJob
+from scheduler.slurm.reason import sentence
+from scheduler.slurm.twin.limits import Hit
+from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene, twin
+
+GIB = 1024.0
+CONFIG = "scontrol show config"
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Two nodes of eight CPUs, four GPUs, 125 GiB and 100 nvme."""
+    scene = twin(None)
+    scene.slurm.has = [
+        replace(node, memory_mib=125 * GIB, gres=(("nvme", 100),)) for node in scene.slurm.has
+    ]
+    return scene
+
+
+def waits(scene: Scene, number: int | str = 9, gpus: int = 1, **more: Any) -> SlurmJob:
+    asked = {"gpu_types": (("", gpus),), "gpus_per_node": True, "reason": "Resources"}
+    known = {"max_nodes": 1, "time_limit_s": 3600.0, "tres": (("cpu", 1.0), ("gres/gpu", gpus))}
+    return scene.job(number, gpus=gpus, **(asked | known | more))
+
+
+def runs(scene: Scene, number: int, node: str, gpus: int = 0, **more: Any) -> SlurmJob:
+    held = (tuple(range(gpus)),) if gpus else ()
+    counted = (("cpu", float(more.get("cpus", 1))), ("mem", more.pop("memory", 0.0)))
+    known = {"nodes": (node,), "held_gpus": held, "start": NOW, "time_limit_s": 5 * 3600.0}
+    return scene.job(number, "RUNNING", gpus=gpus, tres=counted, **(known | more))
+
+
+def why(scene: Scene, *queue: SlurmJob, job_id: str = "9") -> str:
+    scene.look(*queue)
+    return sentence(scene.follower.reasons[job_id], job_id, scene.now)
+
+
+def commands(scene: Scene, job_id: str = "9") -> list[str]:
+    tried = scene.follower.answer(TRIED, {"job_id": job_id})["tried"]
+    return [one["command"] for one in tried if not one["reason"]]
+
+
+def only_n1(scene: Scene) -> None:
+    scene.slurm.has = scene.slurm.has[:1]
+    partition = "PartitionName=main Nodes=n1 State=UP MaxTime=UNLIMITED"
+    scene.slurm.says["scontrol -a show partition"] = partition
+    scene.restart()
+
+
+def test_memory_is_named_where_it_is_short_and_as_much_as_is_free_is_tried(scene: Scene) -> None:
+    only_n1(scene)
+    hog = runs(scene, 1, "n1", gpus=1, memory=120 * GIB)
+    asked = waits(scene, least_mib=32 * GIB, memory_mib=32 * GIB)
+    text = why(scene, hog, asked)
+    assert text.startswith(
+        "GPUs are free (3 of 4 on n1), memory is not: 5 GiB of 125 GiB free, it asks for 32 GiB; "
+        "n1 could by "
+    )
+    assert "scontrol update jobid=9 minmemorynode=5120" in commands(scene)
+
+
+def test_cpus_are_named_where_they_are_short(scene: Scene) -> None:
+    only_n1(scene)
+    text = why(scene, runs(scene, 1, "n1", cpus=6), waits(scene, cpus=4, min_cpus=4))
+    assert text.startswith("GPUs are free (4 of 4 on n1), CPUs are not: 2 of 8 free, it asks for 4")
+    assert "scontrol update jobid=9 numcpus=2 cpuspertask=2" in commands(scene)
+
+
+def test_free_gpus_on_several_nodes_are_not_free_on_one(scene: Scene) -> None:
+    both = (runs(scene, 1, "n1", gpus=2), runs(scene, 2, "n2", gpus=2))
+    text = why(scene, *both, waits(scene, gpus=4))
+    assert text.startswith(
+        "4 GPUs are free, 2 on n1 and 2 on n2, and it asks for 4 on one node; n1 could by "
+    )
+    assert any(one.endswith("gpu:2") for one in commands(scene))
+
+
+def test_other_gres_run_out_as_gpus_do(scene: Scene) -> None:
+    only_n1(scene)
+    hog = runs(scene, 1, "n1", gpus=1, gres=(("nvme", 80),))
+    text = why(scene, hog, waits(scene, gres=(("nvme", 40),)))
+    assert text.startswith(
+        "GPUs are free (3 of 4 on n1), nvme is not: 20 of 100 free, it asks for 40"
+    )
+    assert scene.follower._forecasts["9"].start_p50 != pytest.approx(scene.now, abs=60.0)
+    scene.look(hog)
+    eta: dict[str, Any] = {"options": ["--gres=gpu:1,nvme:400", "-p", "main"], "user": "ada"}
+    (closed,) = scene.follower.answer(ETA, eta)["closed"]
+    assert closed["why"] == "has no nodes that suit, were they empty"
+    eta["options"][0] = "--gres=gpu:1,nvme:40"
+    (tried,) = scene.follower.answer(ETA, eta)["tried"]
+    assert tried["reason"] == "Resources"
+
+
+def test_of_two_nodes_the_closed_one_is_named_with_its_administrators_words(scene: Scene) -> None:
+    first, second = scene.slurm.has
+    closed = replace(first, open=False, state="IDLE+DRAIN", reason="vendor case")
+    scene.slurm.has = [closed, second]
+    asked = waits(scene, gpus=4, num_nodes=2, max_nodes=2, cpus=2, reason="Resources")
+    scene.restart()
+    assert why(scene, asked) == (
+        'it asks for 2 nodes, and 1 (n2) would do now; n1 is drained ("vendor case").'
+    )
+    assert scene.follower._forecasts["9"].why_not == WhyNot.CLOSED
+    (n1, n2) = scene.follower.answer(NODES, {"job_id": "9"})["nodes"]
+    assert (n1["shut"], n2["shut"], n2["lacks"]) == ('drained ("vendor case")', "", [])
+    # of one node: it is asked for by name
+    named = waits(scene, req_nodes=("n1",), reason="ReqNodeNotAvail")
+    assert why(scene, named).endswith('n1 is drained ("vendor case").')
+    assert "scontrol update jobid=9 reqnodelist=" in commands(scene)
+
+
+def test_whole_nodes_are_short_where_others_run(scene: Scene) -> None:
+    both = (runs(scene, 1, "n1", cpus=1), runs(scene, 2, "n2", cpus=1))
+    text = why(scene, *both, waits(scene, exclusive=True))
+    assert text.startswith("GPUs are free (4 of 4 on n1, 4 of 4 on n2), it asks for a whole node")
+
+
+def test_a_time_limit_that_ends_before_the_maintenance_is_tried(scene: Scene) -> None:
+    begins, ends = int(scene.now) + 7200, int(scene.now) + 20_000
+    scene.slurm.says["scontrol show reservation"] = (
+        f"ReservationName=m StartTime={begins} EndTime={ends} Nodes=n[1-2] Flags=MAINT"
+    )
+    scene.restart()
+    asked = waits(scene, time_limit_s=36 * 3600.0, reason="ReqNodeNotAvail")
+    assert "reservation m has n1, n2" in why(scene, asked)
+    (minutes,) = [int(c.split("timelimit=")[1]) for c in commands(scene) if "timelimit" in c][:1]
+    assert 100 <= minutes <= 118
+
+
+@pytest.mark.parametrize(
+    "closed", ["AllowAccounts=vip", "AllowQos=vip", "DenyQos=lab", "RootOnly=YES"]
+)
+def test_a_partition_that_does_not_take_the_job_is_not_proposed(scene: Scene, closed: str) -> None:
+    scene.slurm.has = [replace(node, partitions=("main", "vip")) for node in scene.slurm.has]
+    scene.slurm.says["scontrol -a show partition"] = (
+        "PartitionName=main Nodes=n[1-2] State=UP MaxTime=01:00:00\n"
+        f"PartitionName=vip Nodes=n[1-2] State=UP {closed}"
+    )
+    scene.restart()
+    asked = waits(scene, time_limit_s=7200.0, reason="PartitionTimeLimit", account="a", qos="lab")
+    assert "or another partition" not in why(scene, asked)
+    scene.slurm.says["scontrol -a show partition"] += "\nPartitionName=vip Nodes=n[1-2] State=UP"
+    scene.restart()
+    assert why(scene, asked).endswith("or another partition (vip).")
+
+
+def test_a_part_of_a_heterogeneous_job_that_fits_waits_for_the_other(scene: Scene) -> None:
+    """In partitions that share no node they were never foreseen to start."""
+    first, second = scene.slurm.has
+    scene.slurm.has = [first, replace(second, partitions=("mig",))]
+    scene.slurm.says["scontrol -a show partition"] = (
+        "PartitionName=main Nodes=n1 State=UP\nPartitionName=mig Nodes=n2 State=UP"
+    )
+    parts = [waits(scene, "9+0", gpus=4), waits(scene, "9+1", gpus=4, partition="mig")]
+    text = why(scene, runs(scene, 1, "n1", gpus=1, time_limit_s=3600.0), *parts, job_id="9+1")
+    assert text == (
+        "n2 has all that this part asks for; it starts together with 1 other part of its job."
+    )
+    for part in ("9+0", "9+1"):
+        assert scene.follower._forecasts[part].start_p50 is not None
+
+
+def test_what_waits_behind_a_limit_where_the_site_stops_there_has_no_forecast(scene: Scene) -> None:
+    word = "SchedulerParameters     = assoc_limit_stop,bf_interval=30"
+    limited = waits(scene, 8, reason="AssocGrpGRES", priority=2000)
+    behind = waits(scene, reason="Priority", priority=10)
+    for stops in (False, True):
+        scene.slurm.says[CONFIG] = f"{SAYS[CONFIG]}\n{word * stops}"
+        scene.restart()
+        text = why(scene, limited, behind)
+        assert ("assoc_limit_stop holds all behind it" in text) is stops
+        assert ("9" in scene.follower._withheld) is stops
+        assert bool(commands(scene)) <= (not stops)
+    assert scene.follower._not_modelled == {"SchedulerParameters=assoc_limit_stop": 2}
+
+
+def test_a_start_at_once_that_slurm_passed_over_is_not_foreseen(scene: Scene) -> None:
+    """Something keeps it that is not known here: Slurm's own plan is hours away."""
+    job = waits(scene, start=scene.now + 5 * 3600.0, submit=NOW - 900, eligible=NOW - 900)
+    for looked_ago, against in ((5.0, True), (5000.0, False)):
+        scene.slurm.says["sdiag"] = f"Last cycle when: Mon Sep 21 ({int(scene.now - looked_ago)})"
+        scene.restart()
+        scene.look(job)
+        assert ("9" in scene.follower._withheld) is against
+        sooner = scene.follower.answer(TRIED, {"job_id": "9"})
+        assert (sooner["as_it_is"]["start_p50"] is None) is against
+    # a job has ended since: the next look may start it
+    scene.slurm.says["sdiag"] = f"Last cycle when: Mon Sep 21 ({int(scene.now)})"
+    scene.restart()
+    scene.look(job, scene.job(1, "COMPLETED", start=NOW - 50, end=scene.now))
+    assert "9" not in scene.follower._withheld
+
+
+def test_what_slurm_does_not_show_of_a_limit_can_be_written_as_json() -> None:
+    """An infinite number in one job's reason failed the whole look, for everybody."""
+    hit = Hit("QOSGrpGRESMinutes", "QOS limited", "GrpTRESMins gres/gpu", 100.0, inf, 60.0)
+    shown = _limit(hit)
+    assert json.loads(json.dumps(asdict(shown), allow_nan=False))["used"] is None
+    assert _limit(replace(hit, used=40.0)).used == 40.0

@@ -1,0 +1,177 @@
+"""Slurm's reasons: from value to sentence, to the letter."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from features.codec import decode, encode
+from scheduler.slurm.reason import (
+    ClosedNode,
+    GoesFirst,
+    GpusAsked,
+    LicenceAsked,
+    LimitReached,
+    Needed,
+    NodeNames,
+    PlaceInLine,
+    PlannedStart,
+    PriorityTerm,
+    ReservationHeld,
+    SlurmReason,
+    Stopped,
+    TimeLimitTooLong,
+    headline,
+    whole,
+)
+
+NOW = 1_790_000_000.0
+TRES = LimitReached("GrpTRES", "gres/gpu", "account bio", 4, 3, 2)
+NEEDS = Needed("long", (GpusAsked("a100", 2), GpusAsked("", 1)), 8, 2, True, True)
+SENTENCES = [
+    (
+        SlurmReason("QOSGrpGRES", limit=TRES),
+        "account bio may have 4 gres/gpu at once (GrpTRES), has 3, and it asks for 2 more.",
+    ),
+    (
+        SlurmReason("QOSGrpGRES", limit=replace(TRES, asked=8, ever=False)),
+        "account bio may have 4 gres/gpu at once (GrpTRES), and it asks for 8 by itself: it cannot "
+        "start so.",
+    ),
+    (
+        SlurmReason("QOSMaxJobsPerUserLimit", limit=LimitReached("MaxJobsPU", "", "x", 1, 1, 1)),
+        "x may have 1 running job at once (MaxJobsPU), and has 1.",
+    ),
+    (
+        SlurmReason("AssocMaxWall", limit=LimitReached("MaxWall", "", "QOS wall", 3600, 0, 7200)),
+        "QOS wall may ask for 1 h at most, and it asks for 2 h.",
+    ),
+    (
+        SlurmReason("QOSGrpGRES", lapsed=True),
+        "that was so when the job last had its turn. There is room in that limit now; Slurm keeps "
+        "the word until the job has its turn again.",
+    ),
+    (
+        SlurmReason("QOSGrpGRES", lapsed=True, ahead=2),
+        "there is room in that limit for one such job now, and 2 jobs that wait for the same may "
+        "come before it; Slurm keeps the word until the job has its turn again.",
+    ),
+    (
+        SlurmReason("QOSMinGRES", limit=LimitReached("MinTRES", "gres/gpu", "QOS odd", 2, 0, 1)),
+        "QOS odd takes no job of fewer than 2 gres/gpu (MinTRES), and it asks for 1: it cannot "
+        "start so.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("MaxTRESMins", "gres/gpu", "QOS q", 60, 0, 120.4)),
+        "QOS q gives a job 60 gres/gpu minutes at most, by its time limit (MaxTRESMins), and it "
+        "asks for 120: it cannot start so.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESRunMins", "gres/gpu", "a", 60, 40.4, 30)),
+        "a may have running jobs with 60 gres/gpu minutes left (GrpTRESRunMins), has 40, and it "
+        "asks for 30 by its time limit more.",
+    ),
+    (
+        SlurmReason("x", limit=LimitReached("GrpTRESMins", "cpu", "a", 60, float("inf"), 30)),
+        "a may use up 60 cpu minutes (GrpTRESMins), and it asks for 30 by its time limit (how "
+        "many are used up Slurm does not show here).",
+    ),
+    (
+        SlurmReason("Priority", stopped=Stopped("assoc_limit_stop", "AssocGrpGRES", "gpu", TRES)),
+        "a job of higher priority in partition gpu waits for a limit, AssocGrpGRES (account bio "
+        "may have 4 gres/gpu at once (GrpTRES), has 3, and it asks for 2 more); "
+        "SchedulerParameters=assoc_limit_stop holds all behind it in that partition until it "
+        "starts.",
+    ),
+    (
+        SlurmReason("Cleaning", meaning="its last run is still being cleaned up"),
+        "its last run is still being cleaned up.",
+    ),
+    (
+        SlurmReason("Resources", needed=replace(NEEDS, would_do=NodeNames.of("dcab"))),
+        "it needs 2 GPUs of type a100, 1 GPU, 8 CPUs, whole nodes on each node on 2 nodes; "
+        "a, b, c, d would do, and not enough is free there now.",
+    ),
+    (
+        SlurmReason("Resources", needed=replace(NEEDS, closed=(ClosedNode("n1", "DOWN"),))),
+        "it needs 2 GPUs of type a100, 1 GPU, 8 CPUs, whole nodes on each node on 2 nodes; "
+        "no node of partition long that suits is open: n1 (DOWN).",
+    ),
+    (
+        SlurmReason("Priority", goes_first=GoesFirst(0, ("big", "short"), backfills=False)),
+        "jobs of partition big, short go first on its nodes.",
+    ),
+    (
+        SlurmReason("Licenses", licences=(LicenceAsked("a", 1, 2, 2), LicenceAsked("b", 1, 1, 1))),
+        "it asks for 1 of a, of which 2 exist and running jobs have 2; 1 of b, of which 1 exist "
+        "and running jobs have 1.",
+    ),
+    (
+        SlurmReason("PartitionTimeLimit", too_long=TimeLimitTooLong(7200, {"s": 3600}, ("long",))),
+        "it asks for 2 h, and partition s allows 1 h. It never starts so: give it less (`scontrol "
+        "update jobid=7_1 timelimit=60`), or another partition (long).",
+    ),
+    (SlurmReason("BadConstraints"), ""),
+    (SlurmReason("Reservation"), ""),  # backfill says so of a job that asks for none
+]
+
+
+@pytest.mark.parametrize(("reason", "text"), SENTENCES)
+def test_a_reason_is_a_sentence(reason: SlurmReason, text: str) -> None:
+    code = reason.code
+    assert headline(reason, "7_1", NOW) == f"Slurm says {code}" + f": {text}" * bool(text)
+    first = text.partition(";")[0].rstrip(".")
+    last = f"{code}: {first}" if text else code
+    started = replace(reason, started=True)
+    expected = f"Slurm started it; at the last look before that it said {last}"
+    assert whole(started, "7_1", NOW) == expected
+
+
+def test_many_nodes_are_counted() -> None:
+    assert str(NodeNames.of("gfedcba")) == "a, b, c, d, e and 2 more nodes"
+    assert str(NodeNames.of("fedcba")) == "a, b, c, d, e, f"
+
+
+def test_what_is_known_beside_it_is_a_line_each() -> None:
+    reason = SlurmReason(
+        "JobHeldUser",
+        places=(PlaceInLine("long", 0), PlaceInLine("short", 2)),
+        priority=12,
+        terms=(PriorityTerm("age", 13.6), PriorityTerm("nice", -2.0)),
+        plan=PlannedStart(NOW, ("n1", "n2")),
+        own="start",
+    )
+    assert whole(reason, "7_1", NOW).split("\n")[:4] == [
+        "Slurm says JobHeldUser: it is held by its user; `scontrol release 7_1` lets it go.",
+        "Place: first in partition long by priority.",
+        "Place: 2 waiting jobs before it in partition short by priority.",
+        "Priority: 12 = age 14 + nice -2.",
+    ]
+    assert " on n1, n2, if running" in whole(reason, "7_1", NOW)
+    assert "would start it now." in whole(reason, "7_1", NOW)
+    assert headline(SlurmReason(started=True), "7_1", NOW) == "Slurm started it"
+
+
+def test_what_is_over_by_now_is_not_in_its_way() -> None:
+    held = ReservationHeld("m", NodeNames.of("ab"), NOW - 60, NOW)
+    plan = PlannedStart(NOW, ("n1",))
+    over = SlurmReason("ReqNodeNotAvail", reservation=held, begins=NOW, plan=plan)
+    assert over.as_of(NOW) == SlurmReason("ReqNodeNotAvail")
+    assert over.as_of(NOW - 1) == over
+    its_own = SlurmReason("Reservation", reservation=ReservationHeld("m"))
+    assert its_own.as_of(NOW) == its_own
+
+
+@pytest.mark.parametrize("reason", [reason for reason, _ in SENTENCES])
+def test_a_reason_comes_back_from_json(reason: SlurmReason) -> None:
+    held = replace(reason, reservation=ReservationHeld("m", NodeNames.of("ab"), 1.0, 2.0))
+    assert decode(SlurmReason, json.loads(json.dumps(encode(held)))) == held
+
+
+def test_what_other_versions_wrote_is_read() -> None:
+    assert decode(SlurmReason, {"code": "Priority", "of_later": [1]}) == SlurmReason("Priority")
+    assert encode(SlurmReason("Priority")) == {"code": "Priority"}
+    with pytest.raises(TypeError):
+        decode(PlaceInLine, {"partition": "long"})

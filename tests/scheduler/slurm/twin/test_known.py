@@ -1,0 +1,128 @@
+"""The table of what is known of Slurm, and the names of limits as slurmctld has them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.slurm.read.tres import ENDLESS, other_gres
+from scheduler.slurm.twin.known import Family, Known, family, limit_codes, lines, parameter
+from scheduler.slurm.twin.limits import Usage, _named, first_hit, is_set, minutes_hit
+from scheduler.slurm.twin.site import (
+    Ask,
+    Assoc,
+    Limits,
+    Partition,
+    Qos,
+    Running,
+    Share,
+    Site,
+    SiteNode,
+)
+from scheduler.slurm.twin.unmodelled import unmodelled
+
+PART = Partition("p", frozenset({"n1"}))
+SITE = Site(
+    {"n1": SiteNode("n1", 32, 1e5, (("", 8),))},
+    {"p": PART},
+    config={"AccountingStorageEnforce": "associations,limits,qos"},
+)
+TRES = {"cpu": 4.0, "mem": 2048.0, "node": 2.0, "gres/gpu": 4.0}
+ASK = Ask(
+    "1", user="ada", account="lab", qos="odd", partitions=("p",), nodes=2, tres=TRES,
+    time_limit_s=7200.0,
+)  # fmt: skip
+
+
+def site(limits: Limits, of: str) -> Site:
+    if of == "qos":
+        return replace(SITE, qos={"odd": Qos("odd", limits=limits)})
+    return replace(SITE, assocs={("lab", ""): Assoc("lab", limits=limits)})
+
+
+@pytest.mark.parametrize(
+    ("of", "limits", "reason", "ever"),
+    [
+        ("qos", Limits(min_tres={"gres/gpu": 8}), "QOSMinGRES", False),
+        ("qos", Limits(min_tres={"cpu": 8}), "QOSMinCpuNotSatisfied", False),
+        ("qos", Limits(max_tres_pn={"gres/gpu": 1}), "QOSMaxGRESPerNode", False),
+        ("qos", Limits(max_tres_mins={"gres/gpu": 400}), "QOSMaxGRESMinutesPerJob", False),
+        ("qos", Limits(max_tres_pa={"gres/gpu": 5}), "MaxGRESPerAccount", True),
+        ("qos", Limits(max_tres_pa={"mem": 3000}), "MaxMemoryPerAccount", True),
+        ("qos", Limits(max_tres_pu={"cpu": 5}), "QOSMaxCpuPerUserLimit", True),
+        ("qos", Limits(grp_tres={"mem": 3000}), "QOSGrpMemLimit", True),
+        ("assoc", Limits(max_tres={"mem": 100}), "AssocMaxMemPerJob", False),
+        ("assoc", Limits(max_tres_mins={"cpu": 100}), "AssocMaxCpuMinutesPerJobLimit", False),
+        ("assoc", Limits(max_tres_pn={"mem": 100}), "AssocMaxMemPerNode", False),
+        ("assoc", Limits(grp_tres={"gres/gpu": 5}), "AssocGrpGRES", True),
+    ],
+)
+def test_limits_have_slurms_names(of: str, limits: Limits, reason: str, ever: bool) -> None:
+    used = Usage()
+    used.add(replace(ASK, job_id="0", shares=(Share("n1", 1, 1.0),)), SITE)
+    hit = first_hit(ASK, PART, site(limits, of), used)
+    assert hit is not None
+    assert (hit.reason, hit.ever) == (reason, ever)
+    # room is only ever spoken of where a limit on what all have at once is known
+    assert is_set(reason, ASK, PART, site(limits, of)) is ever
+    assert not is_set(reason, ASK, PART, SITE)
+
+
+def test_every_name_that_can_be_made_is_one_of_slurms() -> None:
+    known, tres = set(limit_codes()), ("cpu", "mem", "node", "billing", "gres/gpu:a", "license/x")
+    of_all = {
+        ("QOS", "Grp"): ("", "Minutes", "RunMinutes"),
+        ("QOS", "Max"): ("PerJob", "PerUser", "MinutesPerJob"),
+        ("", "Max"): ("PerAccount",),
+        ("QOS", "Min"): ("",),
+        ("Assoc", "Grp"): ("", "Minutes", "RunMinutes"),
+        ("Assoc", "Max"): ("PerJob", "MinutesPerJob"),
+    }
+    made = {_named(*of, one, per) for of, pers in of_all.items() for per in pers for one in tres}
+    assert made <= known
+    assert all(family(code) for code in known)
+    assert family("Resources") is family("QOSNotAllowed") is family("AssociationJobLimit") is None
+
+
+def test_minutes_that_running_jobs_have_left_are_counted_and_those_used_up_are_not_known() -> None:
+    limits = Limits(grp_run_mins={"gres/gpu": 600}, grp_mins={"cpu": 1000})
+    ran = replace(ASK, job_id="0", shares=(Share("n1", 1, 1.0),))
+    running = [Running(ran, 0.0, 6000.0)]
+    for of, reason in (("qos", "QOSGrpGRESRunMinutes"), ("assoc", "AssocGrpGRESRunMinutes")):
+        hit = minutes_hit(reason, ASK, PART, site(limits, of), running, 3000.0)
+        assert hit is not None
+        assert (hit.limit, hit.used, hit.asked) == (600, 4 * 50, 4 * 120)
+        assert family(reason) is Family.MINUTES
+        assert not is_set(reason, ASK, PART, site(limits, of))
+    hit = minutes_hit("QOSGrpCPUMinutesLimit", ASK, PART, site(limits, "qos"), [], 0.0)
+    assert hit is not None
+    assert hit.used == float("inf")
+
+
+def test_what_the_table_lacks_is_not_modelled_and_named() -> None:
+    assert parameter("bf_window") is Known.MODELLED
+    assert parameter("a_word_of_a_later_release") is Known.NAMED
+    config = {"SchedulerParameters": "bf_window=60,assoc_limit_stop,bf_yield_sleep=9,new_word=1"}
+    found = unmodelled(replace(SITE, config=config), [ASK, ASK])
+    assert found == {
+        "SchedulerParameters=assoc_limit_stop": 2, "SchedulerParameters=new_word": 2
+    }  # fmt: skip
+    table = list(lines())
+    assert len(table) == len(set(table))
+    assert sum(line.startswith("Reason ") for line in table) > 180
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gres:gpu:1,gres:nvme:80", {"nvme": 80}),
+        ("gres/gpu:a100:2,gres/nvme:fast:3", {"nvme:fast": 3}),
+        ("gpu:8(S:0-1),lscratch:3200", {"lscratch": 3200}),
+        ("lustre:no_consume:4G", {"lustre": ENDLESS}),
+        ("tmp:2K,tmp", {"tmp": 2049}),
+        ("N/A", {}), ("(null)", {}), ("", {}),
+    ],
+)  # fmt: skip
+def test_gres_beside_gpus_are_read(text: str, found: dict[str, int]) -> None:
+    assert other_gres(text) == found
