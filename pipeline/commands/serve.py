@@ -173,7 +173,7 @@ def serve(
         logs.configure(settings.log_level)
         names: tuple[str, ...] = ()
         if settings.backend == "slurm":
-            from scheduler.service.backends import read_shape
+            from scheduler.slurm.entry import read_shape
 
             shape = read_shape(settings)
             file, names = CoreSpec.of(shape.spec), shape.names
@@ -248,7 +248,7 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
         for line in usable([settings.bundle])[1]:
             yield f"{line}. Durations come from the models before it, or from what has ended."
     if settings.follows:
-        from scheduler.service.backends import notes
+        from scheduler.slurm.entry import notes
 
         yield from notes(settings, spec.policy)
 

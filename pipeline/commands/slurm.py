@@ -110,8 +110,8 @@ def release_all(
 
 def _kept(config: Path) -> str:
     """Why a service's order is to stay; "": it is not."""
+    from scheduler.service.log.questions import LEASE
     from scheduler.service.settings import read_settings
-    from scheduler.slurm.follow.answers import LEASE
 
     settings = read_settings(config)
     if settings.dry_run:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from math import inf, isnan, nan
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -55,6 +56,29 @@ class TypeSpeeds(Protocol):
     def speed(self, job: Job, gpu_type: str) -> float:
         """Speed there over that on the type durations are counted on; 0 = does not fit."""
         ...
+
+
+class Never(StrEnum):
+    """What keeps a job from starting whatever ends, until somebody acts."""
+
+    REFUSED = "refused"  # no partition takes it as it asks
+    LIMITED = "limited"  # a limit lets nobody have as much
+    MISPLACED = "misplaced"  # its reservation has no nodes that would do
+    CLOSED = "closed"  # only nodes that are closed would do
+
+
+class Outlook(Protocol):
+    """What a policy says of jobs that wait, beside its decisions."""
+
+    def never(self, job_id: str) -> Never | None:
+        """Return what keeps a job from ever starting; None: nothing that is known."""
+
+    def latest(self, job_id: str) -> float:
+        """Return the last moment at which a job may start before its deadline; inf: there is
+        none."""
+
+    def planned(self, job_id: str) -> float | None:
+        """Return when it plans to start a job; None: it does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +187,11 @@ class Policy:
         predictors: Predictors = NO_PREDICTORS,
     ):
         self.settings = settings or self.Settings()
+
+    @property
+    def outlook(self) -> Outlook | None:
+        """Return what it says of jobs that wait, beside its decisions; None: nothing."""
+        return None
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         """Called whenever a job joins its queue: set its key (smaller goes first).

@@ -3,7 +3,7 @@ the order. For the page, the API, commands."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from scheduler.explain.words import duration, percent
 
 if TYPE_CHECKING:
     from scheduler.core.policy import Policy
-    from scheduler.slurm.twin.site import Assoc, Site
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,56 +74,6 @@ def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Sh
             )
         )
     return Shares(user, found, half_life_s)
-
-
-def of_site(site: Site, user: str) -> Shares:
-    """By the usage and the shares that Slurm has of associations, of each account of a user."""
-    from scheduler.slurm.twin.priority import Multifactor, duration_s
-
-    if not site.weighs:
-        return Shares(user, unavailable="Slurm's priorities here know no shares")
-    if ("root", "") not in site.assocs:
-        return Shares(user, unavailable="Slurm does not show its accounts")
-    factor = Multifactor(site)
-    users = {key: value for key, value in factor.fairshare.items() if site.assocs[key].user}
-    found = []
-    for key, mine in site.assocs.items():
-        if mine.user.partition("|")[0] != user:
-            continue
-        own = users.get(key, 0.0)
-        before = sum(value > own for value in users.values())
-        found.append(_of(site, mine, before, factor.points(own)))
-        found += [_of(site, one) for one in _above(site, mine)]
-    half_life_s = duration_s(site.config.get("PriorityDecayHalfLife", "7-0"))
-    return Shares(user, found, half_life_s or None)
-
-
-def _above(site: Site, assoc: Assoc) -> Iterator[Assoc]:
-    """The accounts above a user's association, but for root."""
-    name, seen = assoc.account, set[str]()
-    while name not in ("", "root", *seen):
-        seen.add(name)
-        one = site.assocs.get((name, ""))
-        if one is None:
-            return
-        yield one
-        name = one.parent
-
-
-def _of(site: Site, one: Assoc, before: int | None = None, points: float | None = None) -> Share:
-    above = one.account if one.user else one.parent
-    beside = [a for a in site.assocs.values() if (a.account if a.user else a.parent) == above]
-    used, shares = sum(a.usage for a in beside), sum(a.shares or 0 for a in beside)
-    return Share(
-        of="the cluster" if above == "root" else f"account {above}",
-        whose=one.user or f"account {one.account}",
-        had=one.usage / used if used else 0.0,
-        due=(one.shares or 0) / shares if shares else 0.0,
-        members=len(beside),
-        before=before,
-        term=points,
-        unit="points" if points is not None else "",
-    )
 
 
 def sentences(found: Shares) -> list[str]:

@@ -1,1 +1,1 @@
-"""All that knows Slurm. The rest of the product comes in by `entry` and `reason` alone."""
+"""All that knows Slurm. Others come in by `reason` (what it says of a job) and `entry` alone."""

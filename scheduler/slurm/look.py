@@ -20,10 +20,10 @@ from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
 from scheduler.explain.job import JobRow, Line
 from scheduler.explain.life import Held
-from scheduler.explain.share import Shares, of_site
+from scheduler.explain.share import Shares
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
-from scheduler.service.job_rows import job_row
+from scheduler.job_rows import job_row
 from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.follow.histories import Histories
 from scheduler.slurm.follow.planner import LINE, Planner, nearby
@@ -40,6 +40,7 @@ from scheduler.slurm.read.snapshot import without_start
 from scheduler.slurm.read.table import Table, on_gpus
 from scheduler.slurm.read.versions import NEWEST, Release, release_in
 from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.shares import of_site
 from scheduler.slurm.twin.site import Site
 from scheduler.slurm.twin.twin import twin_in
 

@@ -16,12 +16,12 @@ from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Run
 from scheduler.core.core import Core
 from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
+from scheduler.core.policy import Never
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
 from scheduler.explain.words import NEVER, ForecastKind
-from scheduler.slurm.twin.twin import limited, misplaced, refused, shut_out, twin_in
 
 SAMPLES = 64
 FIGURES = ("start_p10", "start_p50", "start_p90", "end_p50", "end_p90")
@@ -280,29 +280,23 @@ def why_stuck(core: Core, job_id: str) -> WhyNot | None:
     blocked = core.waiting.blocked(job_id)
     if blocked is not None and blocked.never:
         return WhyNot.UNMET
-    twin = twin_in(core.policy)
-    if twin is not None and (why := next((w for w, is_so in _NEVER if is_so(twin, job_id)), None)):
-        return why
+    outlook = core.policy.outlook
+    if outlook is not None and (why := outlook.never(job_id)) is not None:
+        return _NEVER[why]
     return WhyNot.TOO_SMALL if core.waiting.never_starts(job_id) else None
 
 
-_NEVER = (
-    (WhyNot.REFUSED, refused), (WhyNot.LIMITED, limited), (WhyNot.MISPLACED, misplaced),
-    (WhyNot.CLOSED, shut_out),
-)  # fmt: skip
+_NEVER = {why: WhyNot[why.name] for why in Never}
 
 
 def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
     """Of which jobs these forecasts do not hold, since a deadline may come first, and that."""
-    twin, found = twin_in(core.policy), dict[str, str]()
+    outlook, found = core.policy.outlook, dict[str, str]()
     for job_id, one in made.items():
-        ask = twin.asked(job_id) if twin is not None else None
+        latest = inf if outlook is None else outlook.latest(job_id)
         start = one.start_p50 if one.start_p90 is None else one.start_p90
-        if start is None:  # in no future, or it is known why
-            late = one.estimate is None and not unfinished(one)
-        else:
-            late = ask is not None and start > ask.latest
-        if ask is not None and ask.latest < inf and late:
+        never = start is None and one.estimate is None and not unfinished(one)
+        if latest < inf and (never or (start is not None and start > latest)):
             found[job_id] = WhyNot.LATE
     return found
 
@@ -367,10 +361,10 @@ def roughly(
 ) -> dict[str, StartForecast]:
     """Crude forecasts of jobs of a followed Slurm: by work ahead, or by when backfill has it start
     where that is sooner; of those that would start now, by `soon`."""
-    found, twin, by_work = {}, twin_in(core.policy), crude(core, memory, now)
+    found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
-        plan = twin.reasons[job_id].planned_at if twin and job_id in twin.reasons else None
+        plan = None if outlook is None else outlook.planned(job_id)
         by_plan = [max(soon, plan)] if plan is not None else []
         ahead = [max(soon, work.start_p50)] if work.start_p50 and core.jobs[job_id].job.gpus else []
         at = min([*by_plan, *ahead], default=None)

@@ -27,7 +27,7 @@ from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.submission import tried
-from scheduler.service.analyst.records import body_of
+from scheduler.service.log.forecasts import body_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.visibility import SOMEBODY
 

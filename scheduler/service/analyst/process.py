@@ -36,11 +36,11 @@ from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.waits import Waits
 from scheduler.explain.words import ForecastKind
 from scheduler.service.analyst.answers import Answers
-from scheduler.service.analyst.records import body_of, ended, forecast_of, never, write
 from scheduler.service.analyst.threaded_store import ThreadedStore
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.fold import State
 from scheduler.service.log.followed import follow, followed
+from scheduler.service.log.forecasts import body_of, ended, forecast_of, never, write
 from scheduler.service.log.record import Phase
 from scheduler.service.log.snapshots import StateCheckpoints
 from scheduler.service.log.store import claims

@@ -17,6 +17,7 @@ from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import ANALYST, Questions
 from scheduler.service.api.shapes import ClusterMap, WhoAmI
 from scheduler.service.log.beside import Standing, standing
+from scheduler.service.log.questions import LEASE, SHARES
 from scheduler.service.log.store.rows import (
     Calibration,
     Day,
@@ -29,7 +30,6 @@ from scheduler.service.log.store.rows import (
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
 from scheduler.service.settings import Settings
-from scheduler.slurm.follow.answers import LEASE, SHARES
 
 router = APIRouter(tags=["cluster"])
 Since = Annotated[

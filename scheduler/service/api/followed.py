@@ -15,9 +15,9 @@ from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.problems import Problem, responses
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.schemas import Request as Body
+from scheduler.service.log.questions import ETA, LEASE, NODES, PATIENCE_S, TRIED
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.settings import Settings
-from scheduler.slurm.follow.answers import ETA, LEASE, NODES, PATIENCE_S, TRIED
 
 router = APIRouter(tags=["jobs"])
 

@@ -132,9 +132,9 @@ def run_analyst(settings: Settings, stopping: Stopping) -> None:
 
 def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
     """The process that only follows Slurm, in its modes `advise` and `order`."""
-    from scheduler.slurm.follow.follower import run_follower
+    from scheduler.slurm import entry
 
-    run_follower(settings, stopping, holder)
+    entry.follow(settings, stopping, holder)
 
 
 def run_maintenance(settings: Settings, stopping: Stopping) -> None:

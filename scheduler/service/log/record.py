@@ -20,7 +20,7 @@ from scheduler.core.phase import WAITS as WAITS
 from scheduler.core.phase import Phase as Phase
 from scheduler.core.transitions import Step, story
 from scheduler.explain.words import progress_words
-from scheduler.service.job_rows import JobColumns as JobColumns
+from scheduler.job_rows import JobColumns as JobColumns
 
 
 @dataclass(slots=True)

@@ -10,14 +10,11 @@ from sqlalchemy import select, update
 
 from features.codec import Json
 from scheduler.backends.events import canonical
+from scheduler.service.log.questions import ETA, NODES, PATIENCE_S, SHARES, TRIED
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 
 log = structlog.get_logger()
-
-LEASE = "decider"  # place and the follower exclude each other
-ETA, TRIED, NODES, SHARES = "slurm_eta", "slurm_what_if", "slurm_nodes", "slurm_shares"
-PATIENCE_S = 30.0  # whoever asked longer ago has left
 
 
 def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:

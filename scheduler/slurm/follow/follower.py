@@ -29,7 +29,6 @@ from scheduler.core.rules import PolicyViolation
 from scheduler.explain.claims import Kind as Claimed
 from scheduler.explain.claims import start_kind
 from scheduler.explain.effect import Sooner
-from scheduler.explain.share import of_site
 from scheduler.explain.whatif.forecasts import (
     StartForecast,
     end_of,
@@ -40,11 +39,12 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import clock_time
-from scheduler.service.analyst.records import never
-from scheduler.service.analyst.records import write as write_forecasts
 from scheduler.service.log.bundles import BundleStore, Signature, signature
 from scheduler.service.log.fold import encoded
+from scheduler.service.log.forecasts import never
+from scheduler.service.log.forecasts import write as write_forecasts
 from scheduler.service.log.header import LogHeader, followed_header
+from scheduler.service.log.questions import ETA, LEASE, NODES, SHARES
 from scheduler.service.log.store import chain
 from scheduler.service.log.store.claims import record_of, refute
 from scheduler.service.log.store.decided import write_decisions
@@ -53,7 +53,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions as decision_rows
 from scheduler.service.log.store.tables import jobs as job_rows
 from scheduler.service.settings import Settings
-from scheduler.slurm.follow.answers import ETA, LEASE, NODES, SHARES, answer_questions
+from scheduler.slurm.follow.answers import answer_questions
 from scheduler.slurm.follow.audit import Audit, Held
 from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.follow.claims import Claims
@@ -80,6 +80,7 @@ from scheduler.slurm.read.site import read_site
 from scheduler.slurm.read.snapshot import ClusterSnapshot, without_start
 from scheduler.slurm.read.table import Table
 from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.shares import of_site
 from scheduler.slurm.twin.passes import JobFault
 from scheduler.slurm.twin.twin import twin_in
 from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
@@ -598,14 +599,14 @@ class Follower:
         self.lease = self.store.keep(self.lease)
 
 
-def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str = "") -> None:
+def run_follower(
+    settings: Settings, slurm: Slurm, stopping: Callable[[], bool], holder: str = ""
+) -> None:
     """The process of `advise` and `order`."""
-    from scheduler.service.backends import slurm_of
-
     os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
-    store, slurm = Store(settings.database), slurm_of(settings)
+    store = Store(settings.database)
     store.go_on()
     header = followed_header(store)
     order = settings.slurm_mode == "order"

@@ -12,7 +12,7 @@ from scheduler.backends.events import canonical
 from scheduler.backends.submission import Submission
 from scheduler.core.phase import Phase
 from scheduler.explain.words import progress_words
-from scheduler.service.job_rows import JobColumns
+from scheduler.job_rows import JobColumns
 from scheduler.slurm.follow.histories import Over
 from scheduler.slurm.follow.reasons import briefly
 from scheduler.slurm.read.job_states import STATES

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, true, upda
 from features.states import State
 from scheduler.backends.events import Kind
 from scheduler.backends.submission import Submission
-from scheduler.service.analyst.records import RECALLED
+from scheduler.service.log.forecasts import RECALLED
 from scheduler.service.log.nodes import NodeRecord
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import chain

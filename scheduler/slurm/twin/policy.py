@@ -48,6 +48,7 @@ from scheduler.slurm.twin.passes import (
 from scheduler.slurm.twin.preemption import CANCEL, Preemption
 from scheduler.slurm.twin.priority import FairShare, Multifactor
 from scheduler.slurm.twin.site import Ask, Partition, Running, Share, Site, SiteNode
+from scheduler.slurm.twin.twin import TwinOutlook
 
 # Slurm's own defaults of SchedulerParameters
 WINDOW_MIN, DEPTH, BACKFILL_DEPTH = 1440, 100, 100
@@ -101,6 +102,11 @@ class Slurm(Policy):
         self._window_s = 60 * site.parameter("bf_window", WINDOW_MIN)
         self._depth = int(site.parameter("default_queue_depth", DEPTH))
         self._bf_depth = int(site.parameter("bf_max_job_test", BACKFILL_DEPTH))
+
+    @property
+    def outlook(self) -> TwinOutlook:
+        """Return what is known of jobs that wait, beside decisions."""
+        return TwinOutlook(self)
 
     def see(
         self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
 from typing import Protocol, cast
 
 from features.job import Job
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Never, Policy
 from scheduler.slurm.twin.capacity import Books, Capacity, Free, choose, suits
 from scheduler.slurm.twin.limits import Usage, first_hit, is_limit
 from scheduler.slurm.twin.passes import DOWN, PendingReason, Ranked, closed_to, het_job
@@ -48,6 +50,27 @@ class SlurmTwin(Protocol):
 def twin_in(policy: Policy) -> SlurmTwin | None:
     """The policy as one that decides as Slurm does; None: it does not (`Capabilities.twin`)."""
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None
+
+
+@dataclass(frozen=True, slots=True)
+class TwinOutlook:
+    """What a twin says of jobs that wait, for forecasts."""
+
+    twin: SlurmTwin
+
+    def never(self, job_id: str) -> Never | None:
+        """Return what keeps a job from ever starting; None: nothing that is known."""
+        return next((why for why, is_so in _NEVER.items() if is_so(self.twin, job_id)), None)
+
+    def latest(self, job_id: str) -> float:
+        """Return the last moment at which a job may start before its deadline."""
+        ask = self.twin.asked(job_id)
+        return inf if ask is None else ask.latest
+
+    def planned(self, job_id: str) -> float | None:
+        """Return when backfill plans to start a job; None: it does not."""
+        reason = self.twin.reasons.get(job_id)
+        return None if reason is None else reason.planned_at
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:
@@ -112,3 +135,11 @@ def _together(twin: SlurmTwin, job_id: str) -> list[Ask]:
     head = het_job(ask) if ask is not None else ""
     found = [ask] if not head else [twin.asked(f"{head}+{n}") for n in range(MOST_COMPONENTS)]
     return [one for one in found if one is not None]
+
+
+_NEVER: Mapping[Never, Callable[[SlurmTwin, str], bool]] = {
+    Never.REFUSED: refused,
+    Never.LIMITED: limited,
+    Never.MISPLACED: misplaced,
+    Never.CLOSED: shut_out,
+}

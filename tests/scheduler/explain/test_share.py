@@ -9,10 +9,11 @@ import pytest
 from features.job import Job
 from scheduler.core.policy import Policy
 from scheduler.core.queue import QueuedJob
-from scheduler.explain.share import Shares, of_policy, of_site, sentences
+from scheduler.explain.share import Shares, of_policy, sentences
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.settings import FairShare
 from scheduler.policies.pellucid.shares import Fairness
+from scheduler.slurm.shares import of_site
 from scheduler.slurm.twin.site import Assoc, Site
 from tests.scheduler.slurm.read.test_request import SITE
 

@@ -45,7 +45,7 @@ from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.life import Held
 from scheduler.explain.words import overtaking
-from scheduler.service.job_rows import job_row
+from scheduler.job_rows import job_row
 from scheduler.service.log.nodes import change_words, closed_gpus_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.leases import lease_of

@@ -15,7 +15,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE
 from scheduler.explain.claims import Record
-from scheduler.service.job_rows import job_row
+from scheduler.job_rows import job_row
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
 from scheduler.service.log.store.claims import records

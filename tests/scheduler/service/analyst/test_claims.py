@@ -28,7 +28,7 @@ from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
 from scheduler.explain.whatif.counterfactuals import WhatIf
 from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, summary
 from scheduler.explain.words import ForecastKind
-from scheduler.service.analyst.records import never
+from scheduler.service.log.forecasts import never
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.store import Store

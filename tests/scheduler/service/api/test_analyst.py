@@ -21,10 +21,10 @@ from scheduler.explain.render import analysis_words, in_the_way
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import NEVER
 from scheduler.service.analyst.process import Analyst
-from scheduler.service.analyst.records import write
 from scheduler.service.api import jobs as job_routes
 from scheduler.service.api.limits import Limits
 from scheduler.service.log.bundles import BundleStore
+from scheduler.service.log.forecasts import write
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 from pipeline.app import app
 from scheduler.explain.whatif.forecasts import StartForecast
-from scheduler.service.analyst.records import write
 from scheduler.service.api import tokens as api_tokens
 from scheduler.service.log import retention
 from scheduler.service.log.audit import Audit, audit
+from scheduler.service.log.forecasts import write
 from scheduler.service.log.store import archive, chain, tables
 from scheduler.service.log.store.payloads import Payload
 from scheduler.service.log.store.store import Store

@@ -22,6 +22,7 @@ from scheduler.service.decide.begin import begin
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.settings import Settings, SettingsError, read_settings
+from scheduler.slurm import entry
 from scheduler.slurm.follow import follower
 
 AHEAD_S = 3000.0  # of the host's time, which was set back
@@ -53,7 +54,7 @@ def test_after_the_clock_was_set_back(
     if name == "api":
         assert create_app(settings).state.store.clock.ahead_s() > AHEAD_S - 100.0
         return
-    run = process.run_analyst if name == "analyst" else follower.run_follower
+    run = process.run_analyst if name == "analyst" else entry.follow
     with pytest.raises(Begun):
         run(settings, lambda: True)
 

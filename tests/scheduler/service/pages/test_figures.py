@@ -20,7 +20,7 @@ from features.spec import FeatureSpec
 from models.bundle import Axis, Bundle
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import percent
-from scheduler.service.analyst.records import write
+from scheduler.service.log.forecasts import write
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.pages.board import board

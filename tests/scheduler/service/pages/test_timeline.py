@@ -12,7 +12,7 @@ from sqlalchemy import delete
 
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.whatif.forecasts import StartForecast
-from scheduler.service.analyst.records import write
+from scheduler.service.log.forecasts import write
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import forecasts

@@ -16,11 +16,12 @@ from scheduler.explain.words import clock_time
 from scheduler.service.api import tokens
 from scheduler.service.api.auth import service_user
 from scheduler.service.app import create_app
+from scheduler.service.log.questions import ETA, TRIED
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import questions
 from scheduler.service.log.store.visibility import Role
 from scheduler.service.settings import Settings
-from scheduler.slurm.follow.answers import ETA, TRIED, answer_questions
+from scheduler.slurm.follow.answers import answer_questions
 from tests.scheduler.service.api.conftest import address_of
 from tests.scheduler.service.api.test_commands import listening
 from tests.scheduler.slurm.follow.test_follow import EVERYTHING, NOW, Scene

@@ -10,10 +10,10 @@ from sqlalchemy import select
 
 from scheduler.explain.claims import ROOM_S, Claim, Kind
 from scheduler.explain.whatif.forecasts import WhyNot
+from scheduler.service.log.questions import TRIED
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import claims
-from scheduler.slurm.follow.answers import TRIED
 from scheduler.slurm.follow.audit import LATE_S
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.reason import sentence

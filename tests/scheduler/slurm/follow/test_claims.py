@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import select
 
 from scheduler.explain.claims import VALID_S, Claim, Kind
+from scheduler.service.log.questions import TRIED
 from scheduler.service.log.store import claims as kept
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import claims
-from scheduler.slurm.follow.answers import TRIED
 from scheduler.slurm.follow.claims import PASS_S, Claims, differs
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.reason import SlurmReason

@@ -26,7 +26,6 @@ from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.explain.why import explain
 from scheduler.explain.words import clock_time, duration
-from scheduler.service.backends import notes
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
 from scheduler.service.log.store.store import Store
@@ -38,6 +37,7 @@ from scheduler.service.pages.board import board
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.story import page_of
 from scheduler.service.settings import Settings
+from scheduler.slurm.entry import notes
 from scheduler.slurm.follow.erase import erase
 from scheduler.slurm.follow.follower import NODES_EVERY, Follower, Following
 from scheduler.slurm.follow.orders import AGAIN_S, COMMENT_S, OURS, release_all
@@ -649,7 +649,7 @@ def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store
 def found(monkeypatch: pytest.MonkeyPatch) -> Told:
     """The Slurm that a command finds."""
     told = Told()
-    monkeypatch.setattr("scheduler.service.backends.slurm_of", lambda _: told)
+    monkeypatch.setattr("scheduler.slurm.entry.slurm_of", lambda _: told)
     monkeypatch.setattr("scheduler.slurm.read.table.Table.jobs", lambda _: told.queue)
     return told
 

@@ -10,9 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from pipeline.app import app
+from scheduler.service.log.questions import LEASE
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
-from scheduler.slurm.follow.answers import LEASE
 
 
 class Stopped:

@@ -13,8 +13,8 @@ from features.codec import decode
 from pipeline.printed.eta import lines
 from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
+from scheduler.service.log.questions import ETA, TRIED
 from scheduler.slurm.follow import trials
-from scheduler.slurm.follow.answers import ETA, TRIED
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.read.snapshot import ClusterSnapshot
 from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene, twin

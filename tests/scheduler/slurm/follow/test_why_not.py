@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from scheduler.explain.whatif.forecasts import WhyNot
-from scheduler.slurm.follow.answers import ETA, NODES, TRIED
+from scheduler.service.log.questions import ETA, NODES, TRIED
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.reason import sentence

@@ -1,0 +1,7 @@
+"""Questions that the API puts in the database for the process that follows a Slurm."""
+
+from __future__ import annotations
+
+LEASE = "decider"  # of who answers: place and the follower exclude each other
+ETA, TRIED, NODES, SHARES = "slurm_eta", "slurm_what_if", "slurm_nodes", "slurm_shares"
+PATIENCE_S = 30.0  # whoever asked longer ago has left
