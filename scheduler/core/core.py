@@ -17,6 +17,7 @@ from features.states import State
 from scheduler.core.cluster import Cluster, Placement, Run
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimator
+from scheduler.core.findings import Lack
 from scheduler.core.following import Following
 from scheduler.core.holders import HolderCache, Holding, soonest
 from scheduler.core.nodes import Nodes
@@ -362,6 +363,18 @@ class Core:
             lambda run, level: self.policy.left_s(run, self.jobs[run.job.job_id], now, level),
         )
         return self.holding.put(vc, gpus, now, found)
+
+    @property
+    def profiles_apart(self) -> bool:
+        """Whether jobs are profiled on nodes kept for that, be those away for a while."""
+        return self.profiling is not None and self.profiling.has_nodes(self.cluster)
+
+    def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None:
+        """Whether the first in line of a virtual cluster lacks at most so many nodes that are lent
+        for profiling, and what that costs it (called by the stage)."""
+        if most < 1 or not self.queues[vc]:
+            return None
+        return self.policy.lacks_nodes(Turn(self, vc, now), most)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
         """Look at a job in the profiling partition (called by turns and stages).

@@ -37,6 +37,32 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
+class Lack:
+    """The first in line of a virtual cluster lacks whole nodes that are lent for profiling.
+
+    Attributes:
+        job_id: who. nodes, gpus: so many, of those lent, would be enough.
+        hold: what it costs the job that they are lent.
+        price: that counts so many times.
+    """
+
+    job_id: str
+    gpus: int
+    nodes: int
+    hold: Hold
+    price: float
+
+    def pays(self, loses_s: float) -> bool:
+        """Whether it costs more than `loses_s`, which those lose who are to be profiled."""
+        return self.price * self.hold.costs_s > loses_s
+
+    @property
+    def evidence(self) -> Evidence:
+        """Its numbers, as they are recorded."""
+        return (("missed_nodes", self.nodes), ("waits_longer_s", self.hold.costs_s))
+
+
+@dataclass(frozen=True, slots=True)
 class Partner:
     """The best of the runs that were considered as partners for a job.
 

@@ -15,7 +15,7 @@ from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
 from scheduler.core.decisions import Decision, Evidence, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
-from scheduler.core.findings import Findings, Promise
+from scheduler.core.findings import Findings, Lack, Promise
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
@@ -315,6 +315,11 @@ class Policy:
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
         """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
+        return None
+
+    def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
+        """Whether the first in line lacks whole nodes, at most so many, that its virtual cluster
+        lends for profiling; None: it does not, or they are not to go back for that."""
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:

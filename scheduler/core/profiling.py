@@ -13,9 +13,9 @@ from bisect import insort
 from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor
-from typing import Protocol
+from typing import Any, Protocol
 
 from features.job import Job, Profile
 from features.names import normalise
@@ -25,6 +25,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.holders import soonest
 from scheduler.core.queue import QueuedJob
 from scheduler.core.rules import profiling_has_type, profiling_place
+from scheduler.core.spared import SparedNodes
 from scheduler.core.turn import Host
 
 
@@ -34,6 +35,10 @@ class Stage(Protocol):
     limit_s: float
     max_gpus: int
     overlaps_waiting: bool  # profiles jobs that wait in their queues, after every queue's turn
+
+    def has_nodes(self, cluster: Cluster) -> bool:
+        """Whether it profiles on nodes of its own, be they away for a while."""
+        ...
 
     def skips(self, job: Job) -> Reason | None:
         """Why a job goes straight to its queue; None when it is to be profiled."""
@@ -136,6 +141,7 @@ class StageMemory:
         extra: the node that is lent to it. room: GPUs it has; None: as when it began.
         look_at: when it asked to be woken.
         arrivals: when jobs came lately, and their GPUs.
+        spared: nodes that it spares for a while.
     """
 
     known: list[KnownProfile]
@@ -144,6 +150,7 @@ class StageMemory:
     room: int | None
     look_at: float | None
     arrivals: list[tuple[float, int]]
+    spared: list[int] = field(default_factory=list)
 
 
 class KnownProfiles:
@@ -219,6 +226,9 @@ class ProfilingStage:
         self._extra: int | None = None  # the node lent by scaling
         self._room: int | None = None  # GPUs of the partition; None: as when it began
         self._look_at: float | None = None  # when it asked to be woken
+
+    def has_nodes(self, cluster: Cluster) -> bool:
+        return cluster.profiling.gpus > 0
 
     def skips(self, job: Job) -> Reason | None:
         if not job.profile:
@@ -403,6 +413,26 @@ class WaitingStage(ProfilingStage):
     overlaps_waiting = True
     _sweep_above = 1000
 
+    def __init__(self, **terms: Any):
+        super().__init__(**terms)
+        self._spared = SparedNodes([])
+
+    def remember(self) -> StageMemory:
+        memory = super().remember()
+        memory.spared = list(self._spared.nodes)
+        return memory
+
+    def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
+        super().restore(memory, jobs)
+        self._spared = SparedNodes(list(memory.spared))
+
+    def has_nodes(self, cluster: Cluster) -> bool:
+        return super().has_nodes(cluster) or bool(self._spared.nodes)
+
+    def cluster_changed(self, cluster: Cluster) -> None:
+        super().cluster_changed(cluster)
+        self._spared.changed(cluster)
+
     def skips(self, job: Job) -> Reason | None:
         if not job.profile:
             return Reason.PROFILING_OPTED_OUT
@@ -412,6 +442,20 @@ class WaitingStage(ProfilingStage):
         seen = queued.profiled or queued.profile is not None
         if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
             super().add(queued)
+
+    def serve(self, core: Host, now: float) -> None:
+        self._spared.lend_again(core, now)
+        loses_s = self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
+        if self._spared.spare(core, now, loses_s, self._extra):
+            self.followed(core, now)  # no more are begun until it is idle
+        else:
+            super().serve(core, now)
+            self._spared.changed(core.cluster)
+
+    def follow(self, core: Host, d: Decision) -> None:
+        if not self._spared.follow(core, d):
+            super().follow(core, d)
+            self._spared.changed(core.cluster)
 
     def followed(self, core: Host, now: float) -> None:
         super().followed(core, now)
@@ -428,7 +472,7 @@ class WaitingStage(ProfilingStage):
 
     def _knows_none(self, core: Host) -> bool:
         """Whether profiles come from runs that are watched alone."""
-        return not core.cluster.profiling.gpus and self.scaling is None
+        return not self.has_nodes(core.cluster) and self.scaling is None
 
     def _place(self, core: Host, now: float) -> None:
         pool, left = core.cluster.profiling, []

@@ -12,6 +12,7 @@ from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.estimates import Estimator, with_progress
+from scheduler.core.findings import Lack
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.obstacles import SHARING, Obstacle, obstacle_of
 from scheduler.core.queue import Queue, QueuedJob
@@ -56,6 +57,8 @@ class Host(Protocol):
     def profile_s(self) -> float: ...
     @property
     def profiled_gpus(self) -> int: ...
+    @property
+    def profiles_apart(self) -> bool: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
@@ -71,6 +74,7 @@ class Host(Protocol):
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run: ...
     def withdrawn(self, job_id: str, now: float) -> None: ...
     def held_by(self, vc: str, gpus: int, now: float) -> Holding: ...
+    def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None: ...
     def record(
         self, now: float, action: Action, reason: Reason, job_id: str, vc: str, **more: Any
     ) -> None: ...
@@ -91,6 +95,11 @@ class Turn:
         self.cluster = core.cluster
         self.pool: Pool = core.cluster.pools[vc]
         self._obstacles: dict[tuple[int, str], tuple[int, Obstacle]] = {}
+
+    @property
+    def profiles_apart(self) -> bool:
+        """Whether jobs are profiled on nodes kept for that."""
+        return self._core.profiles_apart
 
     @property
     def oracle(self) -> Oracle:

@@ -223,7 +223,7 @@ class PellucidLearned(Learned):
     def _assume(self, turn: Turn) -> None:
         """Where nobody is profiled before it starts, believe the usual of who was not watched."""
         policy = self._policy
-        if turn.cluster.profiling.gpus or policy.pair_predictor is None:
+        if turn.profiles_apart or policy.pair_predictor is None:
             return
         changes = policy.usual.changes[turn.vc]
         changed = policy.assumed.get(turn.vc, 0) != changes

@@ -161,6 +161,11 @@ class Pairing:
             self._left[job_id] = left
         return left
 
+    def free_in_s(self, turn: Turn, run: Run) -> float:
+        """Expected seconds until nobody has the GPUs of a run."""
+        members = (run, run.partner) if run.partner is not None else (run,)
+        return max(self.left(turn, member) for member in members)
+
     def best(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
     ) -> Run | Obstacle:

@@ -430,8 +430,7 @@ class Pass:
 
     def _left_s(self, run: Run) -> float:
         """Predicted seconds until the GPUs of a run are free."""
-        members = (run, run.partner) if run.partner is not None else (run,)
-        return max(self.policy.pairing.left(self.turn, member) for member in members)
+        return self.policy.pairing.free_in_s(self.turn, run)
 
 
 def waiting(queue: Queue, job_id: str) -> QueuedJob | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Any
 
@@ -22,7 +23,7 @@ from scheduler.core.durations import (
     at_level,
 )
 from scheduler.core.estimates import Estimator
-from scheduler.core.findings import Findings, NotExamined, Promise
+from scheduler.core.findings import Findings, Lack, NotExamined, Promise
 from scheduler.core.pairs import PairPredictor, believed, pair_predictor_of
 from scheduler.core.policy import (
     NO_CLUSTER,
@@ -36,6 +37,7 @@ from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
 from scheduler.policies.pellucid.gputypes import typed_placement
+from scheduler.policies.pellucid.lacking import lacking
 from scheduler.policies.pellucid.learned import PellucidLearned
 from scheduler.policies.pellucid.memo import Memo
 from scheduler.policies.pellucid.pairing import Pairing
@@ -322,6 +324,17 @@ class Pellucid(Policy):
         policy.memos = {}  # of passes over the whole line
         policy.learned = PellucidLearned(policy)
         return policy
+
+    def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
+        """What is lent for profiling counts as what a pair holds does."""
+        price = self.settings.hold_price
+        if not price or self.borrows or self.types is not None:
+            return None
+        held = self.reservations.get(turn.vc)
+        kept = held.placement if held and held.holder == turn.queue[0].job.job_id else []
+        self.pairing.time_passed()
+        left_s = partial(self.pairing.free_in_s, turn)
+        return lacking(turn, most, kept=kept, left_s=left_s, price=price)
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
         bound = self.starvation

@@ -39,9 +39,10 @@ from scheduler.service.log.store.store import Store
 
 # The schema of what the log tells. Who changes it raises VERSION and says in MIGRATIONS what became
 # of each class and field since the version before.
-VERSION = 7
+VERSION = 8
 OLDEST = 5  # of those before it a core decided with objects of its own, which no other can read
 MIGRATIONS: dict[int, Migration] = {  # by the version they lead to
+    8: Migration(new={"scheduler.core.profiling:StageMemory": {"spared": ()}}),
     7: Migration(
         new={
             "scheduler.core.cluster:NodeMemory": {"closed": 0},
@@ -122,7 +123,7 @@ FIELDS = {
     "scheduler.core.nodes:ChangeMemory": "node opens to",
     "scheduler.core.nodes:NodesMemory": "changing lent",
     "scheduler.core.profiling:KnownProfile": "at gpus profile template user",
-    "scheduler.core.profiling:StageMemory": "arrivals extra known look_at queue room",
+    "scheduler.core.profiling:StageMemory": "arrivals extra known look_at queue room spared",
     "scheduler.core.queue:JobMemory": (
         "considered estimate_s evidence held_since job key obstacle outlived_s "
         "pair_prediction predicted_mib priority profile profiled progress reason score seq "

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reproductions.baselines.lucid import Lucid
-from scheduler.core.cluster import Cluster
+from scheduler.core.cluster import Cluster, ClusterSpec
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import WaitingStage
+from scheduler.core.turn import Host
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.testing.builders import Played, pellucid, play
+from scheduler.testing.builders import Desk, Played, a_job, cluster_of, pellucid, play
 from scheduler.testing.worlds import World, worlds
 
 # its order and nothing else of `pellucid`: no bound, no ageing, predicted once
@@ -27,10 +29,44 @@ AS_LUCID: dict[str, Any] = {
 PRICES = st.sampled_from([0.0, 0.3, 1.0, 1.0, 5.0])
 
 
+@st.composite
+def wide_worlds(draw: st.DrawFn) -> World:
+    """Worlds of one virtual cluster that lends a node or two, and of many wide jobs."""
+    nodes, lent = draw(st.integers(3, 5)), draw(st.integers(1, 2))
+    gpus = st.sampled_from([1, 2, 3, 4, 2 * (nodes - lent), 2 * (nodes - lent)])
+    samples = [
+        a_job(
+            f"j{i}",
+            gpus=draw(gpus),
+            for_=draw(st.sampled_from([10.0, 600.0, 7000.0])),
+            at=60.0 * draw(st.integers(0, 20)),
+            vc="vc",
+            mem=draw(st.sampled_from([100.0, 20_000.0])),
+            config=draw(st.sampled_from(["light", "heavy"])),
+        )
+        for i in range(draw(st.integers(3, 12)))
+    ]
+    samples.sort(key=lambda one: one.job.submit_time)
+    return World(ClusterSpec({"vc": nodes}, 2, 24_576.0), tuple(samples), {"vc": lent})
+
+
+class Watched(WaitingStage):
+    """A stage that is held, whenever it was served, to what is stated of its nodes."""
+
+    def serve(self, core: Host, now: float) -> None:
+        super().serve(core, now)
+        here, node_vc = core.cluster.profiling, core.cluster.node_vc
+        for vc, queue in core.queues.items():
+            idle = [node for node in here.nodes() if node_vc[node] == vc and here.is_idle(node)]
+            lack = core.lacks_nodes(vc, len(idle), now)
+            loses_s = self.limit_s * sum(1 for _ in self._queue)  # at least what is lost
+            assert lack is None or not lack.pays(loses_s), (queue[0], lack)
+
+
 def played(world: World, policy: Policy, *, profiles: bool) -> Played:
     """Play a world under a policy; with a partition where `profiles`."""
     lent = {vc: nodes for vc, nodes in world.lent.items() if nodes} if profiles else None
-    stage = WaitingStage(max_gpus=world.spec.gpus_per_node) if lent else None
+    stage = Watched(max_gpus=world.spec.gpus_per_node) if lent else None
     cluster = Cluster(world.spec, lent)
     return play(policy, cluster, *world.samples, stage=stage, speed=world.speed)
 
@@ -51,6 +87,72 @@ def schedule(found: Played) -> list[tuple[object, ...]]:
         return one.time, one.job_id, one.action, one.nodes, one.gpus
 
     return [row(one) for one in found.decisions if one.action in STARTS]
+
+
+@settings(max_examples=60)
+@given(world=wide_worlds(), price=PRICES)
+def test_a_node_is_lent_for_profiling_only_while_nobody_lacks_it_at_a_higher_price(
+    world: World, price: float
+) -> None:
+    """`Watched` looks after each pass; where it went back, the recorded numbers say why."""
+    found = played(world, packing(world, hold_price=price), profiles=True)
+    for back in found.actions(Action.RETURN):
+        numbers: dict[str, Any] = dict(back.evidence)
+        assert price * numbers["waits_longer_s"] > numbers["profiled_later_s"] >= 0
+        assert (back.need or 0) == numbers["missed_nodes"] * world.spec.gpus_per_node
+
+
+def a_lender(**chosen: Any) -> Desk:
+    """Four nodes, one of them lent for profiling; on one of the others a job runs."""
+    desk = Desk(pellucid(**chosen), cluster_of(nodes=4, gpus=8, profiling=1), stage=WaitingStage())
+    desk.submit(a_job("long", gpus=8, for_=900.0))
+    return desk
+
+
+def test_a_node_goes_back_to_the_wide_job_that_lacks_no_more_and_is_lent_again_after_it() -> None:
+    desk = a_lender()
+    back, start = [
+        one
+        for one in desk.submit(a_job("wide", gpus=24), now=10.0)
+        if one.action not in (Action.ENQUEUE, Action.WAIT)
+    ]
+    assert (back.action, back.reason, back.job_id) == (
+        Action.RETURN,
+        Reason.NODE_MISSED,
+        "wide",
+    )
+    numbers: dict[str, Any] = dict(back.evidence)
+    assert (numbers["missed_nodes"], numbers["profiled_later_s"]) == (1, 0.0)
+    assert numbers["waits_longer_s"] > 590.0, "the mean of what is left of those like the other"
+    assert back.sentence() == "lacks 8 GPUs lent for profiling"
+    assert (start.action, start.job_id) == (Action.START, "wide")
+    desk.submit(a_job("next", gpus=8), now=20.0)
+    starts, again = desk.end("wide", now=600.0)
+    assert (starts.action, starts.job_id) == (Action.START, "next")
+    assert (again.action, again.reason, again.nodes) == (
+        Action.LEND,
+        Reason.NODE_SPARED,
+        back.nodes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("chosen", "gpus"),
+    [
+        ({"hold_price": 0.0}, 24),  # nobody counts what it costs
+        ({"hold_price": 1e-6}, 24),  # less than what the one that is to be profiled loses
+        ({}, 8),  # no job of several nodes: it may have other GPUs
+    ],
+)
+def test_a_node_stays_where_that_costs_less(chosen: dict[str, Any], gpus: int) -> None:
+    desk = a_lender(**chosen)
+    desk.submit(a_job("other", gpus=8), a_job("third", gpus=8), now=1.0)
+    desk.submit(a_job("profiled", gpus=8), now=2.0)
+    if gpus == 24:
+        desk.end("third", now=3.0)
+        desk.end("other", now=3.0)
+    found = desk.submit(a_job("wide", gpus=gpus), a_job("small", gpus=1), now=10.0)
+    assert Action.RETURN not in {one.action for one in found}
 
 
 @settings(max_examples=60)

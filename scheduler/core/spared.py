@@ -1,0 +1,100 @@
+"""Nodes that the profiling partition spares while the first in line elsewhere lacks them.
+
+A node that a virtual cluster lends for good is worth what is profiled on it, and costs the virtual
+cluster what waits for it. The dearest case is a job of several whole nodes that lacks no more than
+those: it waits, and with it all that is behind it, until other jobs end. The node goes back where
+that wait is predicted to be longer than what those who wait to be profiled lose by it, and is lent
+again once nobody waits there.
+"""
+
+from __future__ import annotations
+
+from scheduler.core.cluster import Cluster
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.turn import Host
+
+
+class SparedNodes:
+    """Which nodes are spared now.
+
+    Attributes:
+        nodes: in the order in which they went.
+    """
+
+    def __init__(self, nodes: list[int]):
+        self.nodes = nodes
+
+    def changed(self, cluster: Cluster) -> None:
+        """Nodes came, went, or became others: one that is gone, or lent, is spared no more."""
+        away = [n for n in self.nodes if n in cluster.nodes and n not in cluster.profiling]
+        self.nodes = away
+
+    def follow(self, core: Host, d: Decision) -> bool:
+        """Carry out what a log says of a spared node. Return whether it was about one."""
+        [node] = d.nodes
+        if d.action is Action.RETURN and d.job_id:
+            self._give_back(core, node)
+        elif d.action is Action.LEND and node in self.nodes and not d.position:
+            self._lend(core, node)  # where many wait to be profiled, it says how many
+        else:
+            return False
+        return True
+
+    def lend_again(self, core: Host, now: float) -> None:
+        """Lend those that nobody waits for any more."""
+        cluster = core.cluster
+        self.changed(cluster)
+        for node in list(self.nodes):
+            vc = cluster.node_vc[node]
+            if core.queues[vc] or not cluster.pools[vc].is_idle(node):
+                continue
+            self._lend(core, node)
+            core.record(
+                now=now,
+                action=Action.LEND,
+                reason=Reason.NODE_SPARED,
+                job_id="",
+                vc=vc,
+                nodes=(node,),
+            )
+
+    def spare(self, core: Host, now: float, loses_s: float, keep: int | None) -> bool:
+        """Give back what is lacked, where that pays. Return whether such a node is in use.
+
+        Args:
+            loses_s: what those who wait to be profiled lose by a node less: waiting, in sum.
+            keep: a node that is lent by another rule.
+        """
+        cluster, here, in_use = core.cluster, core.cluster.profiling, False
+        for vc in core.queues:
+            lent = [n for n in here.nodes() if cluster.node_vc[n] == vc and n != keep]
+            lent = [n for n in lent if here.is_open(n)]
+            lack = core.lacks_nodes(vc, len(lent), now)
+            if lack is None or not lack.pays(loses_s):
+                continue
+            idle = [node for node in lent if here.is_idle(node)][: lack.nodes]
+            if len(idle) < lack.nodes:
+                in_use = True
+                continue
+            for node in idle:
+                self._give_back(core, node)
+                core.record(
+                    now=now,
+                    action=Action.RETURN,
+                    reason=Reason.NODE_MISSED,
+                    job_id=lack.job_id,
+                    vc=vc,
+                    nodes=(node,),
+                    need=lack.gpus,
+                    evidence=(*lack.evidence, ("profiled_later_s", loses_s)),
+                )
+        return in_use
+
+    def _give_back(self, core: Host, node: int) -> None:
+        core.cluster.give_back(node)
+        core.touch(core.cluster.node_vc[node])
+        self.nodes.append(node)
+
+    def _lend(self, core: Host, node: int) -> None:
+        core.cluster.lend(node)
+        self.nodes.remove(node)

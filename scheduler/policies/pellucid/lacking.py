@@ -1,0 +1,54 @@
+"""What it costs the first in line that nodes of its virtual cluster are lent for profiling.
+
+A job of several whole nodes that lacks no more than those waits until so many others are free, and
+what it costs is that wait. Whoever asks for less can have other GPUs, and counts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from scheduler.core.cluster import Placement, Pool, Run
+from scheduler.core.findings import Hold, Lack
+from scheduler.core.turn import Turn
+from scheduler.policies.pellucid.reservation import choose
+
+
+def lacking(
+    turn: Turn,
+    most: int,
+    kept: Placement,
+    left_s: Callable[[Run], float],
+    price: float,
+) -> Lack | None:
+    """Return whether the first in line lacks whole nodes, at most so many, and what that costs it.
+
+    Args:
+        kept: GPUs that are reserved for it.
+        left_s: predicted seconds until the GPUs of a run are free.
+        price: see `Lack`.
+    """
+    first, pool = turn.queue[0].job, turn.pool
+    if first.gpus <= pool.per_node:
+        return None
+    pool.unreserve(kept)
+    missing = -(-first.gpus // pool.per_node) - pool.idle_nodes
+    longer_s = _wait_s(turn, pool, first.gpus, left_s) if 0 < missing <= most else None
+    pool.reserve(kept)
+    if longer_s is None:
+        return None
+    lacks = missing * pool.per_node
+    hold = Hold(longer_s=longer_s, gpus=lacks, of=lacks, kept_out=1)
+    return Lack(job_id=first.job_id, gpus=lacks, nodes=missing, hold=hold, price=price)
+
+
+def _wait_s(turn: Turn, pool: Pool, gpus: int, left_s: Callable[[Run], float]) -> float | None:
+    """Predicted seconds until so many GPUs are free as it is; None: they never are."""
+    runs = turn.runs()
+    chosen = dict(choose(pool, gpus, runs, left_s) or ())
+    on = [
+        run
+        for run in runs
+        if any(chosen.get(n, 0) & mask for n, mask in zip(run.nodes, run.gpus, strict=True))
+    ]
+    return max(map(left_s, on), default=None)
