@@ -32,6 +32,7 @@ from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.dossier import NOTHING_ELSE, Recorded
 from scheduler.explain.drawing import view
 from scheduler.explain.life import (
     Held,
@@ -43,9 +44,9 @@ from scheduler.explain.life import (
     waits_for_gpus,
 )
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import Recorded, Story, build_story, held_words
+from scheduler.explain.story import Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
-from scheduler.explain.waited import NOTHING_ELSE, wait_words
+from scheduler.explain.waited import wait_words
 from scheduler.explain.words import clock, duration, fields_in_sentence, number, sentence_of
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA

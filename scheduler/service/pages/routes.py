@@ -290,7 +290,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
     """The terms of a job's last score, with its own place; none of another bundle's."""
-    bundle, events = bundle_in_use(queries), page_of(queries, job_id).drawn.story.events
+    bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
     if bundle is None or score is None or score.bundle != bundle.digest:
         return []
@@ -380,7 +380,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
     """What the models in use learned, and whether jobs still look like their training data."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        bundle = bundle_in_use(queries)
+        bundle = bundle_in_use(queries.bundle())
         live = queries.inputs(bundle.digest) if bundle else []
         page = models(
             bundle,
