@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from features.codec import Json
 from features.survival import History
 from scheduler.core.limits import PRINTABLE
-from scheduler.explain.render import analysis_words
+from scheduler.explain.render import says
 from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api import jobs as api
@@ -238,8 +238,8 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
         why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        says = analysis_words(analysis) if analysis and not analysis.unavailable else {}
-        found = {"analysis": analysis, "says": says, "problem": why_not}
+        words = says(analysis) if analysis and not analysis.unavailable else {}
+        found = {"analysis": analysis, "says": words, "problem": why_not}
         return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **found}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
