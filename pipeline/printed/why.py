@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from pipeline.printed import aligned
@@ -10,6 +11,7 @@ from pipeline.printed.jobs import OVER
 if TYPE_CHECKING:
     from scheduler.explain.effect import ByNode, Sooner
     from scheduler.explain.explanation import Compared, Explanation
+    from scheduler.explain.tree import Finding
 
 LABEL = 13  # columns of the labels
 MOST_TRIED = 4  # changes of a job in Slurm that are listed
@@ -41,6 +43,7 @@ NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "BY LIMITS", "WHAT KEEPS IT"
 
 def node_lines(answer: ByNode, now: float) -> list[str]:
     """What keeps a job from each node, a line each."""
+    from scheduler.explain.render import of_nodes
     from scheduler.explain.words import clock_time
 
     if answer.unavailable:
@@ -51,8 +54,7 @@ def node_lines(answer: ByNode, now: float) -> list[str]:
         until = clock_time(one.until, now) if one.until is not None else "-"
         keeps = "; ".join(filter(None, [one.shut, *one.lacks])) or "nothing"
         rows.append((one.partition, one.node, gpus, until, keeps))
-    more = [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
-    return [*aligned(rows), *more]
+    return [*aligned(rows), *of_nodes(answer)]
 
 
 def lines_of(
@@ -80,18 +82,26 @@ def _row(label: str, text: str) -> str:
     return f"{label:<{LABEL}} {text}"
 
 
+def tree_lines(found: Finding, depth: int = 0) -> list[str]:
+    """Return findings in lines, each below the one that it is part of; what says nothing is left
+    out."""
+    given = {name: value for name, value in found.values.items() if value not in _SAYS_NOTHING}
+    values = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    first = " ".join([f"{'  ' * depth}{found.kind}", *values])
+    return [first, *(line for child in found.children for line in tree_lines(child, depth + 1))]
+
+
+_SAYS_NOTHING: tuple[object, ...] = (None, "", (), [], {})
+
+
 def after_lines(compared: Compared) -> list[str]:
     """Two places in line side by side."""
+    from scheduler.explain.render import of_places
+
+    lines = of_places(compared)
+    if compared.unavailable or compared.early_s is not None:
+        return lines
     job, other = compared.job_id, compared.other
-    if compared.unavailable:
-        return [f"{job} cannot be compared with {other}: {compared.unavailable}"]
-    if compared.early_s is not None:
-        return [f"{other} went before {job}: {compared.why}."]
-    goes = "went" if compared.started else "goes"
-    before = f"{other} {goes} before {job}" if compared.first else f"{job} goes before {other}"
-    lines = [f"{before}: {compared.why}."]
-    if compared.started:
-        lines.append(f"It could start because: {compared.started}.")
     lines.append(f"{'':<36}{other:>16}{job:>16}")
     for term in compared.terms:
         lines.append(f"{term.what:<36}{_term(term.other):>16}{_term(term.this):>16}")

@@ -7,7 +7,7 @@ Nothing is decided again to explain it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, auto
 
 from scheduler.core.decisions import Evidence, Reason
 
@@ -81,16 +81,16 @@ class Promise:
     costs_s: float | None = None
 
 
-class NotExamined(StrEnum):
-    """What a job was not examined for, in words."""
+class NotExamined(Enum):
+    """What a job was not examined for."""
 
-    NO_PAIR_PREDICTOR = "partners: nothing predicts how pairs would run"
-    EXCLUSIVE = "partners: GPUs are not shared on this cluster"
-    UNMEASURED = "partners: no pairs were measured in the way that GPUs are shared here"
-    PACKING_OFF = "partners: no jobs are packed while few are expected"
-    TOO_LARGE = "partners: jobs as large as this one never share"
-    NO_PROFILE = "partners: it has not been profiled"
-    SEARCHES_SPENT = "partners: the last pass searched for other jobs only"
+    NO_PAIR_PREDICTOR = auto()  # nothing predicts how pairs would run
+    EXCLUSIVE = auto()  # GPUs are not shared here
+    UNMEASURED = auto()  # no pairs were measured in the way that GPUs are shared here
+    PACKING_OFF = auto()  # few jobs are expected
+    TOO_LARGE = auto()  # to share
+    NO_PROFILE = auto()
+    SEARCHES_SPENT = auto()  # on others, in the last pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from scheduler.explain.answer import (
 )
 from scheduler.explain.blockers import Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
+from scheduler.explain.reasons import NOT_EXAMINED
 from scheduler.explain.whatif.forecasts import Futures
 
 LISTED = 100  # holders that are listed one by one
@@ -102,7 +103,7 @@ def analysis(
         bound=_promise(core, queued, there, now) if waits else None,
         reserved=_kept(futures, queued),
         not_shared=_not_shared(found.partner),
-        not_examined=(*blockers.not_examined, *found.not_examined),
+        not_examined=(*blockers.not_examined, *(NOT_EXAMINED[one] for one in found.not_examined)),
     )
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.obstacles import SHARING
 from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
@@ -24,8 +23,10 @@ from scheduler.explain.answer import (
     ShutNode,
     WaitAnalysis,
 )
-from scheduler.explain.effect import WhatIfAnswer
-from scheduler.explain.explanation import Explanation, StartForecastRow
+from scheduler.explain.causes import Causes
+from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
+from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
+from scheduler.explain.reasons import SHARING
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.words import (
@@ -48,7 +49,7 @@ from scheduler.explain.words import (
 
 
 class Depth(IntEnum):
-    """How much is told: one line; what somebody who waits asks first; all of it."""
+    """How much is shown: one line; what somebody who waits asks first; all of it."""
 
     LINE = 0
     BRIEF = 1
@@ -74,11 +75,11 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What is told, to whom, when and how much of it.
+class _About:
+    """What is put into words, for whom, when and how much of it.
 
     Attributes:
-        job: None where an analysis alone is told.
+        job: None where there is an analysis alone.
         wait: the analysis, where there is one.
     """
 
@@ -130,12 +131,12 @@ def render(
     if job is not None and wait is None and depth is Depth.BRIEF:
         depth = Depth.WHOLE
     at = now if now is not None else (wait.at if wait is not None else None) or 0.0
-    told = _Told(job=job, wait=wait, depth=depth, reader=reader, now=at, codes=codes)
+    about = _About(job=job, wait=wait, depth=depth, reader=reader, now=at, codes=codes)
     rows = [
         Row(kind, label, text)
         for kind, least, most, say in _SAYS
         if least <= depth <= most
-        for label, text in say(told)
+        for label, text in say(about)
         if text
     ]
     return _in_own_words(found, rows) if reader is Reader.AGENT else rows
@@ -144,7 +145,8 @@ def render(
 def says(
     found: Explanation | WaitAnalysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
 ) -> dict[str, str]:
-    """Return what is told at its own moment, by what it is about; "" where there is nothing."""
+    """Return what is to be read of a finding at its own moment, by kind; "" where there is
+    nothing."""
     texts = {kind: "" for kind, *_ in _SAYS}
     for row in render(found, depth, reader):
         texts[row.kind] = " ".join(filter(None, [texts[row.kind], row.text]))
@@ -160,23 +162,23 @@ def _in_own_words(found: Explanation | WaitAnalysis, rows: list[Row]) -> list[Ro
     slurm = found.slurm if isinstance(found, Explanation) else None
     if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
         return rows
-    said, instead = f"Slurm says {slurm.code}", "Slurm says a text that is in data.slurm.code"
-    return [replace(row, text=row.text.replace(said, instead)) for row in rows]
+    wrote, instead = f"Slurm says {slurm.code}", "Slurm says a text that is in data.slurm.code"
+    return [replace(row, text=row.text.replace(wrote, instead)) for row in rows]
 
 
-def _first(told: _Told) -> _Rows:
+def _first(about: _About) -> _Rows:
     """Where it stands, and why."""
-    job, wait = told.job, told.wait
+    job, wait = about.job, about.wait
     if job is None:
         yield "", "" if wait is None else dominant(wait)
         return
-    code = f" [{job.reason}]" * told.codes
-    if wait is not None and told.depth is Depth.BRIEF:
+    code = f" [{job.reason}]" * about.codes
+    if wait is not None and about.depth is Depth.BRIEF:
         place = "" if wait.position is None else f", {wait.position:,} of {wait.waiting:,}"
-        why = dominant(wait) if told.never else start_words(job.forecast, told.now)
+        why = dominant(wait) if about.never else start_words(job.forecast, about.now)
         yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
         return
-    stands = "over" if told.over else _STANDS.get(job.phase, job.phase)
+    stands = "over" if about.over else _STANDS.get(job.phase, job.phase)
     why = job.dominant if wait is None else dominant(wait)
     yield "", f"{job.job_id} is {stands}: {why}{code}"
 
@@ -187,10 +189,10 @@ _STANDS = {
 }  # phases that read badly after "is"
 
 
-def _start(told: _Told) -> _Rows:
+def _start(about: _About) -> _Rows:
     """When it should start."""
-    if told.job is not None and told.job.standing is not None:
-        when = start_words(told.job.forecast, told.now)
+    if about.job is not None and about.job.standing is not None:
+        when = start_words(about.job.forecast, about.now)
         whole = not when.startswith("starts ")  # a sentence with its subject
         yield "", f"{when[0].upper()}{when[1:]}." if whole else f"It {when}."
 
@@ -204,18 +206,18 @@ def start_words(made: StartForecastRow | None, now: float) -> str:
         made.start_p90,
         made.why_not,
         now,
-        made.estimate,
+        estimate=made.estimate,
         latest=made.latest,
         no_latest=made.no_latest,
         stated=made.stated,
     )
 
 
-def _times(told: _Told) -> _Rows:
+def _times(about: _About) -> _Rows:
     """Return when it was submitted, eligible and started, kept apart."""
-    if told.job is None:
+    if about.job is None:
         return
-    times, now = told.job.times, told.now
+    times, now = about.job.times, about.now
     submitted, eligible, started = times.submitted_at, times.eligible_at, times.started_at
     words = [f"submitted {_between(submitted, now)} ago"]
     if eligible is not None:
@@ -235,10 +237,10 @@ def _after(start: float, end: float, how: str) -> str:
     return "at once" if end - start < AT_ONCE_S else f"{_between(start, end)} {how}"
 
 
-def _hold(told: _Told) -> _Rows:
-    if told.job is not None and told.job.hold:
-        job = told.job
-        since = clock_time(job.held_at or told.now, told.now)
+def _hold(about: _About) -> _Rows:
+    if about.job is not None and about.job.hold:
+        job = about.job
+        since = clock_time(job.held_at or about.now, about.now)
         held = f"{hold_words(job.hold, job.held_by)} since {since}"
         only = "Only an operator can release it" if job.hold == "operator" else "Release it"
         then = "The time it is held counts as no waiting"
@@ -246,129 +248,129 @@ def _hold(told: _Told) -> _Rows:
         yield "Held", text
 
 
-def _detail(told: _Told) -> _Rows:
-    job = told.job
-    if job is None or told.over or told.in_slurm is not None:
+def _detail(about: _About) -> _Rows:
+    job = about.job
+    if job is None or about.over or about.in_slurm is not None:
         return
     if job.detail not in ("", job.dominant):
         yield "Detail", job.detail
 
 
-def _slurms(told: _Told) -> _Rows:
-    if told.job is not None and told.in_slurm is not None:
-        yield from slurm_rows(told.in_slurm, told.job.job_id, told.now)
+def _slurms(about: _About) -> _Rows:
+    if about.job is not None and about.in_slurm is not None:
+        yield from slurm_rows(about.in_slurm, about.job.job_id, about.now)
 
 
 OLD_S = 3.0  # an answer of longer ago says how old it is
 
 
-def _way(told: _Told) -> _Rows:
+def _way(about: _About) -> _Rows:
     """What is in its way, with the age of what is known of the cluster where that is old."""
-    wait = told.wait
-    if wait is None or (told.never and told.depth is Depth.BRIEF):
+    wait = about.wait
+    if wait is None or (about.never and about.depth is Depth.BRIEF):
         return
-    text = in_the_way(wait, recorded=told.reader is Reader.RECORD)
-    age_s = told.now - (told.now if wait.at is None else wait.at)
-    if age_s >= OLD_S and told.reader in (Reader.TERMINAL, Reader.AGENT):
+    text = in_the_way(wait, recorded=about.reader is Reader.RECORD)
+    age_s = about.now - (about.now if wait.at is None else wait.at)
+    if age_s >= OLD_S and about.reader in (Reader.TERMINAL, Reader.AGENT):
         lacks = "what was submitted, started or ended since is not in it"
         text = f"As of {roughly(age_s)} ago ({lacks}): {text}"
     yield "In the way", text
 
 
-def _otherwise(told: _Told) -> _Rows:
-    if told.wait is not None:
-        yield "Or", otherwise(told.wait)
+def _otherwise(about: _About) -> _Rows:
+    if about.wait is not None:
+        yield "Or", otherwise(about.wait)
 
 
-def _placed(told: _Told) -> _Rows:
-    stands = told.job.standing if told.job is not None and told.in_slurm is None else None
-    if told.wait is not None:
-        yield "Place", place(told.wait)
+def _placed(about: _About) -> _Rows:
+    stands = about.job.standing if about.job is not None and about.in_slurm is None else None
+    if about.wait is not None:
+        yield "Place", place(about.wait)
     elif stands is not None:
         yield "Place", f"Number {stands.position} of {stands.waiting}."
 
 
-def _latest(told: _Told) -> _Rows:
+def _latest(about: _About) -> _Rows:
     """When it starts at the latest beside when it should; nothing where its first line says it."""
-    made = told.job.forecast if told.job is not None and told.in_slurm is None else None
+    made = about.job.forecast if about.job is not None and about.in_slurm is None else None
     if made is not None and made.start_p50 is not None:
         if made.latest is None:
-            yield "At the latest", stated_words(made.stated, told.now)
+            yield "At the latest", stated_words(made.stated, about.now)
         else:
-            yield "At the latest", bound_words(made.latest, made.stated, told.now)
+            yield "At the latest", bound_words(made.latest, made.stated, about.now)
 
 
-def _waited(told: _Told) -> _Rows:
-    if told.job is not None and told.in_slurm is None:
-        yield "Its wait", told.job.wait
+def _waited(about: _About) -> _Rows:
+    if about.job is not None and about.in_slurm is None:
+        yield "Its wait", about.job.wait
 
 
-def _promised(told: _Told) -> _Rows:
+def _promised(about: _About) -> _Rows:
     """When a job that waited, and runs or is over, was foreseen to start."""
-    job = told.job
-    if job is None or told.in_slurm is not None or job.standing is not None:
+    job = about.job
+    if job is None or about.in_slurm is not None or job.standing is not None:
         return
     made, waited = job.promised, any(w.seconds >= AT_ONCE_S for w in job.waits)
     if waited and made is not None and made.start_p50 and made.start_p50 > made.made_at:
         yield "Foreseen", f"When it was submitted: {start_words(made, made.made_at)}."
 
 
-def _overtaken(told: _Told) -> _Rows:
-    job = told.job if told.in_slurm is None else None
+def _overtaken(about: _About) -> _Rows:
+    job = about.job if about.in_slurm is None else None
     found = job.overtaken if job is not None else None
-    if job is not None and found is not None and (told.depth is Depth.BRIEF or not job.wait):
+    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.wait):
         yield "Overtaken", found.text
 
 
-def _promise(told: _Told) -> _Rows:
-    if told.wait is not None:
-        yield "Promise", promise(told.wait)
+def _promise(about: _About) -> _Rows:
+    if about.wait is not None:
+        yield "Promise", promise(about.wait)
 
 
-def _history(told: _Told) -> _Rows:
-    if told.wait is not None and told.wait.history is not None:
-        yield "Its history", rests_on(told.wait.history)
+def _history(about: _About) -> _Rows:
+    if about.wait is not None and about.wait.history is not None:
+        yield "Its history", rests_on(about.wait.history)
 
 
-def _changed(told: _Told) -> _Rows:
+def _changed(about: _About) -> _Rows:
     """How its start has moved; briefly, only where that is much, and by what most."""
-    found = told.wait.moved if told.wait is not None else None
-    if found is None or told.wait is None:
+    found = about.wait.moved if about.wait is not None else None
+    if found is None or about.wait is None:
         return
-    at, brief = told.wait.at or 0.0, told.depth is Depth.BRIEF
+    at, brief = about.wait.at or 0.0, about.depth is Depth.BRIEF
     if not brief or found.considerable:
         yield "Changed", moved_words(found, at, 1 if brief else None)
 
 
-def _sharing(told: _Told) -> _Rows:
-    if told.wait is not None and told.wait.not_shared is not None:
-        yield "Sharing", sharing(told.wait.not_shared)
+def _sharing(about: _About) -> _Rows:
+    if about.wait is not None and about.wait.not_shared is not None:
+        yield "Sharing", sharing(about.wait.not_shared)
 
 
-def _earlier(told: _Told) -> _Rows:
-    job = told.job
-    if job is not None and (job.standing is not None or job.hold or told.over):
-        label = "Last decided" if told.over else "Earlier"
+def _earlier(about: _About) -> _Rows:
+    job = about.job
+    if job is not None and (job.standing is not None or job.hold or about.over):
+        label = "Last decided" if about.over else "Earlier"
         for one in job.principal[1:]:
-            yield label, f"{_between(one.since, told.now)} ago: {one.text}"
+            yield label, f"{_between(one.since, about.now)} ago: {one.text}"
 
 
 BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
 
 
-def _could(told: _Told) -> _Rows:
+def _could(about: _About) -> _Rows:
     """What its owner could do."""
-    job, brief = told.job, told.depth is Depth.BRIEF
+    job, brief = about.job, about.depth is Depth.BRIEF
     if job is None:
         return
-    if told.wait is not None:
+    if about.wait is not None:
         helps = job.analysis.suggestions if job.analysis is not None else []
-        offers = [offer_words(one, told.now) for one in helps[: BRIEFLY if brief else None]]
-        never = [f"{job.next_step}."] * told.never
+        offers = [offer_words(one, about.now) for one in helps[: BRIEFLY if brief else None]]
+        never = [f"{job.next_step}."] * about.never
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
             yield "You could", text
-    elif job.next_step and not job.hold and told.in_slurm is None:
+    elif job.next_step and not job.hold and about.in_slurm is None:
         yield "You could", job.next_step
 
 
@@ -379,13 +381,13 @@ def offer_words(one: WhatIfAnswer, now: float) -> str:
     return f"{one.words}, {one.contract(now)}{f' ({record})' if record else ''}{how}"
 
 
-def _believed(told: _Told) -> _Rows:
-    if told.job is not None and told.job.belief is not None:
-        yield "Prediction", told.job.belief.text
+def _believed(about: _About) -> _Rows:
+    if about.job is not None and about.job.belief is not None:
+        yield "Prediction", about.job.belief.text
 
 
-def _packed(told: _Told) -> _Rows:
-    found = told.job.packing if told.job is not None else None
+def _packed(about: _About) -> _Rows:
+    found = about.job.packing if about.job is not None else None
     if found is None:
         return
     text = f"With {found.partner}"
@@ -397,16 +399,16 @@ def _packed(told: _Told) -> _Rows:
         yield " because", why
 
 
-def _left_out(told: _Told) -> _Rows:
-    for what in told.wait.not_examined if told.wait is not None else ():
+def _left_out(about: _About) -> _Rows:
+    for what in about.wait.not_examined if about.wait is not None else ():
         yield "Not examined", f"{what}."
-    found = told.job.analysis if told.job is not None and told.in_slurm is None else None
+    found = about.job.analysis if about.job is not None and about.in_slurm is None else None
     if found is not None and found.unavailable:
         yield "Not examined", f"what is in its way: {found.unavailable}."
 
 
-# by kind: from which depth on it is told, up to which, and its words; in this order
-_SAYS: tuple[tuple[str, Depth, Depth, Callable[[_Told], _Rows]], ...] = (
+# by kind: from which depth on it is shown, up to which, and its words; in this order
+_SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
     ("dominant", Depth.LINE, Depth.WHOLE, _first),
     ("start", Depth.WHOLE, Depth.WHOLE, _start),
     ("times", Depth.WHOLE, Depth.WHOLE, _times),
@@ -702,3 +704,47 @@ _EVEN_THEN: dict[str, str] = {
     Reason.VC_TOO_SMALL: "its virtual cluster has fewer GPUs than it asks for",
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
 }
+
+
+# --- beside tables -------------------------------------------------------------------------------
+
+
+def of_partitions(answer: Eta) -> list[str]:
+    """Return what follows the partitions in which a job was tried."""
+    found = []
+    if len(answer.asked) > 1:
+        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
+    if answer.not_tried:
+        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
+    if answer.own:
+        found.append(f"Pellucid: {answer.own}")
+    return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]
+
+
+def of_nodes(answer: ByNode) -> list[str]:
+    """Return what follows the nodes, of which each keeps a job waiting by something."""
+    return [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
+
+
+def of_causes(found: Causes) -> str:
+    """Return what stands above the causes of all that wait."""
+    if not found.waiting:
+        return "No job waits."
+    wait = "waits" if found.waiting == 1 else "wait"
+    return f"{count(found.waiting, 'job')} {wait}, for {count(found.gpus, 'GPU')} in all."
+
+
+WAITED_FOR = "What would free most of them:"
+
+
+def of_places(compared: Compared) -> list[str]:
+    """Return which of two jobs goes first, and why."""
+    job, other = compared.job_id, compared.other
+    if compared.unavailable:
+        return [f"{job} cannot be compared with {other}: {compared.unavailable}"]
+    if compared.early_s is not None:
+        return [f"{other} went before {job}: {compared.why}."]
+    goes = "went" if compared.started else "goes"
+    before = f"{other} {goes} before {job}" if compared.first else f"{job} goes before {other}"
+    began = [f"It could start because: {compared.started}."] if compared.started else []
+    return [f"{before}: {compared.why}.", *began]

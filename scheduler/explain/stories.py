@@ -14,6 +14,7 @@ from scheduler.core.obstacles import Obstacle
 from scheduler.core.phase import Phase
 from scheduler.explain.dossier import Dossier, decision_of
 from scheduler.explain.job import JobRow, Line
+from scheduler.explain.reasons import next_step, sentence
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
 from scheduler.explain.words import duration, ended, hold_words
@@ -129,7 +130,7 @@ def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None
     """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
     last = decision_of(line)
     now, _ = _with_counts(counts, job, last, position)
-    return line.text if now is last else now.sentence()
+    return line.text if now is last else sentence(now)
 
 
 def _with_counts(
@@ -148,6 +149,6 @@ def _with_counts(
     evidence = tuple((k, v) for k, v in last.evidence if k != "closed_gpus")
     if there.closed:
         evidence += (("closed_gpus", there.closed),)
-    step = Reason.NODE_DRAINED.next_step() if there.obstacle is Obstacle.CLOSED else ""
+    step = next_step(Reason.NODE_DRAINED) if there.obstacle is Obstacle.CLOSED else ""
     now = replace(last, free=there.free, limit=there.limit, held_by=(), evidence=evidence)
     return now, step

@@ -13,6 +13,7 @@ from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.headline import Headline, headline
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
 from scheduler.explain.slurm import headline as slurm_headline
@@ -26,7 +27,6 @@ from scheduler.service.log.store.dossiers import dossier_of
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.log.store.short import WAITING
 from scheduler.service.pages.asked import asked
-from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 

@@ -13,6 +13,7 @@ from scheduler.core.findings import NotExamined, Partner, Promise
 from scheduler.core.policy import Policy
 from scheduler.explain.blockers import find_blockers
 from scheduler.explain.findings import analysis
+from scheduler.explain.reasons import NOT_EXAMINED
 from scheduler.explain.render import promise, says
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
@@ -109,7 +110,7 @@ def test_what_was_not_examined_is_said() -> None:
     desk.core.decide(1.0)
     found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert (found.partner, found.not_examined) == (None, (NotExamined.SEARCHES_SPENT,))
-    assert NotExamined.SEARCHES_SPENT in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
+    assert NOT_EXAMINED[NotExamined.SEARCHES_SPENT] in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
     desk.core.jobs["waits"].profile = None
     found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert found.not_examined == (NotExamined.NO_PROFILE,)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pipeline.printed.why import tree_lines
 from scheduler.explain.answer import Group, Kept, WaitAnalysis
 from scheduler.explain.explanation import Analysis, Explanation, Standing, Times
 from scheduler.explain.render import Depth, Reader, render
@@ -55,6 +56,15 @@ def _document(found: Finding) -> dict[str, Any]:
         below = _document(child)
         made[child.kind] = [*made.get(child.kind, []), below] if child.kind == "groups" else below
     return made
+
+
+def test_a_tree_is_printed_finding_by_finding_without_what_says_nothing() -> None:
+    assert tree_lines(tree_of(WAITS, "analysis")) == [
+        'analysis at=100.0 reason="GpusBusy" need=4 free=1 limit=8 kept=0 lent=0 closed=0 '
+        'shut=false in_all=0 alternatives=0 ways=0 vc="vision" position=3 waiting=7 priority=0',
+        '  groups kind="running job" count=2 named=0 ends_in_s=3600.0',
+        "  reserved own=true gpus=4 free=1 free_in_s=60.0 runs=1",
+    ]
 
 
 @pytest.mark.parametrize("reader", list(Reader))

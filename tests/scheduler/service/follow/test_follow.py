@@ -25,6 +25,7 @@ from scheduler.backends.slurm.parse import Node, ParseError, SlurmJob
 from scheduler.backends.slurm.shape import Shape
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.reasons import sentence
 from scheduler.explain.slurm import rows
 from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
@@ -630,7 +631,7 @@ def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus_nor_is_given_any(stor
     with store.reading() as connection:
         body = connection.execute(select(decisions.c.body)).scalars().all()[-1]
     said = Decision.from_body({"seq": 0, **json.loads(body)})
-    assert said.sentence() == "the CPUs and memory it asks for were free"
+    assert sentence(said) == "the CPUs and memory it asks for were free"
 
 
 def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store: Store) -> None:
