@@ -59,6 +59,31 @@ class Partner:
     hold: Hold | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLookedAt:
+    """Nodes of a virtual cluster by what keeps a waiting job from them; each counts once.
+
+    A node would do that has as many GPUs free as the job takes there: all that it asks for, or of a
+    job wider than a node the whole of it.
+
+    Attributes:
+        looked_at: other_type + closed + kept + busy + free.
+        other_type: of another GPU type than it asks for.
+        closed: too few of their GPUs take anything new.
+        busy: too few of the others are free; `most_free` at most, on one node.
+        kept: enough are, but too few without those that are kept for another job.
+        free: that would do.
+    """
+
+    looked_at: int
+    other_type: int = 0
+    closed: int = 0
+    busy: int = 0
+    kept: int = 0
+    free: int = 0
+    most_free: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """That GPUs are kept for a job once it has waited long, as things stand.

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, auto
 
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
@@ -282,6 +283,27 @@ def _otherwise(about: _About) -> _Rows:
         yield "Or", otherwise(about.wait)
 
 
+def _nodes(about: _About) -> _Rows:
+    found = about.wait.nodes if about.wait is not None else None
+    if about.wait is not None and found is not None and found.looked_at:
+        yield "Nodes", nodes_words(found, about.wait.need or 0)
+
+
+def nodes_words(found: NodesLookedAt, gpus: int) -> str:
+    """Return the nodes by what keeps a job from them: "12 nodes: 9 have too few GPUs free (at most
+    2 of 4 on one), 1 has too many closed, 2 are of another GPU type."."""
+    most = f"at most {found.most_free} of {gpus} on one"
+    parts = [
+        (found.busy, "has", "have", f"too few GPUs free ({most})"),
+        (found.kept, "has", "have", "GPUs free that are kept for another job"),
+        (found.closed, "has", "have", "too many GPUs closed"),
+        (found.other_type, "is", "are", "of another GPU type"),
+        (found.free, "has", "have", "as many free as it takes there"),
+    ]
+    texts = [f"{n:,} {one if n == 1 else many} {what}" for n, one, many, what in parts if n]
+    return f"{count(found.looked_at, 'node')}: {', '.join(texts)}."
+
+
 def _placed(about: _About) -> _Rows:
     stands = about.job.standing if about.job is not None and about.in_slurm is None else None
     if about.wait is not None:
@@ -417,6 +439,7 @@ _SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
     ("detail", Depth.WHOLE, Depth.WHOLE, _detail),
     ("in_the_way", Depth.BRIEF, Depth.WHOLE, _way),
     ("otherwise", Depth.WHOLE, Depth.WHOLE, _otherwise),
+    ("nodes", Depth.WHOLE, Depth.WHOLE, _nodes),
     ("place", Depth.WHOLE, Depth.WHOLE, _placed),
     ("latest", Depth.WHOLE, Depth.WHOLE, _latest),
     ("wait", Depth.WHOLE, Depth.WHOLE, _waited),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pipeline.printed.why import tree_lines
+from scheduler.core.findings import NodesLookedAt
 from scheduler.explain.answer import Group, Kept, WaitAnalysis
 from scheduler.explain.explanation import Analysis, Explanation, Standing, Times
 from scheduler.explain.render import Depth, Reader, render
@@ -79,6 +80,15 @@ def test_more_depth_tells_more_and_every_reader_is_told_of_the_same(reader: Read
     assert line.text == "a is queued: needs 4 GPUs, 1 of 8 is free"
     assert way.text.startswith(f"It needs 4 GPUs; 1 of 8 {'was' if were == 'were' else 'is'} free")
     assert "2 running jobs of others" in way.text
+
+
+def test_the_nodes_are_counted_by_what_keeps_a_job_from_them() -> None:
+    found = NodesLookedAt(looked_at=9, busy=5, kept=1, closed=2, free=1, most_free=2)
+    rows = render(replace(WAITS, nodes=found), Depth.WHOLE, Reader.PAGE)
+    assert next(row.text for row in rows if row.kind == "nodes") == (
+        "9 nodes: 5 have too few GPUs free (at most 2 of 4 on one), 1 has GPUs free that are kept "
+        "for another job, 2 have too many GPUs closed, 1 has as many free as it takes there."
+    )
 
 
 def test_an_old_answer_says_so_to_those_who_cannot_see_it() -> None:
