@@ -3,7 +3,6 @@ agent can ask what a person asks: read-only, every number in a field, each field
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -174,7 +173,7 @@ class Tools:
 
         def asked(look: Direct) -> tuple[Explanation, list[str]]:
             found = look.why(job)
-            return found, _in_own_words(found, lines_of(found, look.now))
+            return found, lines_of(found, look.now, program=True)
 
         return self._ask("why", Explanation, asked)
 
@@ -231,15 +230,6 @@ def server(looks: Looks) -> MCPServer:
     for tool in (tools.why, tools.sooner, tools.eta, tools.order, tools.queue):
         made.add_tool(tool, annotations=reads)
     return made
-
-
-def _in_own_words(found: Explanation, lines: list[str]) -> list[str]:
-    """A reason of Slurm's that is no word of its own is text that somebody wrote: data."""
-    code = found.slurm.code if found.slurm is not None else ""
-    if not code or re.fullmatch(r"[A-Za-z]{1,48}", code):
-        return lines
-    says = "Slurm says a text that is in data.slurm.code"
-    return [line.replace(f"Slurm says {code}", says) for line in lines]
 
 
 def _placed(look: Direct, job: JobRow) -> Placed:

@@ -14,7 +14,7 @@ from pipeline.printed.why import lines_of
 from scheduler.core.decisions import Reason
 from scheduler.explain.answer import WaitAnalysis
 from scheduler.explain.explanation import Explanation
-from scheduler.explain.render import analysis_words
+from scheduler.explain.render import Depth, says
 
 _COLUMNS = {*(spec.name for spec in FEATURES), *PACKING_FEATURES, *PAIR_FEATURES}
 RAW_NAMES = sorted(name for name in _COLUMNS if "_" in name)
@@ -58,7 +58,8 @@ def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
     """Return an analysis with the sentences that its readers make of it beside its values."""
     found = decode(WaitAnalysis, analysis)
     bound_s = found.bound.left_s if found.bound else None
-    return {**analysis, **analysis_words(found), "bound_s": bound_s}
+    much = says(found, depth=Depth.BRIEF)["changed"]
+    return {**analysis, **says(found), "changed_much": much, "bound_s": bound_s}
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from features.spec import Value
 from models.bundle import Bundle
 from pipeline.online import OnlineEstimator
-from scheduler.explain.thoughts import thoughts
+from scheduler.explain.terms import thoughts
 
 FIRST = 3  # that are compared
 ROWS = 100  # latest ended jobs that are explained by either model

@@ -29,8 +29,8 @@ from benchmarks.slurm.shrink import fewest
 from benchmarks.slurm.workload import USERS
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.explain.why import explain
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
+from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
@@ -361,7 +361,7 @@ class _Run:
         found.counts["looks"] += 1
         view = self.reads.seen_by(Viewer(self.of_job(job_id).user, Role.SUBMITTER))
         try:
-            answer = asdict(explain(view, job_id, now))
+            answer = asdict(explained(view, job_id, now))
         except Exception as error:
             found.fault(where, f"no answer: {type(error).__name__} {error}")
             return
@@ -400,7 +400,7 @@ class _Run:
     def compare(self, where: str, job_id: str, view: VisibleQueries, direct: Direct) -> None:
         """One look without a service answers alike at the same moment."""
         try:
-            answer, other = asdict(explain(view, job_id, direct.now)), asdict(direct.why(job_id))
+            answer, other = asdict(explained(view, job_id, direct.now)), asdict(direct.why(job_id))
         except Exception as error:
             self.found.fault(where, f"direct: {type(error).__name__} {error}")
             return

@@ -9,7 +9,14 @@ import typer
 
 from pipeline.errors import UserError
 from pipeline.options import CODES, spread
-from pipeline.printed.why import after_lines, lines_of, node_lines, sooner_lines, waits_in_slurm
+from pipeline.printed.why import (
+    after_lines,
+    lines_of,
+    node_lines,
+    sooner_lines,
+    tree_lines,
+    waits_in_slurm,
+)
 from pipeline.remote import Service, print_json
 
 if TYPE_CHECKING:
@@ -22,6 +29,7 @@ NODES = Annotated[
 JOB = Annotated[str | None, typer.Argument(metavar="JOB", help="Id of the job.")]
 ALL = Annotated[bool, typer.Option("--all", help="Count all that wait, by cause.")]
 FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
+TREE = Annotated[bool, typer.Option("--tree", help="Show findings and values, not sentences.")]
 
 
 @spread
@@ -34,6 +42,7 @@ def why(
     ] = None,
     codes: CODES = False,
     full: FULL = False,
+    tree: TREE = False,
     nodes: NODES = False,
     every: ALL = False,
 ) -> None:
@@ -62,7 +71,7 @@ def why(
     elif nodes:
         _print_nodes(service, job)
     else:
-        print_why(service, job, after=after, codes=codes, full=full)
+        print_why(service, job, after=after, codes=codes, full=full, tree=tree)
 
 
 def _print_all(service: Service) -> None:
@@ -90,12 +99,19 @@ def _print_nodes(service: Service, job: str) -> None:
 
 
 def print_why(
-    service: Service, job: str, *, after: str | None = None, codes: bool = False, full: bool = False
+    service: Service,
+    job: str,
+    *,
+    after: str | None = None,
+    codes: bool = False,
+    full: bool = False,
+    tree: bool = False,
 ) -> None:
     """Print what the service says of a job."""
     from features.codec import decode
     from scheduler.explain.effect import Sooner
     from scheduler.explain.explanation import Compared, Explanation
+    from scheduler.explain.tree import tree_of
 
     with service.client() as client:
         if after is not None:
@@ -117,6 +133,9 @@ def print_why(
     elif task != job:
         does = "runs" if explained.phase == "running" else "waits"
         typer.echo(f"{job} is an array; {task} is its first task that {does}.")
+    if tree:
+        _print(tree_lines(tree_of(explained)))
+        return
     _print(lines_of(explained, now, codes=codes, full=full))
     _print(sooner_lines(decode(Sooner, sooner)) if sooner is not None else [])
     for part in parts:

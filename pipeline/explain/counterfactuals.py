@@ -21,7 +21,7 @@ from scheduler.core.core import Core
 from scheduler.explain.answer import WaitAnalysis
 from scheduler.explain.findings import analysis
 from scheduler.explain.life import Phase, Span
-from scheduler.explain.render import analysis_words
+from scheduler.explain.render import Reader, says
 from scheduler.explain.story import Story
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf
 from scheduler.explain.whatif.forecasts import Futures
@@ -167,7 +167,7 @@ def _world(run: RunFolder) -> Scenario:
 
 def lines(found: Counterfactuals) -> list[str]:
     """The answer for a person."""
-    words = analysis_words(found.wait, recorded=True)
+    words = says(found.wait, Reader.RECORD)
     parts = [f"At {moment(found.at, zone=True)} it waited: {words['dominant']}."]
     parts += [words["in_the_way"], *filter(None, [words["otherwise"]])]
     parts += [_line(outcome) for outcome in found.helped]
@@ -192,7 +192,7 @@ def _line(outcome: Outcome) -> str:
 
 def plain(found: Counterfactuals) -> Json:
     """The answer as plain values."""
-    words, wait = analysis_words(found.wait, recorded=True), asdict(found.wait)
+    words, wait = says(found.wait, Reader.RECORD), asdict(found.wait)
     return {
         "at": found.at,
         "reason": found.wait.reason,

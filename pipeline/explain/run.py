@@ -34,6 +34,7 @@ from scheduler.core.decisions import (
     Score,
 )
 from scheduler.core.estimates import Description
+from scheduler.explain.dossier import Dossier, Recorded
 from scheduler.explain.life import (
     Held,
     JobFacts,
@@ -44,8 +45,8 @@ from scheduler.explain.life import (
     split_free_pass,
     waits_for_gpus,
 )
-from scheduler.explain.story import Story, build_story
-from scheduler.explain.waited import Recorded
+from scheduler.explain.stories import story_of
+from scheduler.explain.story import Story
 from scheduler.explain.words import overtaking
 
 DECISIONS, JOBS, SUMMARY, BUNDLES = (
@@ -236,27 +237,28 @@ class RunFolder:
 
 
 def read_story(run: RunFolder, job_id: str) -> Story:
-    """The story of a job of a run. RunError when the run or the job is not there."""
+    """Return the story of a job of a run. RunError when the run or the job is not there."""
+    return story_of(dossier_of(run, job_id))
+
+
+def dossier_of(run: RunFolder, job_id: str) -> Dossier:
+    """Return all that a run recorded of a job. RunError when the run or the job is not there."""
     job = run.job(job_id)
     own, joined = run.decisions(job_id)
     beside = {d.partner for d in own if d.partner} | {d.job_id for d in joined}
     blockers = {d.blocker for d in own if d.blocker}
     last = run.last() if job.end_time is None else None
     spells = waits_for_gpus(life(job, split_free_pass(own)[1], last))
-    return build_story(
-        job,
-        own,
-        joined,
-        recorded=Recorded(
-            bundles=run.bundles,
-            ends=run.ends(beside),
-            order_values=run.order_values(blockers | {job_id}) if blockers else {},
-            policy=str(run.summary.get("policy", "")),
-            held=run.held(job, spells),
-            overtaken=run.overtaken(job),
-            last=last,
-        ),
+    recorded = Recorded(
+        bundles=run.bundles,
+        ends=run.ends(beside),
+        order_values=run.order_values(blockers | {job_id}) if blockers else {},
+        policy=str(run.summary.get("policy", "")),
+        held=run.held(job, spells),
+        overtaken=run.overtaken(job),
+        last=last,
     )
+    return Dossier(facts=job, own=own, joined=joined, beside=recorded)
 
 
 def read_object(path: Path) -> Json:

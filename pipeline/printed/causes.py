@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.printed import aligned, between
-from scheduler.core.plural import count
 
 if TYPE_CHECKING:
     from scheduler.explain.causes import Causes
 
 HEAD = "JOBS", "GPUS", "LONGEST", "OF JOB", "BECAUSE"
-WAITED_FOR = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
+HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
     """A line of each cause, with what helps; then whose end would free most."""
+    from scheduler.explain.render import WAITED_FOR, of_causes
+
     if not found.waiting:
-        return ["No job waits."]
-    wait = "waits" if found.waiting == 1 else "wait"
+        return [of_causes(found)]
     causes = [
         (str(one.jobs), str(one.gpus), between(one.oldest, found.now), one.example, one.text)
         for one in found.causes
@@ -28,9 +28,9 @@ def lines(found: Causes) -> list[str]:
         (str(one.jobs), str(one.gpus), one.job_id, one.owner, one.phase) for one in found.waited_for
     ]
     return [
-        f"{count(found.waiting, 'job')} {wait}, for {count(found.gpus, 'GPU')} in all.",
+        of_causes(found),
         *aligned([HEAD, *causes], right=(0, 1)),
         *(f"{text}: {step}" for text, step in steps.items()),
-        *(["What would free most of them:"] if waited_for else []),
-        *(aligned([WAITED_FOR, *waited_for], right=(0, 1)) if waited_for else []),
+        *([WAITED_FOR] if waited_for else []),
+        *(aligned([HOLDS, *waited_for], right=(0, 1)) if waited_for else []),
     ]

@@ -40,6 +40,7 @@ def lines(answer: Eta) -> list[str]:
     """A line of each partition, the times of each before why."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
+    from scheduler.explain.render import of_partitions
     from scheduler.explain.words import starts
 
     rows = []
@@ -49,10 +50,4 @@ def lines(answer: Eta) -> list[str]:
         word = f"{one.reason}: {one.why}" if one.reason and one.why else one.reason
         rows.append((one.partition, "starts at once" if at_once else when, word))
     found = aligned([HEAD, *rows]) if rows else []
-    if len(answer.asked) > 1:
-        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
-    if answer.not_tried:
-        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
-    if answer.own:
-        found.append(f"Pellucid: {answer.own}")
-    return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]
+    return [*found, *of_partitions(answer)]

@@ -85,6 +85,9 @@ class LoanSchedule:
         self._profiles = profiles
         self._lent: int | None = None
 
+    def has_nodes(self, cluster: Cluster) -> bool:
+        return cluster.profiling.gpus > 0
+
     def skips(self, job: Job) -> Reason | None:
         return Reason.SUBMITTED
 

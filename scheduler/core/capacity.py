@@ -6,12 +6,14 @@ derive from this value, so that they cannot contradict each other.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
 from features.job import Job
 from scheduler.core.cluster import Cluster, Placement, Pool, suiting, suits
+from scheduler.core.findings import NodesLookedAt
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import QueuedJob
 
@@ -111,6 +113,29 @@ def capacity(
     )
 
 
+def nodes_looked_at(
+    cluster: Cluster, pool: Pool, job: Job, kept_for_it: Iterable[tuple[int, int]] = ()
+) -> NodesLookedAt:
+    """Return the nodes of a pool by what keeps a job from them; as `capacity` its arguments."""
+    suits_it, own, held = suiting(cluster, pool, job), dict(kept_for_it), dict(pool.kept())
+    found, most_free = Counter[str](), 0
+    for node in pool.nodes():
+        if not suits_it >> node & 1:
+            found["other_type"] += 1
+            continue
+        need, there = min(job.gpus, pool.gpus_of(node)), ~pool.closed_on(node)
+        free = pool.free_on(node) & there
+        own_free = free & ~(held.get(node, 0) & ~own.get(node, 0))
+        most_free = max(most_free, own_free.bit_count())
+        if (((1 << pool.gpus_of(node)) - 1) & there).bit_count() < need:
+            found["closed"] += 1
+        elif free.bit_count() < need:
+            found["busy"] += 1
+        else:
+            found["free" if own_free.bit_count() >= need else "kept"] += 1
+    return NodesLookedAt(looked_at=found.total(), most_free=most_free, **found)
+
+
 class Keeps(Protocol):
     """Says what GPUs are kept for, and what is promised: a policy."""
 
@@ -132,10 +157,22 @@ def capacity_of(core: Has, queued: QueuedJob, *, profiling: bool = False) -> Cap
     Args:
         profiling: in the profiling partition instead of its virtual cluster.
     """
+    return capacity(*_where(core, queued, profiling=profiling))
+
+
+def nodes_of_job(core: Has, queued: QueuedJob, *, profiling: bool = False) -> NodesLookedAt:
+    """Return the nodes by what keeps a waiting job of a core from them; as `capacity_of` its
+    arguments."""
+    return nodes_looked_at(*_where(core, queued, profiling=profiling))
+
+
+def _where(
+    core: Has, queued: QueuedJob, *, profiling: bool
+) -> tuple[Cluster, Pool, Job, Iterable[tuple[int, int]]]:
     vc, cluster = queued.job.vc, core.cluster
     kept = core.policy.reservation(vc)
     own = kept[1] if kept is not None and kept[0] == queued.job.job_id else ()
-    return capacity(cluster, cluster.profiling if profiling else cluster.pools[vc], queued.job, own)
+    return cluster, cluster.profiling if profiling else cluster.pools[vc], queued.job, own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

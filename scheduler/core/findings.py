@@ -7,7 +7,7 @@ Nothing is decided again to explain it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import Enum, auto
 
 from scheduler.core.decisions import Evidence, Reason
 
@@ -85,6 +85,31 @@ class Partner:
     hold: Hold | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesLookedAt:
+    """Nodes of a virtual cluster by what keeps a waiting job from them; each counts once.
+
+    A node would do that has as many GPUs free as the job takes there: all that it asks for, or of a
+    job wider than a node the whole of it.
+
+    Attributes:
+        looked_at: other_type + closed + kept + busy + free.
+        other_type: of another GPU type than it asks for.
+        closed: too few of their GPUs take anything new.
+        busy: too few of the others are free; `most_free` at most, on one node.
+        kept: enough are, but too few without those that are kept for another job.
+        free: that would do.
+    """
+
+    looked_at: int
+    other_type: int = 0
+    closed: int = 0
+    busy: int = 0
+    kept: int = 0
+    free: int = 0
+    most_free: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """That GPUs are kept for a job once it has waited long, as things stand.
@@ -107,16 +132,16 @@ class Promise:
     costs_s: float | None = None
 
 
-class NotExamined(StrEnum):
-    """What a job was not examined for, in words."""
+class NotExamined(Enum):
+    """What a job was not examined for."""
 
-    NO_PAIR_PREDICTOR = "partners: nothing predicts how pairs would run"
-    EXCLUSIVE = "partners: GPUs are not shared on this cluster"
-    UNMEASURED = "partners: no pairs were measured in the way that GPUs are shared here"
-    PACKING_OFF = "partners: no jobs are packed while few are expected"
-    TOO_LARGE = "partners: jobs as large as this one never share"
-    NO_PROFILE = "partners: it has not been profiled"
-    SEARCHES_SPENT = "partners: the last pass searched for other jobs only"
+    NO_PAIR_PREDICTOR = auto()  # nothing predicts how pairs would run
+    EXCLUSIVE = auto()  # GPUs are not shared here
+    UNMEASURED = auto()  # no pairs were measured in the way that GPUs are shared here
+    PACKING_OFF = auto()  # few jobs are expected
+    TOO_LARGE = auto()  # to share
+    NO_PROFILE = auto()
+    SEARCHES_SPENT = auto()  # on others, in the last pass
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,14 +55,3 @@ _OF = {reason: obstacle for obstacle, reason in _NAMES.items()}
 def obstacle_of(why: Obstacle | Reason) -> Obstacle | None:
     """What a policy that gives a reason means by it; None: nothing that others decide by."""
     return why if isinstance(why, Obstacle) else _OF.get(why)
-
-
-SHARING = {
-    Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
-    Obstacle.BUSY: "its GPUs are not for this job to share",
-    Obstacle.OWN: "the owner of one of them does not want it",
-    Obstacle.CLOSED: "one of its nodes is drained, or one of its GPUs is closed",
-    Obstacle.KEPT: "its GPUs are kept for a waiting job",
-    Obstacle.TYPE: "its GPUs are not of the type asked for",
-    Obstacle.MEMORY: "the memory of its GPUs does not hold both",
-}  # every answer of `rules.may_share`, in words

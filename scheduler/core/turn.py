@@ -14,7 +14,7 @@ from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Lack
 from scheduler.core.holders import NOBODY, Holding
-from scheduler.core.obstacles import SHARING, Obstacle, obstacle_of
+from scheduler.core.obstacles import Obstacle, obstacle_of
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import PolicyViolation, may_share, profiling_place, start_fault
 
@@ -232,7 +232,10 @@ class Turn:
         rule = self.bar(queued, partner)
         if rule is not None or not self._core.policy.capabilities.packs:
             pair = f"pack {_asked(queued)} beside job {partner.job.job_id}"
-            self._refuse(pair, SHARING[rule] if rule else "it has not declared that it packs")
+            self._refuse(
+                pair,
+                f"`may_share` says {rule.name}" if rule else "it has not declared that it packs",
+            )
         self._leaves_queue(queued, "pack")
         evidence = (*evidence, *self._core.policy.late(queued, self.now))
         run = self.cluster.pack(queued.job, partner, self.now)

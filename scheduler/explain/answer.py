@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.core.findings import Hold, Promise
+from scheduler.core.findings import Hold, NodesLookedAt, Promise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +182,7 @@ class WaitAnalysis:
         need, free, limit: GPUs at that moment; of the free ones `kept` are kept for another job;
             `lent` more are lent for profiling, `closed` are closed.
         shut: it would fit, if none were closed.
+        nodes: of its virtual cluster, by what keeps it from them.
         holders: the smallest set found without which it starts, of `in_all` the first 100.
         groups: all of them by kind.
         either: others of which a single one would do as well, of `alternatives` the first 100.
@@ -210,6 +211,7 @@ class WaitAnalysis:
     lent: int = 0
     closed: int = 0
     shut: bool = False
+    nodes: NodesLookedAt | None = None
     holders: tuple[InTheWay, ...] = ()
     in_all: int = 0
     groups: tuple[Group, ...] = ()

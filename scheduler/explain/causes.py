@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.core.decisions import Reason
+from scheduler.explain.reasons import next_step
 from scheduler.explain.words import phrase
 from scheduler.slurm.reason import SlurmReason
 
@@ -145,7 +146,7 @@ def _cause(code: str, words: str, jobs: Sequence[Waiting]) -> Cause:
     return Cause(
         code=code,
         text=words or (phrase(code) if known else code) or "not evaluated yet",
-        step=Reason(code).next_step() if known else "",
+        step=next_step(Reason(code)) if known else "",
         jobs=len(jobs),
         gpus=sum(job.gpus for job in jobs),
         oldest=oldest.since,

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from scheduler.core.capacity import Capacity, capacity_of
+from scheduler.core.capacity import Capacity, capacity_of, nodes_of_job
 from scheduler.core.core import Core
 from scheduler.core.decisions import Reason
 from scheduler.core.findings import Findings, Partner, Promise
@@ -26,6 +26,7 @@ from scheduler.explain.answer import (
 )
 from scheduler.explain.blockers import Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
+from scheduler.explain.reasons import NOT_EXAMINED
 from scheduler.explain.whatif.forecasts import Futures
 
 LISTED = 100  # holders that are listed one by one
@@ -71,7 +72,8 @@ def analysis(
     queue = core.queues[vc]
     waits = queued in queue
     reason = queued.reason or Reason.NOT_YET_EVALUATED
-    there = capacity_of(core, queued, profiling=reason is Reason.AWAITING_PROFILE)
+    profiling = reason is Reason.AWAITING_PROFILE
+    there = capacity_of(core, queued, profiling=profiling)
     blockers = find_blockers(futures, job_id)
     holders = tuple(map(plain, blockers.holders))
     found = _found(core, queued) if waits else Findings()
@@ -86,6 +88,7 @@ def analysis(
         lent=there.lent,
         closed=there.closed,
         shut=there.obstacle is Obstacle.CLOSED,
+        nodes=nodes_of_job(core, queued, profiling=profiling),
         holders=holders[:most],
         in_all=len(holders),
         groups=tuple(_groups(holders)),
@@ -102,7 +105,7 @@ def analysis(
         bound=_promise(core, queued, there, now) if waits else None,
         reserved=_kept(futures, queued),
         not_shared=_not_shared(found.partner),
-        not_examined=(*blockers.not_examined, *found.not_examined),
+        not_examined=(*blockers.not_examined, *(NOT_EXAMINED[one] for one in found.not_examined)),
     )
 
 

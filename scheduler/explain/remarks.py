@@ -10,7 +10,7 @@ from scheduler.core.decisions import CHANGES_GPUS, Action, Decision
 from scheduler.core.plural import count
 from scheduler.explain.belief import belief, words
 from scheduler.explain.life import Event
-from scheduler.explain.words import duration, fields_in_sentence, number, percent, signed
+from scheduler.explain.words import duration, fields_worded, number, percent, signed
 
 
 def remarks(
@@ -73,7 +73,7 @@ def _numbers(event: Event) -> str:
     if d.action in CHANGES_GPUS and {"free", "limit"} <= set(given):
         parts.append(f"{given['free']} of {given['limit']} GPUs free afterwards")
     elif d.action is not Action.PROFILE:  # its limit is of seconds
-        in_sentence = fields_in_sentence(d)
+        in_sentence = fields_worded(d)
         parts += [
             text.format(given[name])
             for name, text in _FIELDS.items()

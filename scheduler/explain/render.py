@@ -1,10 +1,16 @@
-"""The one place where the answer to why a job waits is put into words: command line, pages, report
-and benchmarks read its values by these sentences."""
+"""The one place where why a job is where it is, is put into words: for the command line, pages,
+agents, the report and Slurm's comment. `render` is what all of them call."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from enum import Enum, IntEnum, auto
+
 from scheduler.core.decisions import Action, Decision, Reason
-from scheduler.core.obstacles import SHARING
+from scheduler.core.findings import NodesLookedAt
+from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
     Cause,
@@ -18,36 +24,437 @@ from scheduler.explain.answer import (
     ShutNode,
     WaitAnalysis,
 )
+from scheduler.explain.causes import Causes
+from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
+from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
+from scheduler.explain.reasons import SHARING
 from scheduler.explain.words import (
+    AT_ONCE_S,
+    bound_words,
+    clock_time,
     closed_words,
     drained_words,
     duration,
+    hold_words,
     listed,
     phrase,
+    record_words,
     roughly,
     sentence_of,
     signed,
+    starts,
+    stated_words,
 )
+from scheduler.slurm.reason import SlurmReason
+from scheduler.slurm.reason import rows as slurm_rows
 
 
-def analysis_words(found: WaitAnalysis, *, recorded: bool = False) -> dict[str, str]:
-    """Return all that an analysis says, by what it is about; "" where there is nothing to say.
+class Depth(IntEnum):
+    """How much is shown: one line; what somebody who waits asks first; all of it."""
+
+    LINE = 0
+    BRIEF = 1
+    WHOLE = 2
+
+
+class Reader(Enum):
+    """For whom it is put into words."""
+
+    TERMINAL = auto()  # and so commands are named, and old answers say how old they are
+    PAGE = auto()
+    AGENT = auto()  # a program: what other people wrote is data, and not repeated
+    RECORD = auto()  # of a moment that is past
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A sentence or two about one kind of finding; `label`: what a person reads before it."""
+
+    kind: str
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What is put into words, for whom, when and how much of it.
+
+    Attributes:
+        job: None where there is an analysis alone.
+        wait: the analysis, where there is one.
+    """
+
+    job: Explanation | None
+    wait: WaitAnalysis | None
+    depth: Depth
+    reader: Reader
+    now: float
+    codes: bool = False
+
+    @property
+    def over(self) -> bool:
+        return self.job is not None and self.job.phase in OVER
+
+    @property
+    def never(self) -> bool:
+        """Return whether it cannot start, which comes before anything else."""
+        job = self.job
+        return job is not None and self.wait is not None and job.reason == Reason.VC_TOO_SMALL
+
+    @property
+    def in_slurm(self) -> SlurmReason | None:
+        """Return why a followed Slurm has it waiting; None of one that it started."""
+        found = None if self.job is None or self.over else self.job.slurm
+        return None if found is None or found.started else found
+
+
+_Rows = Iterator[tuple[str, str]]
+
+
+def render(
+    found: Explanation | WaitAnalysis,
+    depth: Depth,
+    reader: Reader,
+    now: float | None = None,
+    *,
+    codes: bool = False,
+) -> list[Row]:
+    """Return an explanation, or the analysis of a wait alone, in words.
 
     Args:
-        recorded: the moment asked about is past.
+        now: the reader's moment, seconds since the epoch; None: that of the analysis.
+        codes: also the codes of reasons.
     """
-    at, much = found.at or 0.0, found.moved is not None and found.moved.considerable
-    return {
-        "dominant": dominant(found),
-        "in_the_way": in_the_way(found, recorded=recorded),
-        "otherwise": otherwise(found),
-        "place": place(found),
-        "promise": promise(found),
-        "changed": moved_words(found.moved, at) if found.moved else "",
-        "changed_much": moved_words(found.moved, at, 1) if found.moved and much else "",
-        "sharing": sharing(found.not_shared) if found.not_shared else "",
-        "rests_on": rests_on(found.history) if found.history else "",
-    }
+    job = found if isinstance(found, Explanation) else None
+    wait = found.analysis if isinstance(found, Explanation) else found
+    if wait is not None and (wait.unavailable or (job is not None and _starts_by_slurm(job))):
+        wait = None
+    if job is not None and wait is None and depth is Depth.BRIEF:
+        depth = Depth.WHOLE
+    at = now if now is not None else (wait.at if wait is not None else None) or 0.0
+    about = _About(job=job, wait=wait, depth=depth, reader=reader, now=at, codes=codes)
+    rows = [
+        Row(kind, label, text)
+        for kind, least, most, say in _SAYS
+        if least <= depth <= most
+        for label, text in say(about)
+        if text
+    ]
+    return _in_own_words(found, rows) if reader is Reader.AGENT else rows
+
+
+def says(
+    found: Explanation | WaitAnalysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
+) -> dict[str, str]:
+    """Return what is to be read of a finding at its own moment, by kind; "" where there is
+    nothing."""
+    texts = {kind: "" for kind, *_ in _SAYS}
+    for row in render(found, depth, reader):
+        texts[row.kind] = " ".join(filter(None, [texts[row.kind], row.text]))
+    return texts
+
+
+def _starts_by_slurm(job: Explanation) -> bool:
+    return job.slurm is not None and not job.slurm.started and job.phase not in OVER
+
+
+def _in_own_words(found: Explanation | WaitAnalysis, rows: list[Row]) -> list[Row]:
+    """Return rows without a reason of Slurm's that is text somebody wrote: it is data."""
+    slurm = found.slurm if isinstance(found, Explanation) else None
+    if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
+        return rows
+    wrote, instead = f"Slurm says {slurm.code}", "Slurm says a text that is in data.slurm.code"
+    return [replace(row, text=row.text.replace(wrote, instead)) for row in rows]
+
+
+def _first(about: _About) -> _Rows:
+    """Where it stands, and why."""
+    job, wait = about.job, about.wait
+    if job is None:
+        yield "", "" if wait is None else dominant(wait)
+        return
+    code = f" [{job.reason}]" * about.codes
+    if wait is not None and about.depth is Depth.BRIEF:
+        place = "" if wait.position is None else f", {wait.position:,} of {wait.waiting:,}"
+        why = dominant(wait) if about.never else start_words(job.forecast, about.now)
+        yield "", f"{job.job_id} is {job.phase}{place}: {why}.{code}"
+        return
+    stands = "over" if about.over else _STANDS.get(job.phase, job.phase)
+    why = job.dominant if wait is None else dominant(wait)
+    yield "", f"{job.job_id} is {stands}: {why}{code}"
+
+
+_STANDS = {
+    "profiling": "being profiled",
+    "starting": "about to start",
+}  # phases that read badly after "is"
+
+
+def _start(about: _About) -> _Rows:
+    """When it should start."""
+    if about.job is not None and about.job.standing is not None:
+        when = start_words(about.job.forecast, about.now)
+        whole = not when.startswith("starts ")  # a sentence with its subject
+        yield "", f"{when[0].upper()}{when[1:]}." if whole else f"It {when}."
+
+
+def start_words(made: StartForecastRow | None, now: float) -> str:
+    """Return when a job starts, as it is foreseen (`words.starts`)."""
+    if made is None:
+        return starts(None, None, "", now)
+    return starts(
+        made.start_p50,
+        made.start_p90,
+        made.why_not,
+        now,
+        estimate=made.estimate,
+        latest=made.latest,
+        no_latest=made.no_latest,
+        stated=made.stated,
+    )
+
+
+def _times(about: _About) -> _Rows:
+    """Return when it was submitted, eligible and started, kept apart."""
+    if about.job is None:
+        return
+    times, now = about.job.times, about.now
+    submitted, eligible, started = times.submitted_at, times.eligible_at, times.started_at
+    words = [f"submitted {_between(submitted, now)} ago"]
+    if eligible is not None:
+        words.append(f"eligible {_after(submitted, eligible, 'later')}")
+    elif times.ended_at is None and started is None:
+        words.append("not eligible yet")
+    if started is not None:
+        words.append(f"started {_after(eligible or submitted, started, 'after that')}")
+    yield "", f"It was {', '.join(words)}."
+
+
+def _between(start: float, end: float) -> str:
+    return duration(max(0.0, end - start))
+
+
+def _after(start: float, end: float, how: str) -> str:
+    return "at once" if end - start < AT_ONCE_S else f"{_between(start, end)} {how}"
+
+
+def _hold(about: _About) -> _Rows:
+    if about.job is not None and about.job.hold:
+        job = about.job
+        since = clock_time(job.held_at or about.now, about.now)
+        held = f"{hold_words(job.hold, job.held_by)} since {since}"
+        only = "Only an operator can release it" if job.hold == "operator" else "Release it"
+        then = "The time it is held counts as no waiting"
+        text = f"{held[:1].upper()}{held[1:]}. {then}. {only}: pellucid release {job.job_id}"
+        yield "Held", text
+
+
+def _detail(about: _About) -> _Rows:
+    job = about.job
+    if job is None or about.over or about.in_slurm is not None:
+        return
+    if job.detail not in ("", job.dominant):
+        yield "Detail", job.detail
+
+
+def _slurms(about: _About) -> _Rows:
+    if about.job is not None and about.in_slurm is not None:
+        yield from slurm_rows(about.in_slurm, about.job.job_id, about.now)
+
+
+OLD_S = 3.0  # an answer of longer ago says how old it is
+
+
+def _way(about: _About) -> _Rows:
+    """What is in its way, with the age of what is known of the cluster where that is old."""
+    wait = about.wait
+    if wait is None or (about.never and about.depth is Depth.BRIEF):
+        return
+    text = in_the_way(wait, recorded=about.reader is Reader.RECORD)
+    age_s = about.now - (about.now if wait.at is None else wait.at)
+    if age_s >= OLD_S and about.reader in (Reader.TERMINAL, Reader.AGENT):
+        lacks = "what was submitted, started or ended since is not in it"
+        text = f"As of {roughly(age_s)} ago ({lacks}): {text}"
+    yield "In the way", text
+
+
+def _otherwise(about: _About) -> _Rows:
+    if about.wait is not None:
+        yield "Or", otherwise(about.wait)
+
+
+def _nodes(about: _About) -> _Rows:
+    found = about.wait.nodes if about.wait is not None else None
+    if about.wait is not None and found is not None and found.looked_at:
+        yield "Nodes", nodes_words(found, about.wait.need or 0)
+
+
+def nodes_words(found: NodesLookedAt, gpus: int) -> str:
+    """Return the nodes by what keeps a job from them: "12 nodes: 9 have too few GPUs free (at most
+    2 of 4 on one), 1 has too many closed, 2 are of another GPU type."."""
+    most = f"at most {found.most_free} of {gpus} on one"
+    parts = [
+        (found.busy, "has", "have", f"too few GPUs free ({most})"),
+        (found.kept, "has", "have", "GPUs free that are kept for another job"),
+        (found.closed, "has", "have", "too many GPUs closed"),
+        (found.other_type, "is", "are", "of another GPU type"),
+        (found.free, "has", "have", "as many free as it takes there"),
+    ]
+    texts = [f"{n:,} {one if n == 1 else many} {what}" for n, one, many, what in parts if n]
+    return f"{count(found.looked_at, 'node')}: {', '.join(texts)}."
+
+
+def _placed(about: _About) -> _Rows:
+    stands = about.job.standing if about.job is not None and about.in_slurm is None else None
+    if about.wait is not None:
+        yield "Place", place(about.wait)
+    elif stands is not None:
+        yield "Place", f"Number {stands.position} of {stands.waiting}."
+
+
+def _latest(about: _About) -> _Rows:
+    """When it starts at the latest beside when it should; nothing where its first line says it."""
+    made = about.job.forecast if about.job is not None and about.in_slurm is None else None
+    if made is not None and made.start_p50 is not None:
+        if made.latest is None:
+            yield "At the latest", stated_words(made.stated, about.now)
+        else:
+            yield "At the latest", bound_words(made.latest, made.stated, about.now)
+
+
+def _waited(about: _About) -> _Rows:
+    if about.job is not None and about.in_slurm is None:
+        yield "Its wait", about.job.wait
+
+
+def _promised(about: _About) -> _Rows:
+    """When a job that waited, and runs or is over, was foreseen to start."""
+    job = about.job
+    if job is None or about.in_slurm is not None or job.standing is not None:
+        return
+    made, waited = job.promised, any(w.seconds >= AT_ONCE_S for w in job.waits)
+    if waited and made is not None and made.start_p50 and made.start_p50 > made.made_at:
+        yield "Foreseen", f"When it was submitted: {start_words(made, made.made_at)}."
+
+
+def _overtaken(about: _About) -> _Rows:
+    job = about.job if about.in_slurm is None else None
+    found = job.overtaken if job is not None else None
+    if job is not None and found is not None and (about.depth is Depth.BRIEF or not job.wait):
+        yield "Overtaken", found.text
+
+
+def _promise(about: _About) -> _Rows:
+    if about.wait is not None:
+        yield "Promise", promise(about.wait)
+
+
+def _history(about: _About) -> _Rows:
+    if about.wait is not None and about.wait.history is not None:
+        yield "Its history", rests_on(about.wait.history)
+
+
+def _changed(about: _About) -> _Rows:
+    """How its start has moved; briefly, only where that is much, and by what most."""
+    found = about.wait.moved if about.wait is not None else None
+    if found is None or about.wait is None:
+        return
+    at, brief = about.wait.at or 0.0, about.depth is Depth.BRIEF
+    if not brief or found.considerable:
+        yield "Changed", moved_words(found, at, 1 if brief else None)
+
+
+def _sharing(about: _About) -> _Rows:
+    if about.wait is not None and about.wait.not_shared is not None:
+        yield "Sharing", sharing(about.wait.not_shared)
+
+
+def _earlier(about: _About) -> _Rows:
+    job = about.job
+    if job is not None and (job.standing is not None or job.hold or about.over):
+        label = "Last decided" if about.over else "Earlier"
+        for one in job.principal[1:]:
+            yield label, f"{_between(one.since, about.now)} ago: {one.text}"
+
+
+BRIEFLY = 1  # of the changes that would help, the best; unless asked for all
+
+
+def _could(about: _About) -> _Rows:
+    """What its owner could do."""
+    job, brief = about.job, about.depth is Depth.BRIEF
+    if job is None:
+        return
+    if about.wait is not None:
+        helps = job.analysis.suggestions if job.analysis is not None else []
+        offers = [offer_words(one, about.now) for one in helps[: BRIEFLY if brief else None]]
+        never = [f"{job.next_step}."] * about.never
+        texts = offers if brief else [f"{one}." for one in offers]
+        for text in [*texts, *never] if brief else [*never, *texts]:
+            yield "You could", text
+    elif job.next_step and not job.hold and about.in_slurm is None:
+        yield "You could", job.next_step
+
+
+def offer_words(one: WhatIfAnswer, now: float) -> str:
+    """Return what a change would do, how often that held, and the command that makes it."""
+    record = record_words(one.held, one.judged)
+    how = f": {one.command}" if one.command else ""
+    return f"{one.words}, {one.contract(now)}{f' ({record})' if record else ''}{how}"
+
+
+def _believed(about: _About) -> _Rows:
+    if about.job is not None and about.job.belief is not None:
+        yield "Prediction", about.job.belief.text
+
+
+def _packed(about: _About) -> _Rows:
+    found = about.job.packing if about.job is not None else None
+    if found is None:
+        return
+    text = f"With {found.partner}"
+    if found.speed is not None:
+        alone = f"predicted speed {found.speed:.0%} of alone"
+        text += f": {alone}, of the other {found.partner_speed:.0%}"
+    yield "Shares GPUs", f"{text}."
+    for why in (found.text, *found.tree_path):
+        yield " because", why
+
+
+def _left_out(about: _About) -> _Rows:
+    for what in about.wait.not_examined if about.wait is not None else ():
+        yield "Not examined", f"{what}."
+    found = about.job.analysis if about.job is not None and about.in_slurm is None else None
+    if found is not None and found.unavailable:
+        yield "Not examined", f"what is in its way: {found.unavailable}."
+
+
+# by kind: from which depth on it is shown, up to which, and its words; in this order
+_SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
+    ("dominant", Depth.LINE, Depth.WHOLE, _first),
+    ("start", Depth.WHOLE, Depth.WHOLE, _start),
+    ("times", Depth.WHOLE, Depth.WHOLE, _times),
+    ("hold", Depth.BRIEF, Depth.WHOLE, _hold),
+    ("slurm", Depth.WHOLE, Depth.WHOLE, _slurms),
+    ("detail", Depth.WHOLE, Depth.WHOLE, _detail),
+    ("in_the_way", Depth.BRIEF, Depth.WHOLE, _way),
+    ("otherwise", Depth.WHOLE, Depth.WHOLE, _otherwise),
+    ("nodes", Depth.WHOLE, Depth.WHOLE, _nodes),
+    ("place", Depth.WHOLE, Depth.WHOLE, _placed),
+    ("latest", Depth.WHOLE, Depth.WHOLE, _latest),
+    ("wait", Depth.WHOLE, Depth.WHOLE, _waited),
+    ("promised", Depth.WHOLE, Depth.WHOLE, _promised),
+    ("overtaken", Depth.BRIEF, Depth.WHOLE, _overtaken),
+    ("promise", Depth.WHOLE, Depth.WHOLE, _promise),
+    ("history", Depth.WHOLE, Depth.WHOLE, _history),
+    ("changed", Depth.BRIEF, Depth.WHOLE, _changed),
+    ("sharing", Depth.WHOLE, Depth.WHOLE, _sharing),
+    ("earlier", Depth.WHOLE, Depth.WHOLE, _earlier),
+    ("suggestions", Depth.BRIEF, Depth.WHOLE, _could),
+    ("belief", Depth.WHOLE, Depth.WHOLE, _believed),
+    ("packing", Depth.WHOLE, Depth.WHOLE, _packed),
+    ("not_examined", Depth.WHOLE, Depth.WHOLE, _left_out),
+)
 
 
 def dominant(found: WaitAnalysis) -> str:
@@ -320,3 +727,47 @@ _EVEN_THEN: dict[str, str] = {
     Reason.VC_TOO_SMALL: "its virtual cluster has fewer GPUs than it asks for",
     Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
 }
+
+
+# --- beside tables -------------------------------------------------------------------------------
+
+
+def of_partitions(answer: Eta) -> list[str]:
+    """Return what follows the partitions in which a job was tried."""
+    found = []
+    if len(answer.asked) > 1:
+        found.append(f"Asked for {', '.join(answer.asked)}: it starts in whichever is first.")
+    if answer.not_tried:
+        found.append(f"Not tried, there was no time: {', '.join(answer.not_tried)}.")
+    if answer.own:
+        found.append(f"Pellucid: {answer.own}")
+    return found + [f"Not in {one.partition}: it {one.why}." for one in answer.closed]
+
+
+def of_nodes(answer: ByNode) -> list[str]:
+    """Return what follows the nodes, of which each keeps a job waiting by something."""
+    return [f"{answer.unsuited} more could never do it."] if answer.unsuited else []
+
+
+def of_causes(found: Causes) -> str:
+    """Return what stands above the causes of all that wait."""
+    if not found.waiting:
+        return "No job waits."
+    wait = "waits" if found.waiting == 1 else "wait"
+    return f"{count(found.waiting, 'job')} {wait}, for {count(found.gpus, 'GPU')} in all."
+
+
+WAITED_FOR = "What would free most of them:"
+
+
+def of_places(compared: Compared) -> list[str]:
+    """Return which of two jobs goes first, and why."""
+    job, other = compared.job_id, compared.other
+    if compared.unavailable:
+        return [f"{job} cannot be compared with {other}: {compared.unavailable}"]
+    if compared.early_s is not None:
+        return [f"{other} went before {job}: {compared.why}."]
+    goes = "went" if compared.started else "goes"
+    before = f"{other} {goes} before {job}" if compared.first else f"{job} goes before {other}"
+    began = [f"It could start because: {compared.started}."] if compared.started else []
+    return [f"{before}: {compared.why}.", *began]

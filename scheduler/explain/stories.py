@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from scheduler.core.capacity import Capacity, NodeNow, counted
-from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
+from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import COLD_START, OF_HISTORIES, Description
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.phase import Phase
-from scheduler.explain.bound import Bound
-from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.dossier import Dossier, decision_of
 from scheduler.explain.job import JobRow, Line
-from scheduler.explain.life import Held, JobFacts, life, waits_for_gpus
+from scheduler.explain.reasons import next_step, sentence
 from scheduler.explain.story import Story, build_story
 from scheduler.explain.terms import describe
-from scheduler.explain.waited import Recorded
 from scheduler.explain.words import duration, ended, hold_words
 
 if TYPE_CHECKING:
@@ -29,59 +27,22 @@ NodesNow = Callable[[], Sequence[NodeNow]]  # every node, as it stands
 Counting = Callable[[str, int, str | None, bool], Capacity]
 
 
-class JobView(Protocol):
-    """What one viewer may see of jobs: a database's, or one look at Slurm."""
-
-    def job(self, job_id: str) -> JobRow: ...
-    def decisions(self, job_id: str) -> list[Line]: ...
-    def joined_by(self, job_id: str) -> Line | None: ...
-    def overtaken(self, job_id: str) -> Mapping[str, int]: ...
-    def held(
-        self, job: JobRow, spells: Sequence[tuple[float, float]], now: float
-    ) -> Sequence[Held]: ...
-    def bundle(self) -> Mapping[str, Any]: ...
-    def standing(self, job_id: str) -> Standing | None: ...
-    def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None: ...
-    def bound(self, job_id: str, now: float) -> Bound: ...
-    def keeps_decider(self) -> str: ...
-    def alike(self, job: JobRow) -> list[float]: ...
-    def nodes_now(self) -> Sequence[NodeNow]: ...
-
-
-def story_of(view: JobView, job_id: str, now: float) -> tuple[JobRow, Story]:
-    """A job of the viewer's and its story until `now`. Raises UnknownJob.
+def story_of(of: Dossier) -> Story:
+    """Return the story of a job.
 
     What was decided about jobs of a followed Slurm took no effect: of one that Slurm started, none
     of it is the story.
     """
-    job = view.job(job_id)
-    slurms = job.slurm is not None and job.slurm.started
-    own = [] if slurms else [_decision(line) for line in view.decisions(job_id)]
-    joined = view.joined_by(job_id)
-    step = ""
-    if own and Phase(job.phase).waits:
+    now, own, step = of.stands, list(of.own), ""
+    if now is not None and own and Phase(now.row.phase).waits:
         # recorded when its reason changed: the line moves on, and so do others' jobs
-        standing = view.standing(job_id)
-        position = standing.position if standing else None
-        own[-1], step = _with_counts(counting(view.nodes_now), job, own[-1], position)
-    facts, until = _facts(job), max(now, job.submitted_at)
-    spells = waits_for_gpus(life(facts, own, until))
-    story = build_story(
-        facts,
-        own,
-        [_decision(joined, job.partner or ANOTHER, job.job_id)] if joined else [],
-        recorded=Recorded(
-            bundles=names_of_terms(view),
-            held=() if job.slurm is not None else view.held(job, spells, now),
-            overtaken={} if job.slurm is not None else view.overtaken(job_id),
-        ),
-        until=until,
-    )
-    if step:
-        story = replace(
-            story, events=(*story.events[:-1], replace(story.events[-1], next_step=step))
-        )
-    return job, story
+        position = now.standing.position if now.standing else None
+        counts = counting(lambda: now.nodes)
+        own[-1], step = _with_counts(counts, now.row, own[-1], position)
+    story = build_story(of.facts, own, of.joined, recorded=of.beside, until=of.until)
+    if not step:
+        return story
+    return replace(story, events=(*story.events[:-1], replace(story.events[-1], next_step=step)))
 
 
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
@@ -121,17 +82,20 @@ _STANDS = {
 }
 
 
-def names_of_terms(view: JobView) -> Mapping[str, Description]:
-    """How to read the scores of the bundle in use (`explain.terms.describe`), by its digest, and
-    those of the histories alone."""
-    bundle = bundle_in_use(view)
+def names_of_terms(body: Mapping[str, Any]) -> Mapping[str, Description]:
+    """Return how to read the scores of a bundle (`explain.terms.describe`), by its digest, and
+    those of the histories alone.
+
+    Args:
+        body: path and digest of the bundle in use; empty when there is none.
+    """
+    bundle = bundle_in_use(body)
     models = {bundle.digest: describe(bundle)} if bundle and "duration" in bundle.parts else {}
     return {COLD_START: OF_HISTORIES, **models}
 
 
-def bundle_in_use(view: JobView) -> Bundle | None:
-    """The bundle that is decided with; None when there is none, or it cannot be read."""
-    body = view.bundle()
+def bundle_in_use(body: Mapping[str, Any]) -> Bundle | None:
+    """Return the bundle that is decided with; None when there is none, or it cannot be read."""
     return _read_bundle(str(body.get("path", "")), str(body.get("digest", "")))
 
 
@@ -146,15 +110,6 @@ def _read_bundle(path: str, digest: str) -> Bundle | None:
         return Bundle.load(path)
     except (BundleError, OSError):
         return None
-
-
-def _decision(line: Line, job_id: str = "", partner: str = "") -> Decision:
-    """A decision from its redacted body; of one about another's job little is there."""
-    body = {"seq": line.seq, "vc": "", "job_id": job_id, **line.body}
-    body.pop("event", None)
-    if partner:
-        body["partner"] = partner
-    return Decision.from_body(body)
 
 
 def counting(nodes_now: NodesNow) -> Counting:
@@ -173,9 +128,9 @@ def counting(nodes_now: NodesNow) -> Counting:
 
 def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None) -> str:
     """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
-    last = _decision(line)
+    last = decision_of(line)
     now, _ = _with_counts(counts, job, last, position)
-    return line.text if now is last else now.sentence()
+    return line.text if now is last else sentence(now)
 
 
 def _with_counts(
@@ -194,19 +149,6 @@ def _with_counts(
     evidence = tuple((k, v) for k, v in last.evidence if k != "closed_gpus")
     if there.closed:
         evidence += (("closed_gpus", there.closed),)
-    step = Reason.NODE_DRAINED.next_step() if there.obstacle is Obstacle.CLOSED else ""
+    step = next_step(Reason.NODE_DRAINED) if there.obstacle is Obstacle.CLOSED else ""
     now = replace(last, free=there.free, limit=there.limit, held_by=(), evidence=evidence)
     return now, step
-
-
-def _facts(job: JobRow) -> JobFacts:
-    ran = jct = None
-    if job.ended_at is not None:
-        jct = job.ended_at - job.submitted_at
-        ran = None if job.started_at is None else job.ended_at - job.started_at
-    return JobFacts(
-        job.job_id, job.gpus, job.submitted_at, 0.0, user=job.owner, vc=job.vc, name=job.name,
-        start_time=job.started_at, end_time=job.ended_at, jct_s=jct, ran_s=ran,
-        estimate_s=job.estimate_s, refused=job.phase == Phase.REFUSED,
-        time_limit_s=job.time_limit_s,
-    )  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.plural import count
+from scheduler.explain.dossier import NOTHING_ELSE, Recorded
 from scheduler.explain.life import (
     Event,
     Held,
@@ -24,7 +25,7 @@ from scheduler.explain.life import (
     waits_of,
 )
 from scheduler.explain.terms import Breakdown, breakdowns
-from scheduler.explain.waited import NOTHING_ELSE, Recorded, wait_words
+from scheduler.explain.waited import wait_words
 from scheduler.explain.words import (
     duration,
     moment,

@@ -7,10 +7,11 @@ exp(t): the same numbers, shown as "x0.4". Before anything is shown the sum is c
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from features.state import FAMILIES, features_of
 from scheduler.core.decisions import Decision, Score
 from scheduler.core.estimates import (
     COMMAND,
@@ -23,11 +24,80 @@ from scheduler.core.estimates import (
     own_terms,
 )
 from scheduler.core.plural import count
-from scheduler.explain import thoughts
 from scheduler.explain.words import duration, factor, listed, percent
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
+
+# --- terms that say the same ---------------------------------------------------------------------
+#
+# Several say the same in other words (the odds of lasting over an hour, over three, over six), and
+# which of them carries it differs from one fit to the next. Together they are one reason. The
+# groups sum to what the terms sum to.
+
+SHOWN = 4  # reasons shown for a prediction
+
+_LIKE, _USER = "how long jobs like this one last", "how long this user's jobs last"
+_SIZE, _PROFILE = "what it asks for", "what was measured of it"
+_SENT, _BUSY = "when, and with how many others, it was sent", "how much runs and waits"
+_BY_FAMILY = {
+    "size": _SIZE,
+    "identity": "who sent it",
+    "user": _USER,
+    "user_gpus": _USER,
+    "template": _LIKE,
+    "vc": _LIKE,
+    "running": _BUSY,
+    "survival": _LIKE,
+    "odds": _LIKE,
+    "burst": _SENT,
+    "calendar": _SENT,
+    "queue": _BUSY,
+    "profile": _PROFILE,
+}
+_THOUGHTS = {spec.name: _BY_FAMILY[spec.family] for spec in features_of(FAMILIES)} | {
+    OWN.name: OWN.text,
+    COMMAND.name: COMMAND.text,
+    OUTLIVED.name: OUTLIVED.text,
+    LIMIT.name: _SIZE,
+    REPEATS.name: REPEATS.text,
+    EXPECTED.name: EXPECTED.text,
+    "like_user": _USER,
+    "like_limit": _SIZE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Thought:
+    """Terms that say the same.
+
+    Attributes:
+        text: what they are about; of a term that belongs to no thought, its name.
+        contribution: what they add to the score together.
+        terms: their names.
+    """
+
+    text: str
+    contribution: float
+    terms: tuple[str, ...]
+
+
+def thought_of(term: str) -> str:
+    """What a term is about; of two features joined by " & ", what the first is about."""
+    return _THOUGHTS.get(term.split(" & ")[0], term)
+
+
+def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
+    """Terms, by name and contribution, grouped; the largest sum in front."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for name, contribution in terms:
+        groups.setdefault(thought_of(name), []).append((name, contribution))
+    found = [
+        Thought(text, math.fsum(c for _, c in mine), tuple(name for name, _ in mine))
+        for text, mine in groups.items()
+    ]
+    return sorted(found, key=lambda thought: (-abs(thought.contribution), thought.text))
+
 
 TOLERANCE = 1e-9
 SAME = 1e-5
@@ -92,9 +162,9 @@ class Breakdown:
         """The largest terms; a term of zero says nothing and is never among them."""
         return tuple(t for t in self.terms[:shown] if t.contribution != 0.0)
 
-    def thoughts(self) -> list[thoughts.Thought]:
+    def thoughts(self) -> list[Thought]:
         """The terms grouped by what they say, the largest group first; none of nothing."""
-        found = thoughts.thoughts((t.name, t.contribution) for t in self.terms)
+        found = thoughts((t.name, t.contribution) for t in self.terms)
         return [one for one in found if one.contribution != 0.0]
 
     def rest(self, shown: int = SHOWN_TERMS) -> tuple[int, float]:
@@ -103,7 +173,7 @@ class Breakdown:
         return len(others), math.fsum(t.contribution for t in others)
 
 
-def reasons(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> str:
+def reasons(breakdown: Breakdown, shown: int = SHOWN) -> str:
     """What a prediction is made of, in words: "every job starts at 13 min; how long jobs like this
     one last ×0.40, ..."."""
     found = breakdown.thoughts()
@@ -336,7 +406,7 @@ def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
     return _steps(breakdown, moves)
 
 
-def thought_waterfall(breakdown: Breakdown, shown: int = thoughts.SHOWN) -> Waterfall:
+def thought_waterfall(breakdown: Breakdown, shown: int = SHOWN) -> Waterfall:
     """The same with the terms grouped by what they say: a row each, the rest together."""
     found = breakdown.thoughts()
     moves = [(one.text, "", one.contribution) for one in found[:shown]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
 from scheduler.core.decisions import AHEAD, ANOTHER, STARTS, Action, Decision, Reason
-from scheduler.core.estimates import Description
 from scheduler.core.plural import count
+from scheduler.explain.dossier import Recorded
 from scheduler.explain.life import Held, JobFacts, Phase, Span, Wait
 from scheduler.explain.words import (
     AT_ONCE_S,
@@ -21,32 +20,6 @@ from scheduler.explain.words import (
 
 NAMED = 2  # of those that had GPUs meanwhile
 LEAST_SHARE = 0.01  # of a wait, that its reason is named
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recorded:
-    """What a record holds beside the decisions about a job.
-
-    Attributes:
-        bundles: names of the terms of each bundle.
-        ends: end times of the jobs it shared GPUs with.
-        order_values: what the queue ordered it and its blockers by.
-        policy: that took the decisions.
-        held: jobs that had GPUs while it waited for some, those of most GPU-time first.
-        overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
-        last: when the record ends: what had not ended then had waited until then.
-    """
-
-    bundles: Mapping[str, Description] = field(default_factory=dict)
-    ends: Mapping[str, float | None] = field(default_factory=dict)
-    order_values: Mapping[str, float] = field(default_factory=dict)
-    policy: str = ""
-    held: Sequence[Held] = ()
-    overtaken: Mapping[str, int] = field(default_factory=dict)
-    last: float | None = None
-
-
-NOTHING_ELSE = Recorded()
 
 
 def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from scheduler.core.decisions import STARTS, Action, Reason
 from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief, OwnWords, Runs, belief
+from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
     Contribution,
     Explanation,
@@ -20,23 +21,24 @@ from scheduler.explain.explanation import (
 )
 from scheduler.explain.job import JobRow
 from scheduler.explain.life import Event
-from scheduler.explain.stories import JobView, story_of, where_it_stands
+from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS, Story, gain_words
 from scheduler.explain.terms import command_words, expected_words, factor_of, reasons
 from scheduler.explain.whatif.forecasts import FIGURES, StartForecast, WhyNot, still_waiting
-from scheduler.explain.words import ForecastKind, has_gpus, overtaken_words
+from scheduler.explain.words import has_gpus, overtaken_words
 from scheduler.slurm.reason import headline, whole
 
 
-def explain(view: JobView, job_id: str, now: float) -> Explanation:
-    """Explain a job of the viewer's, at `now`. Raises UnknownJob."""
-    job, story = story_of(view, job_id, now)
-    forecast = forecast_of(view, job, now)
+def explain(of: Dossier) -> Explanation:
+    """Return why a job of a service, or of Slurm, is where it is."""
+    stands, story = of.stands, story_of(of)
+    assert stands is not None, "a run that is over is a story"
+    job, now, forecast = stands.row, stands.now, forecast_of(stands)
     if job.slurm is not None:
         job = replace(job, slurm=job.slurm.as_of(now))
     slurms = job.slurm is not None and job.slurm.started
     waits = () if slurms else story.waits
-    findings = _findings(job, story, now, view.keeps_decider())
+    findings = _findings(job, story, now, stands.busy)
     score = story.scores[-1] if story.scores else None
     first = findings[0]
     return Explanation(
@@ -46,7 +48,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         dominant=first.text,
         next_step=first.next_step,
         principal=findings,
-        standing=view.standing(job_id),
+        standing=stands.standing,
         forecast=forecast,
         estimate_s=job.estimate_s,
         times=Times(job.submitted_at, job.queued_at, job.started_at, job.ended_at),
@@ -66,7 +68,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
         ]
         if score
         else [],
-        belief=believed(view=view, job=job, story=story, forecast=forecast, now=now),
+        belief=believed(stands, story, forecast),
         packing=_packing(story),
         headline=f"It {where_it_stands(job, story, now)}.",
         waits=[
@@ -79,7 +81,7 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
             )
             for w in waits
         ],
-        promised=view.forecast(job_id, "submission"),
+        promised=stands.promised,
         overtaken=_overtaken(story),
         hold=job.hold,
         held_by=job.held_by,
@@ -91,10 +93,10 @@ def explain(view: JobView, job_id: str, now: float) -> Explanation:
     )
 
 
-def believed(
-    view: JobView, job: JobRow, story: Story, forecast: StartForecastRow | None, now: float
-) -> Belief | None:
-    """How long a job should run, with what that rests on; of one that runs, how long still."""
+def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) -> Belief | None:
+    """Return how long a job should run, with what that rests on; of one that runs, how long
+    still."""
+    job, now = stands.row, stands.now
     runs = None
     if job.phase == Phase.RUNNING and job.started_at is not None:
         ends = (None, None) if forecast is None else (forecast.end_p50, forecast.end_p90)
@@ -105,7 +107,7 @@ def believed(
     return belief(
         [event.decision for event in story.events],
         job.time_limit_s,
-        view.alike(job),
+        stands.alike,
         terms=reasons(score) if score and score.terms_known else "",
         own=OwnWords(
             command=command_words(score) if score else "",
@@ -123,31 +125,19 @@ def asking(job_id: str) -> str:
     return f"pellucid change {job_id} --expect 6h"
 
 
-def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | None:
-    """The latest forecast; of a job that still waits, as it is given that it does, with its bound
-    from limits, which there is before any future was drawn: nothing is expected beyond it."""
-    forecast = view.forecast(job.job_id)
+def forecast_of(stands: Stands) -> StartForecastRow | None:
+    """Return the latest forecast; of a job that still waits, as it is given that it does, with its
+    bound from limits, which there is before any future was drawn: nothing is expected beyond it."""
+    job, now, forecast, found = stands.row, stands.now, stands.forecast, stands.bound
     if not Phase(job.phase).waits:
         return forecast
     if forecast is not None:
         shown = {name: getattr(forecast, name) for name in FIGURES}
         made = still_waiting(StartForecast(forecast.made_at, **shown), now)
         forecast = replace(forecast, **{name: getattr(made, name) for name in FIGURES})
-    if job.slurm is not None or job.hold:
+    if found is None:
         return forecast
-    if forecast is None:
-        forecast = StartForecastRow(
-            made_at=now,
-            start_p50=None,
-            start_p90=None,
-            end_p50=None,
-            end_p90=None,
-            why_not=WhyNot.NOT_YET,
-        )
-    if forecast.estimate == ForecastKind.IMPOSSIBLE:
-        return forecast
-    found = view.bound(job.job_id, now)
-    forecast = replace(forecast, stated=found.stated)
+    forecast = replace(forecast or _not_yet(now), stated=found.stated)
     if found.latest is None:
         return replace(forecast, no_latest=found.missing)
     levels = ("start_p10", "start_p50", "start_p90")
@@ -157,6 +147,18 @@ def forecast_of(view: JobView, job: JobRow, now: float) -> StartForecastRow | No
         if (at := getattr(forecast, name)) is not None
     }
     return replace(forecast, latest=found.latest, **within)
+
+
+def _not_yet(now: float) -> StartForecastRow:
+    """Return what is foreseen of a job before any future was drawn: nothing."""
+    return StartForecastRow(
+        made_at=now,
+        start_p50=None,
+        start_p90=None,
+        end_p50=None,
+        end_p90=None,
+        why_not=WhyNot.NOT_YET,
+    )
 
 
 def detail_of(job: JobRow, now: float) -> str:

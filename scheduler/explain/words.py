@@ -13,6 +13,7 @@ from features.progress import Progress
 from scheduler.core.decisions import AHEAD, ANOTHER, Action, Decision, Reason
 from scheduler.core.plural import count
 from scheduler.core.tree_steps import WITHHELD, TreeStep
+from scheduler.explain.reasons import fields_in_sentence, next_step, sentence
 
 MINUTE_S, HOUR_S, DAY_S = 60.0, 3600.0, 86_400.0
 AT_ONCE_S = 1.0  # what comes sooner comes at once
@@ -153,12 +154,12 @@ def listed(items: list[str]) -> str:
 
 def sentence_of(d: Decision) -> str:
     """A decision in words, and whom it was for; jobs whose ids are withheld are not named."""
-    return d.sentence(_named(d)) + held_words(d)
+    return sentence(d, _named(d)) + held_words(d)
 
 
-def fields_in_sentence(d: Decision) -> frozenset[str]:
+def fields_worded(d: Decision) -> frozenset[str]:
     """Return the names of the fields whose values `sentence_of` holds, or stands for."""
-    return d.fields_in_sentence(_named(d))
+    return fields_in_sentence(d, _named(d))
 
 
 def _named(d: Decision) -> set[str]:
@@ -210,7 +211,7 @@ def held_words(d: Decision) -> str:
 
 def step_of(d: Decision) -> str:
     """What would help; empty when nothing would."""
-    return d.reason.next_step() if d.action in _ASKS_FOR_A_STEP else ""
+    return next_step(d.reason) if d.action in _ASKS_FOR_A_STEP else ""
 
 
 _ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
@@ -408,6 +409,19 @@ UNSURE = "(not guaranteed)"
 CRUDE = "crude estimate"
 LIMITS = "if all before it take their limits and none behind it starts first"
 NEVER = "it cannot start: its virtual cluster has too few GPUs"
+
+
+class NoAnswer(StrEnum):
+    """Why a question has no answer, and the words that say so."""
+
+    OVER = "the job is over"
+    NOT_LOOKED_AT = "no pass has looked at the job yet"
+    NO_HISTORIES = "what decides here keeps no histories"
+
+
+def no_vc(vc: str) -> str:
+    """Return that there is no such virtual cluster."""
+    return f"there is no virtual cluster {vc!r}"
 
 
 def record_words(held: int, judged: int) -> str:

@@ -7,20 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import Any
 
 from features.clock import Clock
 from scheduler.assembly import CoreSpec
-from scheduler.core.capacity import NodeNow, nodes_of
-from scheduler.core.decisions import Decision
+from scheduler.core.capacity import nodes_of
 from scheduler.core.phase import Phase
-from scheduler.explain.bound import Bound
 from scheduler.explain.causes import Causes, Other, causes_of, of_slurm
+from scheduler.explain.dossier import Dossier, Recorded, Stands, facts_of, needs_nodes
 from scheduler.explain.effect import ByNode, Eta, Sooner
 from scheduler.explain.explanation import Explanation, Standing, StartForecastRow
-from scheduler.explain.job import JobRow, Line
-from scheduler.explain.life import Held
+from scheduler.explain.job import JobRow
 from scheduler.explain.share import Shares
+from scheduler.explain.stories import names_of_terms
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
 from scheduler.job_rows import job_row
@@ -130,7 +128,7 @@ class Direct:
         heterogeneous job, of its first component. Raises NotThere."""
         job_id = self._task(job_id)
         self._foresee([job_id])
-        return explain(self, job_id, self.now)
+        return explain(self.dossier(job_id))
 
     def parts(self, job_id: str) -> list[str]:
         """The components of a heterogeneous job by its number; [] of any other."""
@@ -229,7 +227,24 @@ class Direct:
             raise NotThere(f"job {job_id[:64]!r}: Slurm shows you no such job that waits or runs")
         return min(order)[2]
 
-    # --- as `explain` reads a database --------------------------------------------------------
+    # --- read ---------------------------------------------------------------------------------
+
+    def dossier(self, job_id: str) -> Dossier:
+        """Return all that one look knows of a job. What was decided about a job that Slurm started
+        took no effect."""
+        row, decided = self.job(job_id), self._decisions.get(job_id)
+        started = row.slurm is not None and row.slurm.started
+        own = [] if decided is None or started else [decided]
+        nodes = nodes_of(self._snapshot.core.cluster) if needs_nodes(row, own) else ()
+        stands = Stands(
+            row=row,
+            now=self.now,
+            standing=self.standing(job_id),
+            nodes=nodes,
+            forecast=self._forecast(job_id),
+        )
+        beside = Recorded(bundles=names_of_terms({}))
+        return Dossier(facts=facts_of(row), own=own, beside=beside, stands=stands)
 
     def job(self, job_id: str) -> JobRow:
         made = job_row(_NEW | self._rows[job_id], ())
@@ -239,29 +254,11 @@ class Direct:
         p10, p50, p90 = forecast.start_p10, forecast.start_p50, forecast.start_p90
         return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=forecast.why_not)
 
-    def decisions(self, job_id: str) -> list[Line]:
-        decision = self._decisions.get(job_id)
-        return [] if decision is None else [_line(decision)]
-
     def partition_of(self, job_id: str) -> str:
         """As squeue shows it; several with commas."""
         of = self._snapshot
         found = of.running.get(job_id) or of.waiting.get(job_id) or of.aside.get(job_id)
         return found.partition if found is not None else self._rows[job_id]["vc"]
-
-    def joined_by(self, job_id: str) -> Line | None:
-        return None
-
-    def overtaken(self, job_id: str) -> Mapping[str, int]:
-        return {}
-
-    def held(
-        self, job: JobRow, spells: Sequence[tuple[float, float]], now: float
-    ) -> Sequence[Held]:
-        return ()
-
-    def bundle(self) -> Mapping[str, Any]:
-        return {}
 
     def standing(self, job_id: str) -> Standing | None:
         row = self._rows[job_id]
@@ -283,31 +280,18 @@ class Direct:
             for vc, line in lines.items()
         }
 
-    def bound(self, job_id: str, now: float) -> Bound:
-        """Nothing is decided here, so no limits bound a start."""
-        return Bound(missing="Slurm decides")
-
-    def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
+    def _forecast(self, job_id: str) -> StartForecastRow | None:
         made = self._made.get(job_id)
         if self._alone and Phase(self._rows[job_id]["phase"]).waits:
             return StartForecastRow(self.now, None, None, None, None, UNSEEN)
         if made is None and job_id in self._snapshot.order and job_id not in self._first:
             why_not = f"starts are estimated of the first {LINE} in line"
             return StartForecastRow(self.now, None, None, None, None, why_not)
-        if made is None or basis != "latest":
+        if made is None:
             return None
         figures = asdict(made)
         names = StartForecastRow.__dataclass_fields__.keys() & figures.keys()
         return StartForecastRow(**{name: figures[name] for name in names})
-
-    def keeps_decider(self) -> str:
-        return ""
-
-    def alike(self, job: JobRow) -> list[float]:
-        return []
-
-    def nodes_now(self) -> list[NodeNow]:
-        return nodes_of(self._snapshot.core.cluster)
 
 
 def _check_known(release: Release | None) -> None:
@@ -322,10 +306,6 @@ def _remembered(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
     """Those that runs are foreseen of: all but the waiting ones that are far behind in line."""
     waiting = sorted((job for job in jobs if job.state == "PENDING"), key=lambda j: -j.priority)
     return [*(job for job in jobs if job.state != "PENDING"), *waiting[: 2 * LINE]]
-
-
-def _line(decision: Decision) -> Line:
-    return Line(decision.time, decision.seq, "decision", "", body=decision.body())
 
 
 def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:

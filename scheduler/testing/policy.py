@@ -28,6 +28,7 @@ from scheduler.core.memory import CoreMemory, remember, restore
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy, Predictors, preemption_cost_s
 from scheduler.core.profiling import ProfilingStage, Scaling, Stage, WaitingStage
+from scheduler.explain.reasons import sentence
 from scheduler.policies import build
 from scheduler.simulation.recorder import decision_table
 from scheduler.testing.builders import UserMeans, truth
@@ -384,11 +385,11 @@ def check_stories(watched: Watched) -> None:
 def check_sentences(decisions: list[Decision]) -> None:
     """Every decision can be put into words, with its numbers."""
     for d in decisions:
-        sentence = d.sentence()
-        assert sentence
-        assert "None" not in sentence, (d.action, sentence)
-        assert "{" not in sentence
-        assert "pending" not in sentence.lower()
+        text = sentence(d)
+        assert text
+        assert "None" not in text, (d.action, text)
+        assert "{" not in text
+        assert "pending" not in text.lower()
         assert d.reason.value != "Pending"
 
 

@@ -32,6 +32,7 @@ from pipeline.explain.text import as_plain, show
 from pipeline.report.page import page
 from pipeline.worlds import open_scenario
 from scheduler.core.decisions import Action, Decision, Reason, Score
+from scheduler.explain.dossier import NOTHING_ELSE, Recorded
 from scheduler.explain.drawing import view
 from scheduler.explain.life import (
     Held,
@@ -43,10 +44,10 @@ from scheduler.explain.life import (
     waits_for_gpus,
 )
 from scheduler.explain.remarks import remarks
-from scheduler.explain.story import Recorded, Story, build_story, held_words
+from scheduler.explain.story import Story, build_story, held_words
 from scheduler.explain.terms import breakdowns
-from scheduler.explain.waited import NOTHING_ELSE, wait_words
-from scheduler.explain.words import clock, duration, fields_in_sentence, number, sentence_of
+from scheduler.explain.waited import wait_words
+from scheduler.explain.words import clock, duration, fields_worded, number, sentence_of
 from scheduler.simulation.recorder import Recorder
 from scheduler.simulation.results import JOB_SCHEMA
 
@@ -798,7 +799,7 @@ def test_no_field_is_shown_that_the_sentence_holds(reason: Reason) -> None:
     values = {"need": 911, "free": 922, "limit": 933, "position": 944, "blocker": "b955"}
     for blocker in ("b955", None):
         d = a_decision(0, 1000, Action.WAIT, reason, **{**values, "blocker": blocker})
-        fields = fields_in_sentence(d)
+        fields = fields_worded(d)
         for name in ("free", "limit", "position", "blocker"):
             value = getattr(d, name)
             assert value is None or (str(value) in sentence_of(d)) is (name in fields), name

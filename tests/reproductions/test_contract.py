@@ -15,6 +15,7 @@ from reproductions.allocation.engine import AllocationEngine
 from reproductions.allocation.policy import AllocationPolicy, Capability
 from reproductions.registry import ALLOCATING, build
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.reasons import sentence
 from scheduler.policies import POLICIES
 from scheduler.simulation.loop import Outcome
 from scheduler.simulation.recorder import decision_table
@@ -120,8 +121,8 @@ def check_capabilities(decisions: list[Decision], policy: AllocationPolicy, worl
 def check_reasons(decisions: list[Decision]) -> None:
     """Every decision can be said in a sentence, and one about GPUs has numbers behind it."""
     for d in decisions:
-        assert d.sentence()
-        assert "None" not in d.sentence(), d.sentence()
+        assert sentence(d)
+        assert "None" not in sentence(d), sentence(d)
         if d.action in (Action.START, Action.RESIZE, Action.RETUNE, Action.PACK):
             assert d.evidence, f"{d.action} of {d.job_id} for {d.reason} says nothing of why"
         if d.action is Action.WAIT and d.reason is not Reason.NEXT_ROUND:

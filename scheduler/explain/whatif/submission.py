@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scheduler.core.decisions import STARTS
 from scheduler.core.durations import at_level
 from scheduler.explain.effect import NewJob
+from scheduler.explain.reasons import sentence
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
 from scheduler.explain.whatif.futures import Believed
 from scheduler.explain.whatif.near import by_work, is_behind
@@ -50,7 +51,7 @@ def tried(
         vc=job.vc,
         gpus=job.gpus,
         reason=last.reason.value if last is not None else "",
-        why=last.sentence(()) if last is not None else "",
+        why=sentence(last, ()) if last is not None else "",
     )
     if job_id not in core.jobs:
         return replace(found, estimate="impossible", why_not=found.why)

@@ -27,6 +27,7 @@ from scheduler.explain.whatif.forecasts import Futures, WhyNot, crude
 from scheduler.explain.whatif.moved import moved
 from scheduler.explain.whatif.near import near
 from scheduler.explain.whatif.submission import tried
+from scheduler.explain.words import NoAnswer, no_vc
 from scheduler.service.log.forecasts import body_of
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.visibility import SOMEBODY
@@ -228,7 +229,7 @@ class Answers:
         )
         found = self._known_of(job)
         if not found:
-            return {"unavailable": "what decides here keeps no histories"}
+            return {"unavailable": NoAnswer.NO_HISTORIES}
         run = core.cluster.runs.get(job_id)
         outlived_s = 0.0 if run is None else max(0.0, self._of.now() - run.start_time)
         return {"histories": [one.plain() for one in found], "outlived_s": outlived_s}
@@ -291,7 +292,7 @@ class Answers:
         core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
         if job_id not in core.jobs or record is None:
             over = record is not None and record.phase.over
-            return "the job is over" if over else "no pass has looked at the job yet"
+            return NoAnswer.OVER if over else NoAnswer.NOT_LOOKED_AT
         if kind not in ("why", "suggest", "after"):
             return ""
         if core.waiting.is_held(job_id):
@@ -323,7 +324,7 @@ class Answers:
         core, now = self._of.state.core, self._of.now()
         queue = core.queues.get(vc)
         if queue is None:
-            return Order(vc, unavailable=f"there is no virtual cluster {vc!r}")
+            return Order(vc, unavailable=no_vc(vc))
         rows = []
         for position, queued in enumerate(queue, 1):
             if owner is not None and queued.job.user != owner:

@@ -15,7 +15,7 @@ from scheduler.core.limits import PRINTABLE
 from scheduler.explain.effect import NewJob, WhatIfAnswer
 from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
 from scheduler.explain.render import dominant
-from scheduler.explain.why import explain, forecast_of
+from scheduler.explain.why import forecast_of
 from scheduler.explain.words import duration
 from scheduler.service.api.auth import Seen, only_asks
 from scheduler.service.api.changes import Changes
@@ -30,6 +30,7 @@ from scheduler.service.api.schemas import (
 )
 from scheduler.service.api.shapes import ForecastAnswer, PriorityEffect, SubmittedArray
 from scheduler.service.log.record import Phase
+from scheduler.service.log.store.dossiers import explained, stands_of
 from scheduler.service.log.store.reads import Chosen, VisibleQueries
 from scheduler.service.log.store.rows import JobRow, Line, Page
 from scheduler.service.log.store.visible_rows import MAX_PAGE
@@ -186,15 +187,15 @@ async def explanation(
     array of Slurm's: of its first task that waits, or else runs."""
     changes: Changes = request.app.state.changes
     job_id = await run_in_threadpool(view.task_of, job_id)
-    explained = await run_in_threadpool(explain, view, job_id, changes.now())
-    if not analyse or explained.hold or not Phase(explained.phase).waits:
-        return explained
+    found = await run_in_threadpool(explained, view, job_id, changes.now())
+    if not analyse or found.hold or not Phase(found.phase).waits:
+        return found
     made = await analysis(job_id, request, view)
-    if made.unavailable or not explained.principal:
-        return replace(explained, analysis=made)
+    if made.unavailable or not found.principal:
+        return replace(found, analysis=made)
     says = dominant(made)  # the numbers of one answer are those of one moment
     first = replace(
-        explained.principal[0],
+        found.principal[0],
         reason=made.reason,
         text=says,
         need=made.need,
@@ -202,11 +203,11 @@ async def explanation(
         limit=made.limit,
     )
     return replace(
-        explained,
+        found,
         reason=made.reason,
         dominant=says,
-        principal=[first, *explained.principal[1:]],
-        standing=explained.standing
+        principal=[first, *found.principal[1:]],
+        standing=found.standing
         if made.position is None or made.waiting is None
         else Standing(made.position, made.waiting),
         analysis=made,
@@ -267,8 +268,8 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
 @router.get("/jobs/{job_id}/forecast", summary="When it will start", responses=responses(404))
 def forecast(job_id: str, request: Request, view: Seen) -> ForecastAnswer:
     """Start and end as p50 and p90: the forecast made at submission, and the latest."""
-    latest = forecast_of(view, view.job(job_id), request.app.state.changes.now())
-    return ForecastAnswer(view.forecast(job_id, "submission"), latest)
+    stands = stands_of(view, view.job(job_id), request.app.state.changes.now())
+    return ForecastAnswer(stands.promised, forecast_of(stands))
 
 
 @router.post(

@@ -17,6 +17,7 @@ from scheduler.backends.base import Purpose
 from scheduler.backends.events import ABOUT_NODES, Event, Kind
 from scheduler.core.decisions import DEPENDS, GIVES_GPUS, Action, Decision, Reason
 from scheduler.core.transitions import IllegalTransition, Step
+from scheduler.explain.reasons import sentence
 from scheduler.service.log.nodes import NodeRecord, NodeTable
 from scheduler.service.log.record import (
     ELIGIBLE,
@@ -244,7 +245,7 @@ class Ledger:
             record.queued_at = d.time
 
     def _refused(self, record: Record, d: Decision) -> None:
-        self._over(record, Phase.REFUSED, End(d.time, detail=d.sentence()))
+        self._over(record, Phase.REFUSED, End(d.time, detail=sentence(d)))
 
     def _granted(self, record: Record, d: Decision) -> None:
         profiling = d.action is Action.PROFILE

@@ -9,7 +9,7 @@ from scheduler.core.plural import count
 from scheduler.explain.answer import InTheWay
 from scheduler.explain.blockers import Kind
 from scheduler.explain.explanation import Analysis
-from scheduler.explain.render import WHAT, analysis_words, node_words
+from scheduler.explain.render import WHAT, node_words, says
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +64,7 @@ def blockers_page(analysis: Analysis) -> BlockersPage:
     besides = named + [count(n, f"{WHAT[kind]} of others") for kind, n in counted.items()]
     hidden = analysis.in_all - len(analysis.holders)
     besides += [f"{hidden} more"] if hidden else []
-    return BlockersPage(
-        analysis, {} if analysis.unavailable else analysis_words(analysis), runs, besides
-    )
+    return BlockersPage(analysis, {} if analysis.unavailable else says(analysis), runs, besides)
 
 
 def _named(one: InTheWay, at: float) -> str:

@@ -42,7 +42,7 @@ def save_edit(request: Request, viewer: Operator) -> Response:
     settings: Settings = request.app.state.settings
     queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
     try:
-        bundle = bundle_in_use(queries)
+        bundle = bundle_in_use(queries.bundle())
         if bundle is None:
             raise NoEdit("No models are in use.")
         asked.changed(bundle.duration)
@@ -67,7 +67,7 @@ def _answer(
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found: Tried | None = None
-        why_not, bundle = problem, bundle_in_use(queries)
+        why_not, bundle = problem, bundle_in_use(queries.bundle())
         shapes = {} if bundle is None else editable(bundle.duration)
         if bundle is not None and asked.kind and not problem:
             with store.reading() as connection:

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, Response
 from features.codec import Json
 from features.survival import History
 from scheduler.core.limits import PRINTABLE
-from scheduler.explain.render import analysis_words
+from scheduler.explain.render import says
 from scheduler.explain.share import sentences
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api import jobs as api
@@ -238,8 +238,8 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
         why_not = "There is no such job of yours."
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        says = analysis_words(analysis) if analysis and not analysis.unavailable else {}
-        found = {"analysis": analysis, "says": says, "problem": why_not}
+        words = says(analysis) if analysis and not analysis.unavailable else {}
+        found = {"analysis": analysis, "says": words, "problem": why_not}
         return {"job_id": job_id, "now": queries.now(), "filled_in": filled_in, **found}
 
     return await run_in_threadpool(show, request, viewer, "answer.html", "", build, job_id=job_id)
@@ -290,7 +290,7 @@ async def histories_of(request: Request, viewer: Asking, job_id: str) -> Respons
 
 def _terms(queries: PageQueries, job_id: str) -> list[Chart]:
     """The terms of a job's last score, with its own place; none of another bundle's."""
-    bundle, events = bundle_in_use(queries), page_of(queries, job_id).drawn.story.events
+    bundle, events = bundle_in_use(queries.bundle()), page_of(queries, job_id).drawn.story.events
     score = next((e.decision.score for e in reversed(events) if e.decision.score), None)
     if bundle is None or score is None or score.bundle != bundle.digest:
         return []
@@ -380,7 +380,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
     """What the models in use learned, and whether jobs still look like their training data."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
-        bundle = bundle_in_use(queries)
+        bundle = bundle_in_use(queries.bundle())
         live = queries.inputs(bundle.digest) if bundle else []
         page = models(
             bundle,

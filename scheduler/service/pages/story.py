@@ -13,6 +13,7 @@ from scheduler.core.phase import Phase
 from scheduler.explain.belief import Belief
 from scheduler.explain.drawing import StoryView, view
 from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.headline import Headline, headline
 from scheduler.explain.life import Event, Wait
 from scheduler.explain.remarks import predictions
 from scheduler.explain.stories import story_of, where_it_stands
@@ -20,10 +21,10 @@ from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.why import believed, detail_of, forecast_of
 from scheduler.explain.words import act, duration, progress_words
+from scheduler.service.log.store.dossiers import dossier_of
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.log.store.short import WAITING
 from scheduler.service.pages.asked import asked
-from scheduler.service.pages.headline import Headline, headline
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.timeline import Timeline, timeline
 from scheduler.slurm.reason import headline as slurm_headline
@@ -138,35 +139,36 @@ class JobPage:
 
 
 def page_of(queries: PageQueries, job_id: str) -> JobPage:
-    """The page of a job of the viewer's. UnknownJob for another's, and for none."""
-    now = queries.now()
-    job, story = story_of(queries, job_id, now)
-    now = max(now, job.submitted_at)
+    """Return the page of a job of the viewer's. UnknownJob for another's, and for none."""
+    found = dossier_of(queries, job_id, queries.now())
+    stands, story = found.stands, story_of(found)
+    assert stands is not None
+    assert found.until is not None
+    job, now, forecast = stands.row, found.until, forecast_of(stands)
     waits_now = job.phase in WAITING
     events = {event.decision.seq: event for event in story.events}
     predicted = predictions(story.events)
     why = story.events[-1] if waits_now and story.events else None
-    stands, forecast = where_it_stands(job, story, now), forecast_of(queries, job, now)
-    lines = queries.story(job_id)
+    where, lines = where_it_stands(job, story, now), queries.story(job_id)
     return JobPage(
-        job,
-        now,
-        headline(job, forecast, stands, now),
-        f"It {stands}.",
-        queries.undecided_since(),
-        waits_now,
-        why,
-        _need(why),
-        queries.standing(job_id),
-        forecast,
-        queries.forecast(job_id, "submission"),
-        view(story, until=now),
-        [_entry(line, events, predicted, job) for line in lines],
-        _timeline(queries, job, now),
-        _slurm(job, now),
-        detail_of(job, now),
-        believed(queries, job, story, forecast, now),
-        _bar(job, lines, now),
+        job=job,
+        now=now,
+        line=headline(job, forecast, where, now),
+        stands=f"It {where}.",
+        stopped_at=queries.undecided_since(),
+        waits_now=waits_now,
+        why=why,
+        need=_need(why),
+        standing=stands.standing,
+        forecast=forecast,
+        promised=stands.promised,
+        drawn=view(story, until=now),
+        lines=[_entry(line, events, predicted, job) for line in lines],
+        timeline=_timeline(queries, job, now),
+        slurm=_slurm(job, now),
+        detail=detail_of(job, now),
+        belief=believed(stands, story, forecast),
+        bar=_bar(job, lines, now),
     )
 
 

@@ -12,6 +12,7 @@ from scheduler.core.arrivals import TableForecaster
 from scheduler.core.decisions import STARTS, Action, Decision, Reason
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.pairs import TablePairPredictor
+from scheduler.explain.reasons import sentence
 from scheduler.testing.builders import (
     Desk,
     Likes,
@@ -141,7 +142,7 @@ def choose(*, first_partner: bool, speeds: dict[tuple[str, str], tuple[float, fl
 def test_the_best_partner_is_chosen_and_its_speeds_are_recorded() -> None:
     pack = choose(first_partner=False, speeds=SPEEDS)
     assert (pack.partner, pack.speeds) == ("second", (0.9, 0.8))
-    assert pack.sentence() == "shares the GPUs of job second"
+    assert sentence(pack) == "shares the GPUs of job second"
 
 
 def test_the_oldest_partner_is_chosen_when_asked_for_or_when_all_are_alike() -> None:

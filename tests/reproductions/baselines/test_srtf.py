@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reproductions.baselines.srtf import Srtf
 from scheduler.core.decisions import Action
+from scheduler.explain.reasons import sentence
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of, truth
 
 
@@ -35,7 +36,7 @@ def test_a_shorter_job_takes_the_gpus_of_a_longer_one() -> None:
     enqueue, preempt, start = desk.submit(short)
     assert enqueue.action is Action.ENQUEUE
     assert (preempt.action, preempt.job_id, preempt.blocker) == (Action.PREEMPT, "long", "short")
-    assert preempt.sentence() == "stopped in favour of job short, which has less left to do"
+    assert sentence(preempt) == "stopped in favour of job short, which has less left to do"
     assert preempt.priority == 140.0, "what is left and what stopping costs"
     assert (start.action, start.job_id) == (Action.START, "short")
 

@@ -8,6 +8,7 @@ from reproductions.baselines.qssf import Qssf
 from reproductions.baselines.srtf import Srtf
 from scheduler.core.core import Core
 from scheduler.core.decisions import Action, Reason
+from scheduler.explain.reasons import sentence
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import Desk, Sample, a_job, cluster_of
 
@@ -28,7 +29,7 @@ def test_an_impossible_request_is_refused_with_its_numbers(sample: Sample, limit
     assert (refusal.action, refusal.reason) == (Action.REFUSE, Reason.INVALID_REQUEST)
     assert (refusal.need, refusal.limit) == (sample.job.gpus, limit)
     asked = "1 GPU" if sample.job.gpus == 1 else f"{sample.job.gpus} GPUs"
-    assert refusal.sentence() == f"asks for {asked}; this virtual cluster has {limit}"
+    assert sentence(refusal) == f"asks for {asked}; this virtual cluster has {limit}"
 
 
 def test_a_job_for_which_lent_nodes_leave_no_room_is_refused() -> None:
@@ -82,7 +83,7 @@ def test_the_head_waits_for_gpus_and_the_rest_behind_it() -> None:
     assert (head.need, head.free, head.limit, head.position) == (4, 2, 8, 1)
     assert (behind.job_id, behind.reason) == ("next", Reason.BEHIND_HIGHER_PRIORITY)
     assert (behind.blocker, behind.position) == ("head", 2)
-    assert behind.sentence() == "number 2 in line, behind job head"
+    assert sentence(behind) == "number 2 in line, behind job head"
 
 
 def test_gpus_that_are_free_but_scattered_are_called_so() -> None:

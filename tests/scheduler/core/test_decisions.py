@@ -8,6 +8,7 @@ import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.plural import count
+from scheduler.explain.reasons import next_step, sentence
 
 
 @pytest.mark.parametrize("reason", list(Reason))
@@ -15,11 +16,11 @@ def test_a_reason_has_a_name_in_camel_case_and_a_sentence_of_one_gpu(reason: Rea
     assert re.fullmatch(r"([A-Z][a-z]+)+", reason.value)
     d = Decision(0, 0.0, Action.WAIT, reason, "a", "vc", partner="p", need=1, free=1, limit=8,
                  position=3, blocker="b")  # fmt: skip
-    assert d.sentence()
+    assert sentence(d)
     for wrong in ("1 GPU of its own were", "1 GPU are", "1 GPU were", "1 GPUs", "1 of 8 are"):
-        assert wrong not in d.sentence()
+        assert wrong not in sentence(d)
     for gap in ("None", "{", "pending", "Pending"):
-        assert gap not in d.sentence() + reason.next_step() + reason.value
+        assert gap not in sentence(d) + next_step(reason) + reason.value
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from features.schema import State
 from scheduler.core.decisions import Action, Reason
 from scheduler.core.dependencies import RECENT_S, Dependencies
 from scheduler.core.nodes import KnownJob
+from scheduler.explain.reasons import sentence
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import Desk, Sample, a_job, a_stage, actions, cluster_of
 from tests.reproductions.baselines.lucid import lucid
@@ -27,11 +28,11 @@ def test_it_starts_once_the_other_has_ended_and_that_time_is_no_waiting() -> Non
     assert (wait.action, wait.reason, wait.blocker) == (
         Action.WAIT, Reason.DEPENDENCY_NOT_MET, "first",
     )  # fmt: skip
-    assert wait.sentence() == "starts only after job first has ended, as its owner asked"
+    assert sentence(wait) == "starts only after job first has ended, as its owner asked"
     held = replace(wait, job_id="a1_2", blocker="a1_0")
     most = "its array lets only so many tasks run at once: starts once job a1_0 has ended"
-    assert (held.sentence(), held.sentence(["a1_0"])) == (most, most)
-    assert wait.sentence([]) == "starts only after another job has ended, as its owner asked"
+    assert (sentence(held), sentence(held, ["a1_0"])) == (most, most)
+    assert sentence(wait, []) == "starts only after another job has ended, as its owner asked"
     assert desk.wake(20.0) == [], "GPUs are free, and it does not start"
     assert actions(desk.end("first", now=50.0)) == [
         (Action.ENQUEUE, "second"), (Action.START, "second"),
@@ -50,7 +51,7 @@ def test_what_needs_success_never_starts_after_a_failure_and_what_takes_any_end_
     assert [(d.job_id, d.action) for d in decided if d.job_id == "any"][-1][1] is Action.START
     [never] = [d for d in decided if d.job_id == "strict"]
     assert (never.action, never.reason) == (Action.WAIT, Reason.DEPENDENCY_NEVER_MET)
-    assert "did not end successfully" in never.sentence()
+    assert "did not end successfully" in sentence(never)
     blocked = desk.core.waiting.blocked("strict")
     assert blocked is not None
     assert blocked.never

@@ -10,6 +10,7 @@ from features.progress import Progress
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.nodes import KnownJob
 from scheduler.core.profiling import ProfilingStage, WaitingStage
+from scheduler.explain.reasons import sentence
 from scheduler.policies.fifo import Fifo
 from scheduler.testing.builders import Desk, a_job, a_stage, actions, cluster_of, pellucid
 from tests.reproductions.baselines.lucid import lucid
@@ -41,7 +42,7 @@ def test_a_held_job_is_passed_by_and_starts_when_it_is_released() -> None:
     desk.core.waiting.hold("a", 2.0)
     held = desk.core.decide(2.0)
     assert told(held[:1]) == [(Action.WAIT, Reason.HELD_BY_OWNER, "a")]
-    assert held[0].sentence() == "its owner holds it back"
+    assert sentence(held[0]) == "its owner holds it back"
     assert actions(desk.end("runs", now=3.0)) == [(Action.START, "b")]
     assert desk.end("b", now=4.0) == []
     desk.core.waiting.release("a", 5.0)

@@ -16,6 +16,7 @@ from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.estimates import Estimate, Estimator, HistoriesEstimator
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import KnownProfiles, ProfilingStage, Scaling, WaitingStage
+from scheduler.explain.reasons import sentence
 from scheduler.explain.whatif.memory import Memory
 from scheduler.policies.fifo import Fifo
 from scheduler.policies.pellucid.policy import Pellucid
@@ -75,7 +76,7 @@ def test_waiting_to_be_looked_at_has_its_reason_and_numbers() -> None:
     assert [d.reason for d in (first, second)] == [Reason.AWAITING_PROFILE] * 2
     assert (first.job_id, first.need, first.free, first.limit, first.position) == ("b", 2, 0, 8, 1)
     assert second.position == 2
-    assert first.sentence() == ("waits for a profiling slot: needs 2 GPUs, 0 of 8 are free there")
+    assert sentence(first) == ("waits for a profiling slot: needs 2 GPUs, 0 of 8 are free there")
     assert desk.wake(1.0) == [], "told once"
 
 
@@ -169,7 +170,7 @@ def test_one_whose_like_was_looked_at_lately_takes_over_its_profile() -> None:
     assert desk.core.jobs["again"].profile == Profile(50.0, 30.0, float(len("first")))
     assert len(profiled(found)) == 4
     enqueue = next(d for d in found if d.job_id == "again")
-    assert "a recent profile of the same job name" in enqueue.sentence()
+    assert "a recent profile of the same job name" in sentence(enqueue)
 
 
 def test_a_profile_is_believed_for_so_long_and_the_latest_counts() -> None:
@@ -273,7 +274,7 @@ def test_a_clock_that_is_late_for_its_times_scales_all_the_same() -> None:
     assert desk.core.next_wake(9.999) == 10.0
     lend, profile = desk.wake(10.013)
     assert (lend.action, lend.nodes) == (Action.LEND, (1,))
-    assert lend.sentence() == "2 jobs wait to be profiled: a node is lent"
+    assert sentence(lend) == "2 jobs wait to be profiled: a node is lent"
     assert (profile.action, profile.job_id) == (Action.PROFILE, "b")
     assert desk.core.next_wake(10.013) == 100.0
     desk.end("a", "b", now=98.0)

@@ -56,7 +56,7 @@ def a_pair(own_mib: float, other_mib: float, policy: Policy | None = None) -> Co
 
 def test_a_policy_that_packs_20_beside_20_gib_on_24_is_stopped() -> None:
     core = a_pair(20 * GIB, 20 * GIB)
-    with pytest.raises(PolicyViolation, match=r"job waits .* beside job runs: the memory of"):
+    with pytest.raises(PolicyViolation, match=r"job waits .* job runs: `may_share` says MEMORY"):
         core.decide(1.0)
     assert core.cluster.runs["runs"].partner is None
     assert "waits" not in core.cluster.runs
@@ -65,20 +65,20 @@ def test_a_policy_that_packs_20_beside_20_gib_on_24_is_stopped() -> None:
 def test_what_fits_is_packed_and_a_margin_is_kept() -> None:
     (packed,) = [d for d in a_pair(13 * GIB, 10 * GIB).decide(1.0) if d.action is Action.PACK]
     assert packed.partner == "runs"
-    with pytest.raises(PolicyViolation, match="does not hold both"):
+    with pytest.raises(PolicyViolation, match="says MEMORY"):
         a_pair(13 * GIB, 10 * GIB, Roomy()).decide(1.0)
 
 
 @pytest.mark.parametrize("mib", [float("nan"), 24 * GIB])
 def test_memory_that_was_not_read_does_not_fit(mib: float) -> None:
-    with pytest.raises(PolicyViolation, match="does not hold both"):
+    with pytest.raises(PolicyViolation, match="says MEMORY"):
         a_pair(mib, 1.0).decide(1.0)
 
 
 def test_who_was_never_profiled_shares_with_nobody_unless_the_policy_predicts_it() -> None:
     core = a_pair(1.0, 1.0)
     core.jobs["waits"].profile = None
-    with pytest.raises(PolicyViolation, match="is not known"):
+    with pytest.raises(PolicyViolation, match="says PROFILE"):
         core.decide(1.0)
     core.jobs["waits"].predicted_mib = 23 * GIB
     assert Turn(core, "vc", 1.0).may_share(core.jobs["waits"], core.cluster.runs["runs"]) is None

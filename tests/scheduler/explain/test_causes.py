@@ -5,6 +5,7 @@ from __future__ import annotations
 from pipeline.printed.causes import lines
 from scheduler.core.decisions import Reason
 from scheduler.explain.causes import HOLDERS, Other, Waiting, causes_of, of_slurm
+from scheduler.explain.reasons import next_step
 from scheduler.slurm.reason import LimitReached, SlurmReason
 
 NOW = 10_000.0
@@ -26,7 +27,7 @@ def test_each_job_is_counted_once_and_the_cause_of_most_gpus_is_first() -> None:
     assert [(one.example, one.oldest) for one in found.causes] == [
         ("4", NOW), ("3", NOW - 3600), ("2", None)
     ]  # fmt: skip
-    assert found.causes[1].step == Reason.GPUS_BUSY.next_step()
+    assert found.causes[1].step == next_step(Reason.GPUS_BUSY)
     assert found.causes[2].text == "not evaluated yet"
     said = lines(found)
     assert said[0] == "4 jobs wait, for 16 GPUs in all."

@@ -13,7 +13,8 @@ from scheduler.core.findings import NotExamined, Partner, Promise
 from scheduler.core.policy import Policy
 from scheduler.explain.blockers import find_blockers
 from scheduler.explain.findings import analysis
-from scheduler.explain.render import analysis_words, promise
+from scheduler.explain.reasons import NOT_EXAMINED
+from scheduler.explain.render import promise, says
 from scheduler.explain.whatif.forecasts import Futures
 from scheduler.explain.whatif.memory import Memory
 from scheduler.testing.builders import Desk, Likes, a_job, cluster_of, pellucid
@@ -47,7 +48,7 @@ def said(desk: Desk, now: float) -> dict[str, object]:
     assert isinstance(memory, Memory)
     futures = Futures(desk.core, memory, now)
     found = analysis(futures, "waits", "bob")
-    return asdict(found) | analysis_words(found)
+    return asdict(found) | says(found)
 
 
 def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:
@@ -109,7 +110,7 @@ def test_what_was_not_examined_is_said() -> None:
     desk.core.decide(1.0)
     found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert (found.partner, found.not_examined) == (None, (NotExamined.SEARCHES_SPENT,))
-    assert NotExamined.SEARCHES_SPENT in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
+    assert NOT_EXAMINED[NotExamined.SEARCHES_SPENT] in said(desk, 1.0)["not_examined"]  # type: ignore[operator]
     desk.core.jobs["waits"].profile = None
     found = desk.core.policy.findings(desk.core.jobs["waits"])
     assert found.not_examined == (NotExamined.NO_PROFILE,)

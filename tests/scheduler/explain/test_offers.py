@@ -7,10 +7,10 @@ from math import inf
 
 import pytest
 
-from pipeline.printed.why import _suggestion
 from scheduler.core.profiling import WaitingStage
 from scheduler.explain.claims import Kind, of_offer
 from scheduler.explain.effect import ExpectedTimes, WhatIfAnswer
+from scheduler.explain.render import offer_words
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.whatif.counterfactuals import Outcome, WhatIf, _company, _guessed, answer_of
 from scheduler.explain.whatif.forecasts import Futures, StartForecast
@@ -105,7 +105,7 @@ def test_the_words_of_an_offer_name_what_is_known_of_it() -> None:
     assert Kind.OFFER_SPEED in known
     late = replace(then, end_p90=9000.0)
     assert ", nine in ten)" in replace(offer, then=late).contract(0.0)
-    recorded = _suggestion(replace(offer, held=31, judged=33), 0.0)
+    recorded = offer_words(replace(offer, held=31, judged=33), 0.0)
     assert "(offers of this kind held in 31 of 33)" in recorded
 
 

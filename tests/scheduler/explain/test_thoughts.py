@@ -12,7 +12,7 @@ from features.schema import State
 from features.state import FAMILIES, features_of
 from features.survival import OUTLOOK_TERMS
 from scheduler.core.estimates import OF_HISTORIES, HistoriesEstimator
-from scheduler.explain.thoughts import thought_of, thoughts
+from scheduler.explain.terms import thought_of, thoughts
 
 NAMES = [spec.name for spec in features_of(FAMILIES)]
 

@@ -14,6 +14,7 @@ from models.bundle.tree import Node, Tree
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.life import JobFacts
+from scheduler.explain.reasons import sentence
 from scheduler.explain.story import build_story
 from scheduler.explain.words import (
     clock_time,
@@ -118,7 +119,7 @@ def test_a_running_job_is_said_to_have_its_gpus_as_it_has_them_now(
 ) -> None:
     reason = Reason.EXCLUSIVE_GPUS if action is Action.START else Reason.PARTNER_FOUND
     start = Decision(0, 0.0, action, reason, "1", "vc", need=4, partner=then)
-    assert has_gpus(start.sentence(), [start], now, 30.0) == wanted
+    assert has_gpus(sentence(start), [start], now, 30.0) == wanted
 
 
 @pytest.mark.parametrize("state", [*State, "", "some_new_state"])

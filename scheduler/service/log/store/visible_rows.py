@@ -15,6 +15,7 @@ from scheduler.backends.events import Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.explain.belief import ALIKE
 from scheduler.explain.claims import Record
+from scheduler.explain.reasons import next_step, sentence
 from scheduler.job_rows import job_row
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store import archive
@@ -117,8 +118,8 @@ class VisibleRows:
                 at=row["at"] - mends.late_s(row["event"]),
                 seq=row["seq"],
                 kind="decision",
-                text=Decision.from_body(body).sentence(visible),
-                next_step=Reason(body["reason"]).next_step(),
+                text=sentence(Decision.from_body(body), visible),
+                next_step=next_step(Reason(body["reason"])),
                 body={**redacted_decision(body, visible), "event": row["event"]},
             )
             for row, body in zip(rows, bodies, strict=True)

@@ -17,7 +17,7 @@ from features.codec import decode
 from pipeline.printed.jobs import lines as ps_lines
 from pipeline.printed.why import after_lines, lines_of
 from scheduler.explain.explanation import Analysis, Compared, Explanation
-from scheduler.explain.render import analysis_words, in_the_way
+from scheduler.explain.render import in_the_way, says
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import NEVER
 from scheduler.service.analyst.process import Analyst
@@ -103,7 +103,7 @@ def test_the_short_answer_is_short_and_says_what_has_moved_its_start(answered: S
         cause = {"kind": "closed", "count": 1, "by_s": 2400.0}
         moved = {"since": at - 10_800.0, "by_s": 2400.0, "left_s": 7e4, "causes": [cause]}
         told["analysis"]["moved"] = moved
-        said = analysis_words(decode(Analysis, told["analysis"]))
+        said = says(decode(Analysis, told["analysis"]))
         assert said["changed"] == "40 min later than foreseen 3 h ago: GPUs of 1 node are closed."
         full = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"], full=True))
         later = "\n".join(lines_of(decode(Explanation, told), told["analysis"]["at"] + 90.0))

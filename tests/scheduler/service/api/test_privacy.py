@@ -18,6 +18,7 @@ from sqlalchemy import insert
 
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.reasons import sentence
 from scheduler.explain.words import sentence_of
 from scheduler.service.analyst.process import Analyst
 from scheduler.service.api import shares
@@ -364,10 +365,10 @@ def test_a_decision_names_no_hidden_job(
     )  # fmt: skip
     body = json.loads(json.dumps(decision.body()))
     shown = redacted_decision(body, {"mine"})
-    told = json.dumps(shown) + Decision.from_body(body).sentence({"mine"})
+    told = json.dumps(shown) + sentence(Decision.from_body(body), {"mine"})
     told += sentence_of(Decision.from_body(shown))
     assert "theirs" not in told
-    words = Decision.from_body(body).sentence({"mine"})
+    words = sentence(Decision.from_body(body), {"mine"})
     assert not [mark for mark in ("\0", "\1", "None") if mark in words], words
     if partner == "theirs":
         assert "77.125" not in told

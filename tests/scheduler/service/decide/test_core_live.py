@@ -17,6 +17,7 @@ from scheduler.core.estimates import Estimate, Estimator
 from scheduler.core.pairs import TablePairPredictor
 from scheduler.core.policy import Policy
 from scheduler.core.profiling import ProfilingStage
+from scheduler.explain.reasons import sentence
 from scheduler.policies.fifo import Fifo, FifoSkip
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import pellucid
@@ -179,7 +180,7 @@ def test_who_opted_out_of_sharing_joins_nobody_and_nobody_joins_it(
     core.jobs["b"].profile = LIGHT
     [wait] = [d for d in core.decide(2.0) if d.action is Action.WAIT]
     assert (wait.job_id, wait.reason) == ("b", Reason.SHARING_OPTED_OUT)
-    assert "of its own, as its owner asked" in wait.sentence()
+    assert "of its own, as its owner asked" in sentence(wait)
     core.submitted(a_job("c", 4), 3.0)
     core.jobs["c"].profile = LIGHT
     assert ("c", Action.PACK) in taken(core, 3.0)

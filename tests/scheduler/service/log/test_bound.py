@@ -13,7 +13,7 @@ from pipeline.printed.why import lines_of
 from scheduler.backends.events import Kind
 from scheduler.core.cluster import ClusterSpec, NodeGroup
 from scheduler.explain.bound import Bound
-from scheduler.explain.why import explain
+from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.reads import VisibleQueries
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
@@ -66,7 +66,7 @@ def test_the_progress_of_those_that_run_says_sooner_than_their_limits(
     desk.ask(Kind.PROGRESS, "runs", attempt=1, progress=asdict(SAID))
     desk.turn()
     assert bound_of(desk, "waits") == Bound(since + 9 * HOUR_S, stated=since + SAID.high_s)
-    made = explain(VisibleQueries(store.engine, Viewer("ann", Role.SUBMITTER)), "waits", since)
+    made = explained(VisibleQueries(store.engine, Viewer("ann", Role.SUBMITTER)), "waits", since)
     assert made.forecast is not None
     assert made.forecast.stated == since + SAID.high_s
     lines = " ".join(lines_of(made, since))

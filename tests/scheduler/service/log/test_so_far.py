@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import Engine, event
 
 from scheduler.backends.events import Kind
-from scheduler.explain.why import explain
+from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer
 from scheduler.service.pages.queries import PageQueries
@@ -41,7 +41,7 @@ def test_who_had_the_gpus_is_summed_and_named_to_who_may_see_it(
 
     def said(viewer: Viewer) -> str:
         view = PageQueries(store, viewer)
-        told = explain(view, "waits", desk.world.now()).wait
+        told = explained(view, "waits", desk.world.now()).wait
         assert told == page_of(view, "waits").drawn.story.wait
         return told
 
@@ -76,7 +76,7 @@ def test_who_had_the_gpus_is_found_without_reading_every_decision(
     view = PageQueries(store, OPERATOR)
     listens_to = Engine, "before_cursor_execute", seen
     event.listen(*listens_to)
-    explain(view, "waits", desk.world.now())
+    explained(view, "waits", desk.world.now())
     event.remove(*listens_to)
     [(statement, parameters)] = [
         one for one in asked if "jobs.estimate_s, jobs.vc AS of_vc" in one[0]

@@ -17,8 +17,8 @@ from scheduler.backends.events import Kind
 from scheduler.core.durations import Stated
 from scheduler.core.estimates import with_progress
 from scheduler.explain.terms import gap_of
-from scheduler.explain.why import explain
 from scheduler.service.decide.decider import _event_of
+from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role, Viewer, shown_event
 from scheduler.service.pages.queries import PageQueries
@@ -58,7 +58,7 @@ def test_its_progress_is_an_event_that_decides_and_is_shown(make: Callable[..., 
         desk.restart()
     assert desk.row("long").detail.startswith(PROGRESS)
     queries = PageQueries(desk.store, OWNER)
-    lines = lines_of(explain(queries, "long", desk.world.now()), desk.world.now())
+    lines = lines_of(explained(queries, "long", desk.world.now()), desk.world.now())
     assert any(PROGRESS in line for line in lines)
     assert any(
         line.endswith("; by its own progress it should run about 11 h 7 min in all.")
@@ -86,7 +86,7 @@ def test_that_its_progress_is_not_known_is_said_until_it_is(make: Callable[..., 
         assert desk.row("long").detail == f"its own progress is not known: {why}"
         desk.restart()
     queries = PageQueries(desk.store, OWNER)
-    lines = lines_of(explain(queries, "long", desk.world.now()), desk.world.now())
+    lines = lines_of(explained(queries, "long", desk.world.now()), desk.world.now())
     assert any(why in line for line in lines)
     assert any(why in line.text for line in page_of(queries, "long").lines)
     desk.ask(Kind.UNREAD, "long", attempt=1)
@@ -131,14 +131,14 @@ def test_its_command_decides_at_submission_and_gives_way_to_progress(
         assert jobs["cut"].estimate_s <= 3600.0
         desk.restart()
     queries = PageQueries(desk.store, OWNER)
-    explained = explain(queries, "long", desk.world.now())
-    lines = lines_of(explained, desk.world.now())
+    told = explained(queries, "long", desk.world.now())
+    lines = lines_of(told, desk.world.now())
     assert any(f"Its command {COMMAND}." in line for line in lines)
-    assert explained.belief is not None
-    assert explained.belief.p90_s is not None
-    assert 43_200.0 < explained.belief.p90_s < 80_000.0
+    assert told.belief is not None
+    assert told.belief.p90_s is not None
+    assert 43_200.0 < told.belief.p90_s < 80_000.0
     page = page_of(queries, "long")
-    assert page.belief == explained.belief
+    assert page.belief == told.belief
     assert COMMAND in [term.value for score in page.drawn.story.scores for term in score.terms]
 
     core = desk.decider.state.core

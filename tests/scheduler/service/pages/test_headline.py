@@ -8,10 +8,10 @@ from html import unescape
 import pytest
 
 from scheduler.explain.explanation import StartForecastRow
+from scheduler.explain.headline import Headline, headline
 from scheduler.explain.words import CRUDE, NEVER, ForecastKind
 from scheduler.service.log.store.reads import Chosen
 from scheduler.service.log.store.rows import JobRow
-from scheduler.service.pages.headline import Headline, headline
 from tests.scheduler.service.pages.conftest import Lived
 
 NOW = 1000.0

@@ -326,7 +326,7 @@ def test_models_and_their_terms_are_read_from_the_copy_in_use(lived: Lived) -> N
     shutil.rmtree(champion)
     browser = lived.browser("olga")
     assert "No bundle of models is in use" not in browser.get("/models").text
-    assert small_bundle().digest in names_of_terms(lived.see("ada.byron"))
+    assert small_bundle().digest in names_of_terms(lived.see("ada.byron").bundle())
     shutil.rmtree(lived.settings.state_dir / "bundles")
     _read_bundle.cache_clear()
     assert "The copy of the bundle in use" in browser.get("/models").text

@@ -22,12 +22,13 @@ from scheduler.assembly import CoreSpec
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Decision, Reason
 from scheduler.core.rules import PolicyViolation
+from scheduler.explain.reasons import sentence
 from scheduler.explain.stories import story_of
 from scheduler.explain.whatif.forecasts import WhyNot
-from scheduler.explain.why import explain
 from scheduler.explain.words import clock_time, duration
 from scheduler.service.log.header import FOLLOWED, LogHeader, establish
 from scheduler.service.log.store import archive, tables
+from scheduler.service.log.store.dossiers import dossier_of, explained
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import decisions, questions
 from scheduler.service.log.store.tables import jobs as job_rows
@@ -216,21 +217,21 @@ def test_a_job_that_slurm_started_waited_until_then_and_for_what_slurm_said(stor
     for after_s in (30.0, 30.0):
         scene.look(scene.job(7, "COMPLETED", start=NOW, end=began), runs, after_s=after_s)
     queries = scene.pages()
-    told = explain(queries, "5", scene.now)
+    told = explained(queries, "5", scene.now)
     assert told.dominant.startswith(
         "Slurm started it; at the last look before that it said Priority"
     )
     assert told.waits == []
     assert f"after waiting {duration(began - (NOW - 100))}" in told.headline
     assert page_of(queries, "5").followed
-    assert [span.phase.value for span in story_of(queries, "5", scene.now)[1].spans] == [
+    assert [span.phase.value for span in story_of(dossier_of(queries, "5", scene.now)).spans] == [
         "waiting", "running"
     ]  # fmt: skip
     scene.look(scene.job(5, "COMPLETED", start=began, end=began + 60.0), after_s=40.0)
-    over = explain(queries, "5", scene.now)
+    over = explained(queries, "5", scene.now)
     assert over.dominant.startswith("completed after 60 s on GPUs; it had waited ")
     assert duration(began - (NOW - 100)) in over.dominant
-    seen_to_run = explain(queries, "7", scene.now)
+    seen_to_run = explained(queries, "7", scene.now)
     assert f"it had waited {duration(100.0)}" in seen_to_run.dominant
 
 
@@ -241,7 +242,7 @@ def test_of_a_job_that_is_over_nothing_is_said_as_if_it_waited(store: Store) -> 
     assert page_of(scene.pages(), "5").slurm[0][1].startswith("Slurm says Dependency")
     scene.look(runs, scene.job(5, "CANCELLED", end=scene.now + 50.0), after_s=60.0)
     scene.look(runs, after_s=60.0)
-    over = explain(scene.pages(), "5", scene.now)
+    over = explained(scene.pages(), "5", scene.now)
     assert [one.reason for one in over.principal] == ["cancelled"]
 
 
@@ -630,7 +631,7 @@ def test_a_job_that_asks_for_no_gpu_does_not_wait_for_gpus_nor_is_given_any(stor
     with store.reading() as connection:
         body = connection.execute(select(decisions.c.body)).scalars().all()[-1]
     said = Decision.from_body({"seq": 0, **json.loads(body)})
-    assert said.sentence() == "the CPUs and memory it asks for were free"
+    assert sentence(said) == "the CPUs and memory it asks for were free"
 
 
 def test_what_the_policy_slurm_leaves_out_is_told_with_the_jobs_it_touches(store: Store) -> None:
@@ -785,8 +786,8 @@ def test_who_begins_beyond_any_calendar_ends_no_look_of_others(store: Store, far
         scene.job(6, reason="Priority"),
     )
     everybody = scene.pages()
-    assert "Dec 9999" in explain(everybody, "5", scene.now).dominant
-    assert explain(everybody, "6", scene.now).reason == "Priority"
+    assert "Dec 9999" in explained(everybody, "5", scene.now).dominant
+    assert explained(everybody, "6", scene.now).reason == "Priority"
 
 
 def test_a_job_that_cannot_be_planned_costs_nobody_else_an_answer(

@@ -11,8 +11,8 @@ import pytest
 from sqlalchemy import select
 
 from scheduler.explain.whatif.forecasts import StartForecast, still_waiting
-from scheduler.explain.why import explain
 from scheduler.explain.words import ForecastKind
+from scheduler.service.log.store.dossiers import explained
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.log.store.visibility import Role, Viewer
@@ -51,7 +51,7 @@ def test_a_job_that_starts_in_no_future_costs_the_others_no_forecast(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where jobs come on and on, a future that waits for it takes all the time that there is."""
-    monkeypatch.setattr(follower, "BUDGET_S", 1.5)
+    monkeypatch.setattr(follower, "BUDGET_S", 20.0)
     scene = twin(store)
     hours = range(int(NOW) - 7200, int(NOW) - 600, 60)
     scene.slurm.says["-o"] = "\n".join(
@@ -79,7 +79,7 @@ def test_what_its_partition_never_takes_has_no_start_however_crude(
     found = told(store)
     assert found["2"].start_p50 is not None
     assert (found["3"].start_p50, found["3"].estimate) == (None, ForecastKind.IMPOSSIBLE)
-    answer = explain(scene.pages(), "3", scene.now)
+    answer = explained(scene.pages(), "3", scene.now)
     assert "it cannot start as it is: its partition does not take what it asks for" in str(answer)
     assert "it asks for 3 nodes, which its partition does not give" in answer.detail
 
@@ -113,7 +113,7 @@ def test_a_forecast_is_told_as_of_when_it_is_asked_for(store: Store) -> None:
     scene.look(scene.job(1, "RUNNING", start=NOW, time_limit_s=600.0, **RUNS), scene.job(2, **ASKS))
     queries = scene.pages()
     for late_s in (0.0, 400.0, 4000.0):
-        found = explain(queries, "2", scene.now + late_s).forecast
+        found = explained(queries, "2", scene.now + late_s).forecast
         assert found is not None
         assert found.start_p10 is not None
         assert found.start_p50 is not None
@@ -126,7 +126,7 @@ def test_a_plan_that_has_passed_is_not_told(store: Store) -> None:
     at = scene.now + 20.0
     scene.look(runs, scene.job(2, reason="Resources", start=at))
     queries = scene.pages()
-    before, after = (explain(queries, "2", at + shift) for shift in (-5.0, 5.0))
+    before, after = (explained(queries, "2", at + shift) for shift in (-5.0, 5.0))
     assert before.slurm is not None
     assert before.slurm.plan is not None
     assert "Slurm plans" in before.detail
@@ -148,7 +148,7 @@ def test_beyond_its_even_odds_a_wait_goes_on_at_the_pace_that_its_odds_had(late_
 def test_a_component_of_a_heterogeneous_job_is_answered_for(store: Store) -> None:
     scene = Scene(store, "slurm", order=False)
     scene.look(scene.job("12+1", reason="None"))
-    assert explain(PageQueries(store, Viewer("u12+1", Role.SUBMITTER)), "12+1", scene.now)
+    assert explained(PageQueries(store, Viewer("u12+1", Role.SUBMITTER)), "12+1", scene.now)
 
 
 def test_who_waits_for_a_limit_has_its_place_among_those_that_wait_for_it() -> None:

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.core.phase import WAITS, Phase
 from scheduler.explain.explanation import StartForecastRow
+from scheduler.explain.job import JobRow
 from scheduler.explain.words import CRUDE, LIMITS, ForecastKind, stated_words
-from scheduler.service.log.record import Phase
-from scheduler.service.log.store.rows import JobRow
-from scheduler.service.log.store.short import WAITING
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ def headline(job: JobRow, forecast: StartForecastRow | None, stands: str, now: f
     """
     if job.hold:
         return Headline("It does not start until it is released", "Held")
-    if job.phase in WAITING:
+    if job.phase in WAITS:
         return _start(forecast, now)
     if job.phase == Phase.RUNNING and forecast is not None and forecast.end_p50 is not None:
         if forecast.end_p50 > now:
@@ -69,5 +68,5 @@ def _start(forecast: StartForecastRow | None, now: float) -> Headline:
     late = ", or much later" if by is None else ""
     if at <= now:
         text = "May start at any moment"
-        return Headline(text, "Starts soon", None, by if by and by > now else None, late)
-    return Headline("Starts about", "Starts", at, by, late)
+        return Headline(text, "Starts soon", by=by if by and by > now else None, note=late)
+    return Headline("Starts about", "Starts", at, by, note=late)

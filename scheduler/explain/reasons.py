@@ -1,0 +1,255 @@
+"""Reasons in words: what each says of a decision, with its numbers, and what would help.
+
+A reason is named in the core, and worded here, for whoever reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from string import Formatter
+
+from scheduler.core.decisions import AHEAD, ANOTHER, DEPENDS, Decision, Reason
+from scheduler.core.findings import NotExamined
+from scheduler.core.obstacles import Obstacle
+from scheduler.core.plural import are, count, were
+
+
+def sentence(d: Decision, visible: Collection[str] | None = None) -> str:
+    """Return a decision in words. Where `visible` is given, no other job is named."""
+    if visible is None:
+        return summary(d)
+    blocker = partner = ""
+    if d.blocker is None or d.blocker not in visible:
+        ahead = d.blocker is not None and d.reason not in DEPENDS
+        blocker = AHEAD if ahead else ANOTHER
+    if d.reason is Reason.BEHIND_HIGHER_PRIORITY and d.position and blocker:
+        return in_line(d.position)
+    if d.partner is None or d.partner not in visible:
+        partner = ANOTHER
+    return summary(d, blocker=blocker, partner=partner)
+
+
+def fields_in_sentence(d: Decision, visible: Collection[str] | None = None) -> frozenset[str]:
+    """Return the names of the fields whose values `sentence` holds, or stands for."""
+    is_named = visible is None or (d.blocker is not None and d.blocker in visible)
+    if d.reason is Reason.BEHIND_HIGHER_PRIORITY and d.position and not is_named:
+        return frozenset(("position", "blocker"))
+    parts = Formatter().parse(_template(d, is_named=is_named))
+    return frozenset(name for _, name, _, _ in parts if name)
+
+
+def summary(d: Decision, *, blocker: str = "", partner: str = "") -> str:
+    """Return one sentence for a waiting person, with the numbers of the decision.
+
+    Args:
+        blocker, partner: what to call these jobs; "": by their ids.
+    """
+    numbers = {
+        name: "(not recorded)" if (value := getattr(d, name)) is None else value
+        for name in ("free", "limit", "position")
+    }
+    return _template(d, is_named=not blocker).format(
+        gpus="(not recorded) GPUs" if d.need is None else count(d.need, "GPU"),
+        are=are(d.need),
+        were=were(d.need),
+        free_are=are(d.free),
+        closed=_closed(d),
+        closed_are=are(_closed_gpus(d)),
+        blocker=blocker or f"job {d.blocker}",
+        partner=partner or f"job {d.partner}",
+        **numbers,
+    )
+
+
+def _template(d: Decision, *, is_named: bool) -> str:
+    template = _NAMELESS.get(d.reason) if d.blocker is None else None
+    template = _WITHOUT_GPUS.get(d.reason, template) if d.need == 0 else template
+    if d.reason is Reason.DEPENDENCY_NOT_MET and is_named and _in_one_array(d):
+        template = _BEHIND_ITS_ARRAY
+    return template or _SUMMARY[d.reason]
+
+
+def next_step(reason: Reason) -> str:
+    """Return what would help; "" when nothing can be done."""
+    return _NEXT.get(reason, "")
+
+
+def in_line(position: int) -> str:
+    """A place in line, from 1, with how many go first."""
+    ahead = {1: "", 2: f", behind {AHEAD}"}
+    return f"number {position} in line" + ahead.get(
+        position, f", behind {position - 1} higher-priority jobs"
+    )
+
+
+def _closed(d: Decision) -> str:
+    """How many of the GPUs counted in `limit` were closed."""
+    closed = _closed_gpus(d)
+    return "(not recorded)" if closed is None else f"{closed}"
+
+
+def _closed_gpus(d: Decision) -> int | None:
+    closed = dict(d.evidence).get("closed_gpus")
+    return None if closed is None else round(float(closed))
+
+
+def _in_one_array(d: Decision) -> bool:
+    """Whether a job and its blocker are tasks of one array."""
+    array = d.job_id.rpartition("_")[0]
+    return bool(array) and (d.blocker or "").startswith(f"{array}_")
+
+
+_SUMMARY: dict[Reason, str] = {
+    Reason.INVALID_REQUEST: "asks for {gpus}; this virtual cluster has {limit}",
+    Reason.NO_MATCHING_GPU_TYPE: "no node of this virtual cluster has the GPU type asked for",
+    Reason.HELD_BY_OWNER: "its owner holds it back",
+    Reason.HELD_BY_OPERATOR: "an operator holds it back",
+    Reason.DEPENDENCY_NEVER_MET: (
+        "cannot start: {blocker}, whose success it depends on, did not end successfully"
+    ),
+    Reason.DEPENDENCY_NOT_MET: "starts only after {blocker} has ended, as its owner asked",
+    Reason.VC_TOO_SMALL: (
+        "cannot start: it needs {gpus}, and its virtual cluster, without the nodes that are taken "
+        "out, has {limit}"
+    ),
+    Reason.AWAITING_PROFILE: (
+        "waits for a profiling slot: needs {gpus}, {free} of {limit} {free_are} free there"
+    ),
+    Reason.GPUS_BUSY: "needs {gpus}, {free} of {limit} {free_are} free",
+    Reason.GPUS_FRAGMENTED: (
+        "needs {gpus} on the fewest nodes; {free} of {limit} {free_are} free but scattered"
+    ),
+    Reason.RESOURCES_BUSY: "the CPUs, memory, GPUs or nodes it asks for are not free together",
+    Reason.LIMIT_REACHED: "a limit that Slurm sets keeps it waiting, whatever is free",
+    Reason.NODE_DRAINED: "needs {gpus}; {closed} of {limit} {closed_are} closed to new jobs",
+    Reason.MEMORY_GUARD: "no running job of {gpus} leaves enough GPU memory to share",
+    Reason.INTERFERENCE_GUARD: "every possible partner would be slowed too much",
+    Reason.KEEPS_OTHERS_OUT: (
+        "sharing GPUs would hold them for longer, and cost the jobs before it more waiting than "
+        "it saves"
+    ),
+    Reason.PRIORITY_RATIO: (
+        "its predicted GPU-time is too large beside that of every running job of {gpus}"
+    ),
+    Reason.SHARING_OPTED_OUT: (
+        "needs {gpus} of its own, as its owner asked; {free} of {limit} {free_are} free"
+    ),
+    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind {blocker}",
+    Reason.RESERVED_FOR_STARVING_JOB: (
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, which has "
+        "waited longer than the bound"
+    ),
+    Reason.WOULD_DELAY_FIRST: (
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for {blocker}, the first "
+        "in line, which this job could delay"
+    ),
+    Reason.FASTER_GPUS_SOON: (
+        "{gpus} {are} free, but of a type so slow for it that it is expected to end sooner by "
+        "waiting for faster ones"
+    ),
+    Reason.NEXT_ROUND: "number {position} in line; this policy decides in rounds",
+    Reason.NOT_YET_EVALUATED: "not evaluated yet",
+    Reason.EXCLUSIVE_GPUS: "{gpus} of its own {were} free",
+    Reason.PARTNER_FOUND: "shares the GPUs of {partner}",
+    Reason.BORROWED: "{gpus} {were} idle in virtual clusters without waiting jobs",
+    Reason.WAITED_TOO_LONG: (
+        "has waited longer than the bound: {gpus} {are} kept for it, no other job starts there "
+        "that is likely to keep it waiting"
+    ),
+    Reason.SHORTER_JOB_WAITING: "stopped in favour of {blocker}, which has less left to do",
+    Reason.MORE_SERVICE_ATTAINED: (
+        "stopped in favour of {blocker}: it has had more GPU-time than those that wait"
+    ),
+    Reason.PROFILING_SLOT: "profiled for at most {limit} s on the profiling partition",
+    Reason.PROFILE_COMPLETE: "its profile is known; it joins the queue of its virtual cluster",
+    Reason.PROFILING_SKIPPED: "too large for the profiling partition (limit {limit} GPUs)",
+    Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
+    Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
+    Reason.NODE_MISSED: "lacks {gpus} lent for profiling",
+    Reason.NODE_SPARED: "nobody waits there",
+    Reason.NODE_IDLE: "no job is left on the node: the change an operator asked for is made",
+    Reason.SUBMITTED: "joined the queue",
+    Reason.REQUEST_CHANGED: "asks for something else, and keeps its place in time",
+    Reason.RELEASED: "was released, and is back in its queue",
+    Reason.DEPENDENCY_MET: "the jobs it depends on have ended; it joins its queue",
+    Reason.PROFILE_KNOWN: (
+        "queued without profiling: a recent profile of the same job name is reused"
+    ),
+    Reason.PROFILING_OPTED_OUT: "joined the queue without profiling, as its owner asked",
+    Reason.CANCELLED: "cancelled before it ran",
+    Reason.NOT_STARTED: "could not be started on the {gpus} it was given",
+    Reason.LOST: "was started; how it ended is unknown, and it is not run again",
+    Reason.GAIN: "the cluster gains more by this than by giving its GPUs to others",
+    Reason.NO_GAIN: "the cluster gains more by giving its GPUs to others",
+    Reason.FAIR_SHARE: "within its fair share",
+    Reason.SHARE_USED: (
+        "others are further behind their share of the cluster; {blocker} is the last that "
+        "got GPUs before it"
+    ),
+    Reason.PRIORITY: "it comes before the others that want these GPUs",
+    Reason.BATCH_CHOICE: "another batch size trains faster, statistical efficiency counted in",
+    Reason.INFEASIBLE: "no allocation meets what is asked of this policy",
+    Reason.NO_STATISTICS: "asks for {gpus}; nothing is known of how it trains",
+    Reason.BACKFILLED: (
+        "{gpus} kept for a job that has waited longer than the bound {are} of no use to it yet, "
+        "and this one is likely to be gone by then"
+    ),
+}
+
+# used when no single job is to blame
+_NAMELESS: dict[Reason, str] = {
+    Reason.BEHIND_HIGHER_PRIORITY: "number {position} in line, behind jobs that go first",
+    Reason.RESERVED_FOR_STARVING_JOB: (
+        "needs {gpus}; {free} of {limit} {free_are} free, but kept for a job that has waited "
+        "longer than the bound"
+    ),
+}
+
+# of a task of an array that may have so many running (--array 0-9%2)
+_BEHIND_ITS_ARRAY = "its array lets only so many tasks run at once: starts once {blocker} has ended"
+
+# used of a job that asks for none
+_WITHOUT_GPUS: dict[Reason, str] = {
+    Reason.EXCLUSIVE_GPUS: "the CPUs and memory it asks for were free",
+}
+
+_NEXT: dict[Reason, str] = {
+    Reason.HELD_BY_OWNER: "release it: it goes on from what it had waited",
+    Reason.HELD_BY_OPERATOR: "ask an operator to release it: only they can",
+    Reason.DEPENDENCY_NEVER_MET: (
+        'cancel it, or let it start without that job (pellucid change --after "")'
+    ),
+    Reason.INVALID_REQUEST: "ask for fewer GPUs, or submit to a larger virtual cluster",
+    Reason.VC_TOO_SMALL: (
+        "ask for fewer GPUs or for another virtual cluster (pellucid change), or ask an operator "
+        "to add nodes"
+    ),
+    Reason.NODE_DRAINED: "it can start when they are open again",
+    Reason.MEMORY_GUARD: "a smaller batch would let it share a GPU",
+    Reason.WOULD_DELAY_FIRST: "a shorter time limit would let it pass",
+    Reason.SHARING_OPTED_OUT: "allow it to share GPUs: others run there that it might fit beside",
+    Reason.NO_MATCHING_GPU_TYPE: "leave the GPU type out, or submit where there is one",
+    Reason.LOST: "see whether it left results behind; submit it again if not",
+    Reason.NOT_STARTED: "mend what the detail names, and submit it again",
+}
+
+
+SHARING: dict[Obstacle, str] = {
+    Obstacle.PROFILE: "the run is being profiled, or the memory of one of them is not known",
+    Obstacle.BUSY: "its GPUs are not for this job to share",
+    Obstacle.OWN: "the owner of one of them does not want it",
+    Obstacle.CLOSED: "one of its nodes is drained, or one of its GPUs is closed",
+    Obstacle.KEPT: "its GPUs are kept for a waiting job",
+    Obstacle.TYPE: "its GPUs are not of the type asked for",
+    Obstacle.MEMORY: "the memory of its GPUs does not hold both",
+}  # every answer of `rules.may_share`, in words
+
+NOT_EXAMINED: dict[NotExamined, str] = {
+    NotExamined.NO_PAIR_PREDICTOR: "partners: nothing predicts how pairs would run",
+    NotExamined.EXCLUSIVE: "partners: GPUs are not shared on this cluster",
+    NotExamined.UNMEASURED: "partners: no pairs were measured in the way that GPUs are shared here",
+    NotExamined.PACKING_OFF: "partners: no jobs are packed while few are expected",
+    NotExamined.TOO_LARGE: "partners: jobs as large as this one never share",
+    NotExamined.NO_PROFILE: "partners: it has not been profiled",
+    NotExamined.SEARCHES_SPENT: "partners: the last pass searched for other jobs only",
+}

@@ -1,0 +1,73 @@
+"""The dossier of a job of the log, as its viewer may read it (`scheduler.explain.dossier`)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from scheduler.core.phase import Phase
+from scheduler.explain.dossier import (
+    Dossier,
+    Recorded,
+    Stands,
+    decision_of,
+    facts_of,
+    joined_of,
+    needs_bound,
+    needs_nodes,
+    spells_of,
+)
+from scheduler.explain.stories import names_of_terms
+from scheduler.explain.why import explain
+
+if TYPE_CHECKING:
+    from scheduler.explain.explanation import Explanation
+    from scheduler.explain.job import JobRow
+    from scheduler.service.log.store.reads import VisibleQueries
+
+
+def explained(view: VisibleQueries, job_id: str, now: float) -> Explanation:
+    """Return why a job of the viewer's is where it is at `now`. Raises UnknownJob."""
+    return explain(dossier_of(view, job_id, now))
+
+
+def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
+    """Return all that the viewer may know of a job of theirs at `now`. Raises UnknownJob.
+
+    Of a job that Slurm started, what was decided took no effect and is left out; who had GPUs
+    meanwhile is not recorded of Slurm's.
+    """
+    job = view.job(job_id)
+    facts, until = facts_of(job), max(now, job.submitted_at)
+    started = job.slurm is not None and job.slurm.started
+    own = [] if started else [decision_of(line) for line in view.decisions(job_id)]
+    ours = job.slurm is None
+    return Dossier(
+        facts=facts,
+        own=own,
+        joined=joined_of(view.joined_by(job_id), job),
+        beside=Recorded(
+            bundles=names_of_terms(view.bundle()),
+            held=view.held(job, spells_of(facts, own, until), now) if ours else (),
+            overtaken=view.overtaken(job_id) if ours else {},
+        ),
+        stands=replace(
+            stands_of(view, job, now),
+            nodes=view.nodes_now() if needs_nodes(job, own) else (),
+            busy=view.keeps_decider(),
+            alike=view.alike(job),
+        ),
+    )
+
+
+def stands_of(view: VisibleQueries, job: JobRow, now: float) -> Stands:
+    """Return a job's place in line and what is foreseen of it, without who is like it."""
+    forecast = view.forecast(job.job_id)
+    return Stands(
+        row=job,
+        now=now,
+        standing=view.standing(job.job_id) if Phase(job.phase).waits else None,
+        forecast=forecast,
+        promised=view.forecast(job.job_id, "submission"),
+        bound=view.bound(job.job_id, now) if needs_bound(job, forecast) else None,
+    )
