@@ -180,8 +180,9 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
     return Chart(
         "accuracy",
         "Predicted and true durations",
-        f"Predicted against true durations of {len(seen)} jobs: the true one is {factor(mid)} of "
-        f"the predicted in the middle, {factor(low)} to {factor(high)} for 8 of 10",
+        f"Predicted against true durations of {len(seen)} jobs: the true one "
+        f"is {factor(mid)} of the predicted in the middle, {factor(low)} to {factor(high)} "
+        "for 8 of 10",
         [
             {
                 "type": "scatter", "mode": "lines", "x": ends, "y": ends, "hoverinfo": "skip",
@@ -200,6 +201,6 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
         },
         ("jobs", "true / predicted: 10 %", "50 %", "90 %"),
         [[str(len(seen)), factor(low), factor(mid), factor(high)]],
-        f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing is in the true "
-        "one.",
+        f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing "
+        "is in the true one.",
     )  # fmt: skip
