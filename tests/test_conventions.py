@@ -44,7 +44,16 @@ def test_the_glossary_names_what_there_is() -> None:
 
 MOST_POSITIONAL = 4
 POSITIONAL = ROOT / "tests" / "positional_calls.json"  # by folder, how many are left
-TAKES_ANY = {"Index", "Table", "select", "nn.Sequential", "partial", "run_in_threadpool"}
+# Calls of these take as many as there are, or belong to libraries that are called so.
+TAKES_ANY = {
+    "Index", "Table", "select", "partial", "run_in_threadpool", "zip", "attrgetter", "datetime",
+    "op.create_table", "libc.prctl", "out.add_row", "table.add_row", "self.read", "slurm.read",
+    "self.localise", "blaming", "joined", "self._note", "_table",
+}  # fmt: skip
+
+
+def takes_any(called: str) -> bool:
+    return called in TAKES_ANY or called.startswith("nn.")
 
 
 def test_long_calls_name_their_arguments() -> None:
@@ -55,7 +64,7 @@ def test_long_calls_name_their_arguments() -> None:
         for file, node in _nodes(*PACKAGES)
         if isinstance(node, ast.Call) and len(node.args) > MOST_POSITIONAL
         if not any(isinstance(one, ast.Starred) for one in node.args)
-        if ast.unparse(node.func) not in TAKES_ANY
+        if not takes_any(ast.unparse(node.func))
     )
     left = json.loads(POSITIONAL.read_text())
     more = {room: count - left.get(room, 0) for room, count in found.items()}
@@ -214,7 +223,8 @@ SENTENCES_LEFT = {
     "scheduler/policies/": 6,
     "scheduler/service/analyst/": 0,
     "scheduler/service/api/": 51,
-    "scheduler/service/pages/": 64,
+    "scheduler/charts/": 5,
+    "scheduler/service/pages/": 59,
     "scheduler/slurm/twin/": 46,
     "pipeline/printed/": 0,
     "pipeline/report/": 79,

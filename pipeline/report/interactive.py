@@ -23,8 +23,8 @@ from markupsafe import Markup
 from numpy.typing import NDArray
 
 from pipeline.tables import Floats, sizes
+from scheduler.charts.chart import DURATION_TICKS
 from scheduler.core.plural import count
-from scheduler.service.pages.charts import DURATION_TICKS
 
 ROOM = 340_000  # bytes of columns, so that a page with the chart library stays below 2 MiB
 GPU_GROUPS = ((1, 1), (2, 2), (3, 4), (5, 8), (9, 16), (17, 32), (33, 10**9))

@@ -13,12 +13,12 @@ import numpy as np
 from models.bundle import AdditiveModel, Axis, Bundle, Term
 from models.training.metrics import TITLES
 from pipeline.student import bound
+from scheduler.charts.chart import Chart
+from scheduler.charts.histories import of_bundle
+from scheduler.charts.importance import Bar, importance, ranked
+from scheduler.charts.shapes import factor_text, feature_text, heat, shape, span
+from scheduler.charts.trees import Drawing, trees
 from scheduler.explain.words import duration
-from scheduler.service.pages.charts import Chart
-from scheduler.service.pages.histories import of_bundle
-from scheduler.service.pages.models import Bar, importance, ranked
-from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape, span
-from scheduler.service.pages.trees import Drawing, trees
 
 MAX_SHAPES = 40
 MAX_PAIRS = 10

@@ -15,9 +15,9 @@ from pipeline.report.interactive import GPU_GROUPS, PolicyResult, colours, gpu_g
 from pipeline.report.paired import AHEAD, BEHIND, LEVEL, SURE, Paired, change, paired
 from pipeline.tables import Floats, floats, means, of_jobs, sizes
 from pipeline.worlds import TRACKS
+from scheduler.charts.chart import Chart, Trace, line
 from scheduler.core.plural import count
 from scheduler.explain.words import HOUR_S, duration, listed, number, percent
-from scheduler.service.pages.charts import Chart, Trace, line
 
 SHOWN_VCS = 12
 SHOWN_GROUPS = 3  # that gain or lose, in words

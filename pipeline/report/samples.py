@@ -15,6 +15,7 @@ from pipeline.explain.run import RunError, read_story
 from pipeline.report.comparison import Comparison, PolicyRun
 from pipeline.report.schedule import Gantt, Schedule
 from pipeline.tables import Floats, floats, of_jobs
+from scheduler.charts.trees import Drawing, lit_by
 from scheduler.core.decisions import Action
 from scheduler.core.tree_steps import TreeStep
 from scheduler.explain.drawing import StoryView, view
@@ -22,7 +23,6 @@ from scheduler.explain.life import Phase
 from scheduler.explain.story import Story
 from scheduler.explain.terms import Step, drawn, thought_waterfall
 from scheduler.explain.words import duration, number
-from scheduler.service.pages.trees import Drawing, lit_by
 
 EVENTS = 8
 BESIDE = ("lucid", "fifo")  # whom a job is shown under beside the policy explained

@@ -18,9 +18,9 @@ from pipeline.explain.run import seconds
 from pipeline.report.comparison import PolicyRun
 from pipeline.tables import Floats, filled, floats, groups, sizes
 from pipeline.traces import read_dataset
+from scheduler.charts.chart import DURATION_TICKS, Chart, ChartAxis, bars, line, lying
 from scheduler.core.plural import count
 from scheduler.explain.words import DAY_S, duration, percent
-from scheduler.service.pages.charts import DURATION_TICKS, Chart, ChartAxis, bars, line, lying
 
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 SHOWN = 12

@@ -51,7 +51,7 @@ from pipeline.stages.common import (
     unseen,
 )
 from pipeline.traces import read_dataset
-from scheduler.service.pages.drift import alarm_words
+from scheduler.charts.drift import alarm_words
 
 WARM = 10  # jobs of a user after which their histories say something
 IN_VIEW = "spearman", "mae_log10", "auc_6h"  # columns of MLflow's table of runs

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline.report import trace
-from scheduler.service.pages.charts import Chart, lying
+from scheduler.charts.chart import Chart, lying
 
 DAY_S = 86_400.0
 THURSDAY = 0.0  # 1 January 1970

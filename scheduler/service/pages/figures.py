@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 import numpy as np
 
 from features.states import State
+from scheduler.charts.chart import Chart, Layout, Trace, bars, duration_axis, line
 from scheduler.explain.claims import GRACE_S, Record
 from scheduler.explain.words import DAY_S, HOUR_S, MINUTE_S, duration, percent
 from scheduler.service.log.store.rows import JobRow, Page
 from scheduler.service.log.store.short import FIGURES
-from scheduler.service.pages.charts import Chart, Layout, Trace, bars, duration_axis, line
 from scheduler.service.pages.queries import Kept, Outcome, PageQueries
 
 PERIODS = (

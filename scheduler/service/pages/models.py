@@ -15,29 +15,21 @@ from numpy.typing import NDArray
 
 from features.watch import Alarm, Seen, unlike
 from models.bundle import AdditiveModel, Bundle, Term
+from scheduler.charts.chart import Chart, duration_axis
+from scheduler.charts.drift import Drift, drift
+from scheduler.charts.importance import Bar, importance, ranked
+from scheduler.charts.shapes import heat, shape
+from scheduler.charts.trees import Drawing, trees
 from scheduler.explain.words import factor, number
-from scheduler.service.pages.charts import Chart, duration_axis
-from scheduler.service.pages.drift import Drift, drift
 from scheduler.service.pages.queries import Outcome
-from scheduler.service.pages.shapes import factor_text, feature_text, heat, shape
-from scheduler.service.pages.trees import Drawing, trees
 
 Floats = NDArray[np.float64]
 
-SHAPES, PAIRS, BARS = 8, 4, 15
+SHAPES, PAIRS = 8, 4
 NO_BUNDLE = (
     "No bundle of models is in use (serve --bundle): every job starts from one estimate, and what "
     "has ended here corrects it."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Bar:
-    """A row of the importance table; `width` in percent."""
-
-    text: str
-    factor: str
-    width: float
 
 
 @dataclass(frozen=True)
@@ -116,12 +108,6 @@ def _unlike(ended: Sequence[Outcome], now: float) -> list[Alarm]:
     return unlike(jobs, now)
 
 
-def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
-    """The terms of so many features that move predictions most, those that move none left out."""
-    found = [t for t in terms if len(t.features) == order and t.importance() > 0]
-    return sorted(found, key=lambda t: -t.importance())[:most]
-
-
 def _nominal(model: AdditiveModel, term: Term) -> bool:
     return any(model.axes[i].spec.kind == "nominal" for i in term.features)
 
@@ -149,22 +135,6 @@ def _facts(bundle: Bundle) -> list[tuple[str, str]]:
     return facts
 
 
-def importance(model: AdditiveModel) -> list[Bar]:
-    """The terms that move predictions most, on average."""
-    texts = {axis.spec.name: feature_text(axis) for axis in model.axes}
-    chosen = list(model.importances().items())[:BARS]
-    largest = max((value for _, value in chosen), default=0.0) or 1.0
-    return [
-        Bar(
-            " and ".join(texts[part] for part in name.split(" & ")),
-            factor_text(value),
-            100 * value / largest,
-        )
-        for name, value in chosen
-        if value > 0
-    ]
-
-
 def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
     """Predicted against true durations of jobs that ended by themselves."""
     seen = [
@@ -180,8 +150,9 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
     return Chart(
         "accuracy",
         "Predicted and true durations",
-        f"Predicted against true durations of {len(seen)} jobs: the true one is {factor(mid)} of "
-        f"the predicted in the middle, {factor(low)} to {factor(high)} for 8 of 10",
+        f"Predicted against true durations of {len(seen)} jobs: the true one "
+        f"is {factor(mid)} of the predicted in the middle, {factor(low)} to {factor(high)} "
+        "for 8 of 10",
         [
             {
                 "type": "scatter", "mode": "lines", "x": ends, "y": ends, "hoverinfo": "skip",
@@ -200,6 +171,6 @@ def _accuracy(ended: Sequence[Outcome]) -> Chart | None:
         },
         ("jobs", "true / predicted: 10 %", "50 %", "90 %"),
         [[str(len(seen)), factor(low), factor(mid), factor(high)]],
-        f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing is in the true "
-        "one.",
+        f"The last {len(seen)} jobs that ended by themselves. A slowdown by sharing "
+        "is in the true one.",
     )  # fmt: skip

@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from scheduler.charts.drift import alarm_words
 from scheduler.explain import words
 from scheduler.explain.story import gain_words
-from scheduler.service.pages.drift import alarm_words
 
 MENU = (
     ("/", "Now"),

@@ -17,6 +17,9 @@ from starlette.responses import HTMLResponse, Response
 
 from features.codec import Json
 from features.survival import History
+from scheduler.charts.chart import Chart
+from scheduler.charts.histories import pictures
+from scheduler.charts.shapes import placed
 from scheduler.core.limits import PRINTABLE
 from scheduler.explain.render import says
 from scheduler.explain.share import sentences
@@ -40,9 +43,7 @@ from scheduler.service.pages import figures
 from scheduler.service.pages.asked import filled_in, inputs
 from scheduler.service.pages.blockers import blockers_page
 from scheduler.service.pages.board import board, others
-from scheduler.service.pages.charts import Chart
 from scheduler.service.pages.groups import GROUPS, group_page
-from scheduler.service.pages.histories import pictures
 from scheduler.service.pages.lately import Lately
 from scheduler.service.pages.listing import (
     COLUMNS,
@@ -55,7 +56,6 @@ from scheduler.service.pages.live import Line, Tail, TooManyListeners
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
-from scheduler.service.pages.shapes import placed
 from scheduler.service.pages.story import page_of
 from scheduler.service.settings import Settings
 

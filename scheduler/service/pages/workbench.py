@@ -21,9 +21,9 @@ from features.files import write_whole
 from features.given import read_text
 from features.spec import Value
 from models.bundle import AdditiveModel, Axis, Term
+from scheduler.charts.chart import Chart
+from scheduler.charts.shapes import shape
 from scheduler.service.log.beside import Ended
-from scheduler.service.pages.charts import Chart
-from scheduler.service.pages.shapes import shape
 
 Floats = NDArray[np.float64]
 

@@ -9,11 +9,11 @@ from features.schema import State
 from features.state import FeatureError, FeatureState
 from features.survival import EDGES_S, HISTORIES, History
 from models.bundle import Bundle
+from scheduler.charts.histories import of_bundle, picture, pictures
 from scheduler.core.estimates import HistoriesEstimator
 from scheduler.explain.histories import known, next_of, rests_on, survivors
 from scheduler.explain.render import known_words, next_words
 from scheduler.explain.render import rests_on as rests_on_words
-from scheduler.service.pages.histories import of_bundle, picture, pictures
 
 NOW = 1_600_000_000.0
 ASKED = Job("next", NOW + 1e6, 2, user="ada", vc="vision", name="train.py")

@@ -18,13 +18,13 @@ from sqlalchemy import delete, select
 from features.schema import State
 from features.spec import FeatureSpec
 from models.bundle import Axis, Bundle
+from scheduler.charts.drift import drift, drift_of
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import percent
 from scheduler.service.log.forecasts import write
 from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.tables import forecasts
 from scheduler.service.pages.board import board
-from scheduler.service.pages.drift import drift, drift_of
 from scheduler.service.pages.figures import GRACE_S, Promise, history, promises
 from scheduler.service.pages.queries import Kept, PageQueries
 from scheduler.service.pages.story import page_of

@@ -7,8 +7,8 @@ from html import unescape
 
 import pytest
 
+from scheduler.charts.shapes import placed
 from scheduler.core.decisions import Score
-from scheduler.service.pages.shapes import placed
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived
 

@@ -16,8 +16,8 @@ from models.bundle import (
     PairSpeedModel,
     Tree,
 )
+from scheduler.charts.trees import lit_by, trees
 from scheduler.core.tree_steps import TreeStep
-from scheduler.service.pages.trees import lit_by, trees
 
 LEAF = {"feature": -1, "threshold": 0.0, "left": -1, "right": -1, "missing_left": False}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from scheduler.service.pages.drift import alarm_words
+from scheduler.charts.drift import alarm_words
 from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import Outcome
 from tests.features.test_watch import MONDAY, day_of

@@ -7,11 +7,11 @@ from itertools import pairwise
 
 from features.survival import EDGES_S, HISTORIES, History
 from models.bundle import Bundle
+from scheduler.charts.chart import Chart, Layout, Trace, duration_axis, line
 from scheduler.core.curves import LONGEST_S
 from scheduler.explain.histories import known, survivors
 from scheduler.explain.render import known_words, next_words
 from scheduler.explain.words import duration, percent
-from scheduler.service.pages.charts import Chart, Layout, Trace, duration_axis, line
 
 FROM_S = 5.0  # where the first stretch is drawn from
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from features.watch import Alarm
 from models.bundle import AdditiveModel, Axis
+from scheduler.charts.shapes import feature_text, span
 from scheduler.explain.words import factor, percent
-from scheduler.service.pages.shapes import feature_text, span
 
 Floats = NDArray[np.float64]
 

@@ -11,9 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.bundle import AdditiveModel, Axis, Term
-from scheduler.core.decisions import Score
-from scheduler.explain.words import duration, factor, number, percent
-from scheduler.service.pages.charts import (
+from scheduler.charts.chart import (
     DURATION_TICKS,
     Chart,
     ChartAxis,
@@ -22,6 +20,8 @@ from scheduler.service.pages.charts import (
     Trace,
     line,
 )
+from scheduler.core.decisions import Score
+from scheduler.explain.words import duration, factor, number, percent
 
 Floats = NDArray[np.float64]
 

@@ -1,0 +1,1 @@
+"""Charts and drawings of models, for the pages of the service and the report."""
