@@ -17,6 +17,7 @@ from scheduler.core.profiling import WaitingStage
 from scheduler.core.turn import Host
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import Desk, Played, a_job, cluster_of, pellucid, play
+from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, worlds
 
 # its order and nothing else of `pellucid`: no bound, no ageing, predicted once
@@ -60,7 +61,7 @@ class Watched(WaitingStage):
             idle = [node for node in here.nodes() if node_vc[node] == vc and here.is_idle(node)]
             lack = core.lacks_nodes(vc, min(len(idle), here.size - 1), now)
             loses_s = self.limit_s * sum(1 for _ in self._queue)  # at least what is lost
-            assert lack is None or not lack.pays(loses_s), (queue[0], lack)
+            assert lack is None or lack.price * lack.hold.costs_s <= loses_s, (queue[0], lack)
 
 
 def played(world: World, policy: Policy, *, profiles: bool) -> Played:
@@ -100,6 +101,17 @@ def test_a_node_is_lent_for_profiling_only_while_nobody_lacks_it_at_a_higher_pri
         numbers: dict[str, Any] = dict(back.evidence)
         assert price * numbers["waits_longer_s"] > numbers["profiled_later_s"] >= 0
         assert (back.need or 0) == numbers["missed_nodes"] * world.spec.gpus_per_node
+
+
+class Wide(PolicyContract):
+    name = "pellucid"
+    skips = True
+
+
+@settings(max_examples=60)
+@given(world=wide_worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
+def test_one_that_follows_knows_which_nodes_went_back(world: World, passes: int, seed: int) -> None:
+    Wide().check_goes_on(world, passes, seed)
 
 
 def a_lender(**chosen: Any) -> Desk:
