@@ -306,6 +306,8 @@ class Core:
             stage.serve(self, now)
             if self.waiting.recheck:  # of those it sent to their queues, too
                 self.waiting.review(now)
+        if stage is not None:
+            stage.reclaim(self, now)
         self._take_turns(now)
         if stage is not None and stage.overlaps_waiting:
             stage.serve(self, now)

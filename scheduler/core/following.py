@@ -244,6 +244,8 @@ def _carry_out_all(core: FollowingHost, script: Script, now: float) -> None:
         if core.waiting.recheck:
             core.waiting.review(now)
             _waiting_aside(core, script)
+    while stage is not None and script.rest and stage.reclaims(script.rest[0]):
+        stage.follow(core, script.pop())
     _take_turns(core, script, now)
     if stage is not None and stage.overlaps_waiting:
         _by_stage(core, stage, script, now)

@@ -76,6 +76,14 @@ class Stage(Protocol):
         """This stage without the waiting jobs outside `kept`; see `Core.restricted_to`."""
         ...
 
+    def reclaim(self, core: Host, now: float) -> None:
+        """Have back what it spared for a while, before anybody is served."""
+        ...
+
+    def reclaims(self, d: Decision) -> bool:
+        """Whether a decision of a log is one of `reclaim`."""
+        ...
+
     def serve(self, core: Host, now: float) -> None:
         """Start what fits; lend or return nodes."""
         ...
@@ -292,6 +300,12 @@ class ProfilingStage:
         stage._queue = [entry for entry in self._queue if entry[-1].job.job_id in kept]
         return stage
 
+    def reclaim(self, core: Host, now: float) -> None:
+        """It spares none."""
+
+    def reclaims(self, d: Decision) -> bool:
+        return False
+
     def serve(self, core: Host, now: float) -> None:
         self._place(core, now)
         if self.scaling is not None and self._scale(core, now, self.scaling):
@@ -443,10 +457,19 @@ class WaitingStage(ProfilingStage):
         if not seen and queued.job.profile and queued.job.gpus <= self.max_gpus:
             super().add(queued)
 
+    def reclaim(self, core: Host, now: float) -> None:
+        if self._spared.nodes:
+            self._spared.lend_again(core, now, self._loses_s(core))
+
+    def reclaims(self, d: Decision) -> bool:
+        return self._spared.is_lent_again(d)
+
+    def _loses_s(self, core: Host) -> float:
+        """What those who wait to be profiled lose by a node less: seconds of waiting, in sum."""
+        return self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
+
     def serve(self, core: Host, now: float) -> None:
-        self._spared.lend_again(core, now)
-        loses_s = self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
-        if self._spared.spare(core, now, loses_s, self._extra):
+        if self._spared.spare(core, now, self._loses_s(core), self._extra):
             self.followed(core, now)  # no more are begun until it is idle
         else:
             super().serve(core, now)

@@ -3,8 +3,9 @@
 A node that a virtual cluster lends for good is worth what is profiled on it, and costs the virtual
 cluster what waits for it. The dearest case is a job of several whole nodes that lacks no more than
 those: it waits, and with it all that is behind it, until other jobs end. The node goes back where
-that wait is predicted to be longer than what those who wait to be profiled lose by it, and is lent
-again once nobody waits there.
+that wait is predicted to be longer than what those who wait to be profiled lose by it, to this job
+alone: once it is idle again it is lent before anybody else can have it, unless the next in line
+lacks it at such a price. One node always stays: without any, nobody who waits is profiled.
 """
 
 from __future__ import annotations
@@ -29,26 +30,34 @@ class SparedNodes:
         away = [n for n in self.nodes if n in cluster.nodes and n not in cluster.profiling]
         self.nodes = away
 
+    def is_lent_again(self, d: Decision) -> bool:
+        """Whether a decision lends one again; where many wait to be profiled, it says how many."""
+        return d.action is Action.LEND and d.nodes[0] in self.nodes and not d.position
+
     def follow(self, core: Host, d: Decision) -> bool:
         """Carry out what a log says of a spared node. Return whether it was about one."""
         [node] = d.nodes
         if d.action is Action.RETURN and d.job_id:
             self._give_back(core, node)
-        elif d.action is Action.LEND and node in self.nodes and not d.position:
-            self._lend(core, node)  # where many wait to be profiled, it says how many
+        elif self.is_lent_again(d):
+            self._lend(core, node)
         else:
             return False
         return True
 
-    def lend_again(self, core: Host, now: float) -> None:
-        """Lend those that nobody waits for any more."""
+    def lend_again(self, core: Host, now: float, loses_s: float) -> None:
+        """Lend those that are idle again, but for what is lacked; before anybody is served."""
         cluster = core.cluster
         self.changed(cluster)
         for node in list(self.nodes):
             vc = cluster.node_vc[node]
-            if core.queues[vc] or not cluster.pools[vc].is_idle(node):
+            if not cluster.pools[vc].is_idle(node):
                 continue
             self._lend(core, node)
+            lack = core.lacks_nodes(vc, 1, now)
+            if lack is not None and lack.pays(loses_s):
+                self._give_back(core, node)
+                continue
             core.record(
                 now=now,
                 action=Action.LEND,
@@ -66,10 +75,10 @@ class SparedNodes:
             keep: a node that is lent by another rule.
         """
         cluster, here, in_use = core.cluster, core.cluster.profiling, False
-        for vc in core.queues:
+        for vc in core.queues if here.size > 1 else ():
             lent = [n for n in here.nodes() if cluster.node_vc[n] == vc and n != keep]
             lent = [n for n in lent if here.is_open(n)]
-            lack = core.lacks_nodes(vc, len(lent), now)
+            lack = core.lacks_nodes(vc, min(len(lent), here.size - 1), now)
             if lack is None or not lack.pays(loses_s):
                 continue
             idle = [node for node in lent if here.is_idle(node)][: lack.nodes]

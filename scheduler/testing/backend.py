@@ -209,6 +209,20 @@ class BackendContract:
         assert [r.what for r in reports] == [Happened.STARTED, Happened.ENDED]
         assert site.begins("a") == 1
 
+    def test_a_job_on_some_of_the_gpus_of_a_wider_one_ends_without_it(self, site: Site) -> None:
+        backend = site.open()
+        wide = a_launch(site.command(Does.STAYS), "wide")
+        backend.launch(replace(wide, nodes=(0, 1), gpus=((0, 1), (0,))))
+        await_start(backend, site, "wide")
+        narrow = a_launch(site.command(Does.ENDS), "narrow", gpu=1)
+        backend.launch(replace(narrow, partner="wide"))
+        ended = last(hear(backend, site))
+        assert (ended.job_id, ended.state) == ("narrow", State.COMPLETED)
+        backend.acknowledge([ended])
+        backend.stop("wide", 1)
+        ended = last(hear(backend, site))
+        assert (ended.job_id, ended.state) == ("wide", State.CANCELLED)
+
     def test_what_was_lost_is_reported(self, site: Site) -> None:
         backend = site.open()
         backend.launch(a_launch(site.command(Does.STAYS)))

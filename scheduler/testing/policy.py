@@ -168,8 +168,15 @@ class PolicyContract:
     def test_goes_on_from_what_was_decided(self, world: World, passes: int, seed: int) -> None:
         """One that hears what another heard and decided, and is made again from a record of what it
         remembers, decides the same."""
-        if not self.follows:
-            return
+        if self.follows:
+            self.check_goes_on(world, passes, seed)
+
+    def check_goes_on(self, world: World, passes: int, seed: int) -> Watched:
+        """Raise AssertionError where one that followed decides otherwise; return what was played.
+
+        Args:
+            passes: that are followed, and then taken, on average.
+        """
         _shown(world)
 
         def made_again(core: Core) -> Core:
@@ -182,8 +189,9 @@ class PolicyContract:
         shadowed = Shadowed(
             self.core(world), lambda: self.core(world), made_again, seed=seed, passes=passes
         )
-        watch(world, cast(WatchedCore, shadowed))
+        watched = watch(world, cast(WatchedCore, shadowed))
         assert not shadowed.differences, shadowed.differences
+        return watched
 
     @settings(_common, max_examples=20)
     @given(world=worlds(), data=st.data())

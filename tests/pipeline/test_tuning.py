@@ -75,6 +75,28 @@ def test_what_is_worse_or_the_same_is_not(past: History) -> None:
     assert rows["alike"]["jct_ratio"] == rows["alike"]["jct_high"] == 1
 
 
+def test_of_candidates_that_change_nothing_hardly_one_is_adopted(
+    monkeypatch: pytest.MonkeyPatch, past: History
+) -> None:
+    """Sixty tries of sixteen candidates that differ from what is in force by chance alone: the best
+    of them looks better on the half that chooses, and the other half tells."""
+    monkeypatch.setattr(tuning, "DRAWS", 20)
+    rng = np.random.default_rng(5)
+    jobs = rng.lognormal(7.0, 1.5, (2, 640))  # of each half
+
+    def drawn(_: object, cell: tuning.Cell) -> tuning.Times:
+        windows = np.repeat(np.exp(rng.normal(0.0, 0.05, tuning.WINDOWS)), 640 // tuning.WINDOWS)
+        jct = jobs[cell.half] * windows * np.exp(rng.normal(0.0, 0.2, 640))
+        return np.stack([jct, 0.3 * jct])
+
+    monkeypatch.setattr(tuning, "play", drawn)
+    tried: dict[str, tuning.Values] = {str(n): {"partner_searches": n} for n in range(16)}
+    found = [tune(past, {}, tried, 1) for _ in range(60)]
+    picked = [one for one in found if one["picked"]]
+    assert len(picked) > 50, "chance alone nearly always finds one on the first half"
+    assert sum(one["adopt"] for one in found) <= 4
+
+
 def test_the_halves_share_no_job_and_the_first_is_the_history_of_the_second(past: History) -> None:
     first, second = (past(half, 0, {}) for half in (0, 1))
     ids = [[job.job_id for job in world.workload.jobs] for world in (first, second)]

@@ -17,6 +17,7 @@ from scheduler.core.profiling import WaitingStage
 from scheduler.core.turn import Host
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.testing.builders import Desk, Played, a_job, cluster_of, pellucid, play
+from scheduler.testing.policy import PolicyContract
 from scheduler.testing.worlds import World, worlds
 
 # its order and nothing else of `pellucid`: no bound, no ageing, predicted once
@@ -32,7 +33,7 @@ PRICES = st.sampled_from([0.0, 0.3, 1.0, 1.0, 5.0])
 @st.composite
 def wide_worlds(draw: st.DrawFn) -> World:
     """Worlds of one virtual cluster that lends a node or two, and of many wide jobs."""
-    nodes, lent = draw(st.integers(3, 5)), draw(st.integers(1, 2))
+    nodes, lent = draw(st.integers(4, 6)), draw(st.integers(2, 3))
     gpus = st.sampled_from([1, 2, 3, 4, 2 * (nodes - lent), 2 * (nodes - lent)])
     samples = [
         a_job(
@@ -58,9 +59,9 @@ class Watched(WaitingStage):
         here, node_vc = core.cluster.profiling, core.cluster.node_vc
         for vc, queue in core.queues.items():
             idle = [node for node in here.nodes() if node_vc[node] == vc and here.is_idle(node)]
-            lack = core.lacks_nodes(vc, len(idle), now)
+            lack = core.lacks_nodes(vc, min(len(idle), here.size - 1), now)
             loses_s = self.limit_s * sum(1 for _ in self._queue)  # at least what is lost
-            assert lack is None or not lack.pays(loses_s), (queue[0], lack)
+            assert lack is None or lack.price * lack.hold.costs_s <= loses_s, (queue[0], lack)
 
 
 def played(world: World, policy: Policy, *, profiles: bool) -> Played:
@@ -102,9 +103,20 @@ def test_a_node_is_lent_for_profiling_only_while_nobody_lacks_it_at_a_higher_pri
         assert (back.need or 0) == numbers["missed_nodes"] * world.spec.gpus_per_node
 
 
+class Wide(PolicyContract):
+    name = "pellucid"
+    skips = True
+
+
+@settings(max_examples=60)
+@given(world=wide_worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
+def test_one_that_follows_knows_which_nodes_went_back(world: World, passes: int, seed: int) -> None:
+    Wide().check_goes_on(world, passes, seed)
+
+
 def a_lender(**chosen: Any) -> Desk:
-    """Four nodes, one of them lent for profiling; on one of the others a job runs."""
-    desk = Desk(pellucid(**chosen), cluster_of(nodes=4, gpus=8, profiling=1), stage=WaitingStage())
+    """Five nodes, two of them lent for profiling; on one of the others a job runs."""
+    desk = Desk(pellucid(**chosen), cluster_of(nodes=5, gpus=8, profiling=2), stage=WaitingStage())
     desk.submit(a_job("long", gpus=8, for_=900.0))
     return desk
 
@@ -126,14 +138,15 @@ def test_a_node_goes_back_to_the_wide_job_that_lacks_no_more_and_is_lent_again_a
     assert numbers["waits_longer_s"] > 590.0, "the mean of what is left of those like the other"
     assert back.sentence() == "lacks 8 GPUs lent for profiling"
     assert (start.action, start.job_id) == (Action.START, "wide")
-    desk.submit(a_job("next", gpus=8), now=20.0)
-    starts, again = desk.end("wide", now=600.0)
-    assert (starts.action, starts.job_id) == (Action.START, "next")
+    desk.submit(*(a_job(f"next{i}", gpus=8) for i in range(3)), now=20.0)
+    again, *starts = desk.end("wide", now=600.0)
     assert (again.action, again.reason, again.nodes) == (
         Action.LEND,
         Reason.NODE_SPARED,
         back.nodes,
     )
+    started = [one.job_id for one in starts if one.action is Action.START]
+    assert len(started) == 2, "the third node went to the wide one alone"
 
 
 @pytest.mark.parametrize(

@@ -197,11 +197,15 @@ def test_a_pair_that_keeps_jobs_before_it_waiting_for_longer_than_it_saves_is_no
         assert ends < 4 * HOUR, "they get the GPUs when the first job ends"
 
 
-def narrow_beside_wide(*, consents: bool = True, **chosen: Any) -> Played:
-    """Play one node: `a` holds its eight GPUs for hours, and `b`, of two GPUs, comes."""
-    a = a_job("a", gpus=8, for_=9 * HOUR, config="a")
-    a = replace(a, job=replace(a.job, share=consents))
-    b = a_job("b", gpus=2, for_=HOUR, at=900.0, config="b")
+def narrow_beside_wide(*, consents: str = "ab", takes: float = 100.0, **chosen: Any) -> Played:
+    """Play one node: `a` holds its eight GPUs for hours, and `b`, of two GPUs, comes.
+
+    Args:
+        consents: who may share. takes: memory of a GPU that each takes, MiB.
+    """
+    a = a_job("a", gpus=8, for_=9 * HOUR, config="a", mem=takes)
+    b = a_job("b", gpus=2, for_=HOUR, at=900.0, config="b", mem=takes)
+    a, b = (replace(one, job=replace(one.job, share=one.id in consents)) for one in (a, b))
     return play(
         pellucid(Likes(speeds={("b", "a"): (0.8, 0.9)}), **chosen),
         cluster_of(nodes=2, profiling=1),
@@ -231,5 +235,17 @@ def test_it_waits_where_that_is_not_set_or_the_wider_one_is_too_wide_to_share(
     assert not played.of("b", Action.PACK)
 
 
-def test_it_waits_where_the_owner_of_the_wider_one_does_not_want_it() -> None:
-    assert not narrow_beside_wide(consents=False, pack_narrower=True).of("b", Action.PACK)
+@pytest.mark.parametrize("consents", ["a", "b"])
+def test_it_waits_where_the_owner_of_either_does_not_want_it(consents: str) -> None:
+    assert not narrow_beside_wide(consents=consents, pack_narrower=True).of("b", Action.PACK)
+
+
+@pytest.mark.parametrize(("takes", "packs"), [(12_000.0, True), (13_000.0, False)])
+def test_it_waits_where_both_would_not_fit_into_the_memory_of_a_gpu(
+    takes: float, packs: bool
+) -> None:
+    """A GPU of 24,576 MiB: that of the wider one's GPUs that are not shared is of no use."""
+    played = narrow_beside_wide(takes=takes, pack_narrower=True)
+    assert bool(played.of("b", Action.PACK)) == packs
+    refused = [d for d in played.of("b", Action.WAIT) if d.reason is Reason.MEMORY_GUARD]
+    assert bool(refused) != packs
