@@ -88,6 +88,7 @@ class Core:
         self.next_seq = 0
         self.arrivals = 0  # order of the next job
         self.holding = HolderCache()
+        self.keeps_receipts = False  # with decisions, of the durations that they go by
 
     def open_queues(self) -> None:
         """Have a queue for each virtual cluster there is."""
@@ -472,4 +473,5 @@ class Core:
             evidence=queued.evidence,
             need=job.gpus,
             limit=self.profiling.max_gpus if self.profiling is not None else None,
+            receipt=self.policy.receipt(queued) if self.keeps_receipts and script is None else (),
         )

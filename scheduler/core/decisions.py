@@ -14,6 +14,7 @@ from typing import Any
 
 from features.codec import Json
 from scheduler.core.plural import are, count, were
+from scheduler.core.receipts import Plain
 
 
 class Action(StrEnum):
@@ -347,6 +348,7 @@ class Decision:
         position: place in the queue, from 1.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
+        receipt: what the durations among them are made of; see `scheduler.core.receipts`.
     """
 
     seq: int
@@ -371,6 +373,7 @@ class Decision:
     position: int | None = None
     batch: tuple[int, int] | None = None
     evidence: Evidence = ()
+    receipt: Plain = ()
 
     def sentence(self, visible: Collection[str] | None = None) -> str:
         """Return the decision in words. Where `visible` is given, no other job is named."""

@@ -15,6 +15,7 @@ from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.obstacles import SHARING, Obstacle, obstacle_of
 from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.rules import PolicyViolation, may_share, profiling_place, start_fault
 
 
@@ -35,6 +36,7 @@ class Declared(Protocol):
     def capabilities(self) -> Capabilities: ...
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
     def late(self, queued: QueuedJob, now: float) -> Evidence: ...
+    def receipt(self, queued: QueuedJob) -> Plain: ...
 
 
 class Host(Protocol):
@@ -56,6 +58,8 @@ class Host(Protocol):
     def profile_s(self) -> float: ...
     @property
     def profiled_gpus(self) -> int: ...
+    @property
+    def keeps_receipts(self) -> bool: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
@@ -91,6 +95,7 @@ class Turn:
         self.cluster = core.cluster
         self.pool: Pool = core.cluster.pools[vc]
         self._obstacles: dict[tuple[int, str], tuple[int, Obstacle]] = {}
+        self._predicted_again = set[str]()  # of whom the next decision keeps a receipt
 
     @property
     def oracle(self) -> Oracle:
@@ -311,6 +316,8 @@ class Turn:
                 estimator.decided_with(one.job.job_id, estimate)
             one.believe(estimate)
             one.reason = None
+            if self._core.keeps_receipts:
+                self._predicted_again.add(one.job.job_id)
         return True
 
     def wait(
@@ -402,6 +409,8 @@ class Turn:
     ) -> None:
         """Record a decision about a job; `more` are further fields of `Decision`."""
         counts = {"free": self.pool.free, "limit": self.pool.gpus}
+        if queued.job.job_id in self._predicted_again:
+            more["receipt"] = self._core.policy.receipt(queued)
         self._core.record(
             self.now,
             action,

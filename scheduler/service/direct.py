@@ -22,6 +22,7 @@ from scheduler.backends.slurm.versions import NEWEST, Release, release_in
 from scheduler.core.capacity import NodeNow, nodes_of
 from scheduler.core.decisions import Decision
 from scheduler.core.phase import Phase
+from scheduler.core.receipts import Receipt
 from scheduler.explain.bound import Bound
 from scheduler.explain.causes import Causes, Other, causes_of, of_slurm
 from scheduler.explain.effect import ByNode, Eta, Sooner
@@ -298,6 +299,10 @@ class Direct:
         figures = asdict(made)
         names = StartForecastRow.__dataclass_fields__.keys() & figures.keys()
         return StartForecastRow(**{name: figures[name] for name in names})
+
+    def receipt(self, job_id: str) -> Receipt | None:
+        made = self._made.get(job_id)
+        return None if made is None else Receipt.read(made.receipt)
 
     def keeps_decider(self) -> str:
         return ""

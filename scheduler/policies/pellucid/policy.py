@@ -32,6 +32,7 @@ from scheduler.core.policy import (
     Predictors,
 )
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
@@ -276,6 +277,9 @@ class Pellucid(Policy):
         return job_id in self.estimates
 
     # --- its explanations -------------------------------------------------------------------
+
+    def receipt(self, queued: QueuedJob) -> Plain:
+        return self.distribution.receipt(queued.estimate_s, queued.outlived_s).plain()
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
