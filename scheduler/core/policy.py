@@ -16,6 +16,7 @@ from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings, Promise
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
@@ -312,6 +313,20 @@ class Policy:
         if promise.costs_s is not None:
             found.append(("bound_costs_s", round(promise.costs_s, 1)))
         return tuple(found)
+
+    def forecaster(
+        self, otherwise: Callable[[], ArrivalForecaster] | None
+    ) -> ArrivalForecaster | None:
+        """Return what the profiling stage in front of it forecasts arrivals with; None: nothing.
+
+        Args:
+            otherwise: makes the one of who has no better.
+        """
+        return None if otherwise is None else otherwise()
+
+    def receipt(self, queued: QueuedJob) -> Plain:
+        """Return what the durations among a job's evidence are made of; () where there are none."""
+        return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
         """What was found out about a waiting job when it was last evaluated. Decides nothing."""
