@@ -242,7 +242,9 @@ def claimed(
         shaped = within if len(within) >= SHAPED else _even(low, high, n)
         outside = (1.0 - claim.share) / (1.0 - lies)
         if elapsed_s <= 0:
-            points = _of_some(shaped, claim.share, others, 1.0 - claim.share, n)
+            points = _of_some(
+                some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
+            )
             if moves is not None:
                 moves.append(ClaimMoved(low, high, points, shaped is not within))
             all_of = left = _joined(
@@ -257,7 +259,14 @@ def claimed(
             near = _even(max(low, elapsed_s), high, n)
         beyond = outside * share_left * len(far) / len(left)
         if moves is not None:
-            moves.append(ClaimMoved(low, high, _of_some(near, inside, far, beyond, n), even))
+            moves.append(
+                ClaimMoved(
+                    low,
+                    high,
+                    _of_some(some=near, weight=inside, others=far, rest=beyond, n=n),
+                    even,
+                )
+            )
         all_of = _joined(
             some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
         )
@@ -289,7 +298,7 @@ def _joined(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> list[float]:
     """`n` equally likely points of two kinds, each of its weight, ascending."""
-    of_some = _of_some(some, weight, others, rest, n)
+    of_some = _of_some(some=some, weight=weight, others=others, rest=rest, n=n)
     if of_some <= 0:
         return _thinned(others, n)
     return sorted(_thinned(some, of_some) + _thinned(others, n - of_some))

@@ -143,7 +143,7 @@ def belief(
         who = "With the model that is" if own.command else "The model alone would say"
         sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
     shown = {name: float(str(chances[name])) for name, s in LONG_S if s < cut and name in chances}
-    return Belief(p50_s, p90_s, evidence, " ".join(sentences), shown)
+    return Belief(p50_s, p90_s, evidence, text=" ".join(sentences), odds=shown)
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
