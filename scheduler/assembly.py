@@ -189,6 +189,6 @@ def stage_of(
         limit_s=partition.limit_s,
         max_gpus=partition.max_gpus,
         scaling=Scaling(partition.scale_from) if scales else None,
-        forecast=predictors.arrivals() if predictors.arrivals is not None else None,
+        forecast=policy.forecaster(predictors.arrivals),
         known_s=partition.carries_over_s,
     )

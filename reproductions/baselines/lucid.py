@@ -6,12 +6,13 @@ figures need are switched on by `reproductions.published`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
 
 from models.bundle import Bundle
+from reproductions.baselines.coming import Coming, Models
 from scheduler.core.arrivals import BIN_S, ArrivalForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import GPU_SHARING_CAPACITY, ClusterSpec, Run
@@ -106,8 +107,10 @@ class Lucid(Policy):
         self._believe(predictors.pair_predictor)
         self.quiet_jobs = self.settings.quiet_jobs
         self.forecast: ArrivalForecaster | None = None
-        if self.quiet_jobs is not None and predictors.arrivals is not None:
-            self.forecast = predictors.arrivals()
+        self._models = Models()
+        self._recent = predictors.arrivals
+        if self.quiet_jobs is not None:
+            self.forecast = self.forecaster(predictors.arrivals)
         self.sharing_limit = self.settings.sharing_limit
         self.priority_factor = self.settings.priority_factor
         self.capabilities = replace(
@@ -116,6 +119,11 @@ class Lucid(Policy):
         self.max_gpus = self.settings.sharing.max_gpus
         self.learned = LucidLearned(self)
         self.quiet: set[str] = set()  # virtual clusters in which nobody was packed of late
+
+    def forecaster(
+        self, otherwise: Callable[[], ArrivalForecaster] | None
+    ) -> ArrivalForecaster | None:
+        return None if otherwise is None else Coming(self._models, otherwise())
 
     def prepare(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
         super().prepare(queued, now, estimator)
@@ -132,8 +140,9 @@ class Lucid(Policy):
         """Forecasts that are switched on now begin with what arrives from now on."""
         if isinstance(before, Lucid):
             self.quiet = before.quiet
-            if self.forecast is not None and before.forecast is not None:
-                self.forecast = before.forecast
+            self._models = before._models
+            if self.forecast is not None:
+                self.forecast = before.forecast or self.forecaster(self._recent)
         return True
 
     def _believe(self, pair_predictor: PairPredictor | None) -> None:
@@ -141,6 +150,7 @@ class Lucid(Policy):
 
     def use(self, bundle: Bundle) -> None:
         self._believe(pair_predictor_of(bundle))
+        self._models.arrivals = bundle.arrivals if "arrivals" in bundle.parts else None
 
     def next_wake(self, now: float) -> float | None:
         """The mode can change at the next bin of the forecast."""

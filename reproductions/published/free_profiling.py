@@ -88,6 +88,12 @@ class LoanSchedule:
     def has_nodes(self, cluster: Cluster) -> bool:
         return cluster.profiling.gpus > 0
 
+    def reclaim(self, core: Host, now: float) -> None:
+        """It spares none."""
+
+    def reclaims(self, d: Decision) -> bool:
+        return False
+
     def skips(self, job: Job) -> Reason | None:
         return Reason.SUBMITTED
 

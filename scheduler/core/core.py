@@ -21,7 +21,7 @@ from scheduler.core.findings import Lack
 from scheduler.core.following import Following
 from scheduler.core.holders import HolderCache, Holding, soonest
 from scheduler.core.nodes import Nodes
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Policy, progressed
 from scheduler.core.profiling import Stage
 from scheduler.core.queue import Queue, QueuedJob
 from scheduler.core.rules import PolicyViolation, profiling_fault
@@ -89,6 +89,7 @@ class Core:
         self.next_seq = 0
         self.arrivals = 0  # order of the next job
         self.holding = HolderCache()
+        self.keeps_receipts = False  # with decisions, of the durations that they go by
 
     def open_queues(self) -> None:
         """Have a queue for each virtual cluster there is."""
@@ -182,7 +183,7 @@ class Core:
         queued.progress = progress
         self.estimator.progressed(job_id, progress, now)
         if not run.profiling:
-            self.policy.progressed(queued, now, self.estimator)
+            progressed(self.policy, queued, now, self.estimator)
             self.cluster.pools[run.vc].changes += 1  # when its GPUs are free is another time
             self.holding = HolderCache()
             self.dirty[run.vc] = None
@@ -487,4 +488,5 @@ class Core:
             evidence=queued.evidence,
             need=job.gpus,
             limit=self.profiling.max_gpus if self.profiling is not None else None,
+            receipt=self.policy.receipt(queued) if self.keeps_receipts and script is None else (),
         )

@@ -22,11 +22,12 @@ from math import log1p
 from features import portable
 from features.repeats import Claim
 from features.survival import EDGES_S
+from scheduler.core.receipts import LONGEST_S as LONGEST_S
+from scheduler.core.receipts import ClaimMoved
 
 # Weight of a job's own hazards. Of pinball losses at submission, after 200 s and after an hour it
 # was chosen on 5-16 September of Venus.
 OWN = 0.65
-LONGEST_S = 1_209_600.0  # nothing is expected to run longer than two weeks
 SHARES = len(EDGES_S) + 2  # that a curve is kept as
 LIES = 0.02  # share of a curve within a claim from which on it has its shape
 SHAPED = 8  # points within a claim from which on it has their shape
@@ -183,15 +184,30 @@ def averaged(
         others_left: the share of them that does.
     """
     passed = own.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
+    n, of_others = shared(passed, others, others_left, points)
+    if not n and of_others is others:
+        return list(others)
+    found = own.ends_at([passed + (1.0 - passed) * (i + 0.5) / n for i in range(n)])
+    found += [min(other, own.most_s) for other in of_others]
+    return sorted(max(point, elapsed_s) for point in found)
+
+
+def shared(
+    passed: float, others: Sequence[float], others_left: float, points: int
+) -> tuple[int, Sequence[float]]:
+    """Return how many of some points are of a job's own hazards, and which of the others are.
+
+    Args:
+        passed: the share of its hazards that it has outlived.
+        others, others_left: see `averaged`.
+    """
     of_own, of_others = OWN * (1.0 - passed), (1.0 - OWN) * others_left
     if of_own + of_others <= 0:
-        return list(others)
+        return 0, others
     n = round(points * of_own / (of_own + of_others))
-    found = own.ends_at([passed + (1.0 - passed) * (i + 0.5) / n for i in range(n)])
     rest = points - n
     step = len(others) / rest if rest else 0.0
-    found += [min(others[int((i + 0.5) * step)], own.most_s) for i in range(rest)]
-    return sorted(max(point, elapsed_s) for point in found)
+    return n, [others[int((i + 0.5) * step)] for i in range(rest)]
 
 
 def claimed(
@@ -201,6 +217,7 @@ def claimed(
     claims: Sequence[Claim],
     elapsed_s: float,
     most_s: float = LONGEST_S,
+    moves: list[ClaimMoved] | None = None,
 ) -> Sequence[float]:
     """Move the durations of a job until each claim holds in its share of the cases.
 
@@ -212,6 +229,7 @@ def claimed(
         left: equally likely durations of those that outlive `elapsed_s`.
         share_left: share of all that outlives it.
         most_s: no job lasts longer.
+        moves: what each claim that changes something does to `left` is appended to it.
     """
     for claim in claims:
         low, high = claim.low_s, min(claim.high_s, most_s)
@@ -225,6 +243,11 @@ def claimed(
         shaped = within if len(within) >= SHAPED else _even(low, high, n)
         outside = (1.0 - claim.share) / (1.0 - lies)
         if elapsed_s <= 0:
+            points = _of_some(
+                some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
+            )
+            if moves is not None:
+                moves.append(ClaimMoved(low, high, points, shaped is not within))
             all_of = left = _joined(
                 some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
             )
@@ -232,9 +255,19 @@ def claimed(
         near, far = _split(left, low, high)
         going = [point for point in shaped if point > elapsed_s]
         inside = claim.share * len(going) / len(shaped)
-        if len(near) < SHAPED or shaped is not within:
+        even = len(near) < SHAPED or shaped is not within
+        if even:
             near = _even(max(low, elapsed_s), high, n)
         beyond = outside * share_left * len(far) / len(left)
+        if moves is not None:
+            moves.append(
+                ClaimMoved(
+                    low,
+                    high,
+                    _of_some(some=near, weight=inside, others=far, rest=beyond, n=n),
+                    even,
+                )
+            )
         all_of = _joined(
             some=shaped, weight=claim.share, others=others, rest=1.0 - claim.share, n=n
         )
@@ -266,11 +299,19 @@ def _joined(
     some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
 ) -> list[float]:
     """`n` equally likely points of two kinds, each of its weight, ascending."""
-    total = weight + rest
-    of_some = round(n * weight / total) if others and total > 0 else n
-    if not some or of_some <= 0:
+    of_some = _of_some(some=some, weight=weight, others=others, rest=rest, n=n)
+    if of_some <= 0:
         return _thinned(others, n)
     return sorted(_thinned(some, of_some) + _thinned(others, n - of_some))
+
+
+def _of_some(
+    some: Sequence[float], weight: float, others: Sequence[float], rest: float, n: int
+) -> int:
+    """How many of `n` points are of the first kind."""
+    total = weight + rest
+    of_some = round(n * weight / total) if others and total > 0 else n
+    return max(0, of_some) if some else 0
 
 
 def _thinned(points: Sequence[float], n: int) -> list[float]:

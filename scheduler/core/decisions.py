@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from features.codec import Json
+from scheduler.core.receipts import Plain
 
 
 class Action(StrEnum):
@@ -172,6 +173,7 @@ class Decision:
         position: place in the queue, from 1.
         batch: samples per GPU and pass, and passes before each update, of an elastic job.
         evidence: further numbers behind the decision, by name (a marginal gain, a dual price).
+        receipt: what the durations among them are made of; see `scheduler.core.receipts`.
     """
 
     seq: int
@@ -196,6 +198,7 @@ class Decision:
     position: int | None = None
     batch: tuple[int, int] | None = None
     evidence: Evidence = ()
+    receipt: Plain = ()
 
     def body(self) -> Json:
         """As plain values; fields that say nothing are left out."""

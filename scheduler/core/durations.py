@@ -26,8 +26,18 @@ from typing import Any
 
 from features.repeats import Claim
 from features.survival import EDGES_S as STRETCHES_S
-from scheduler.core.curves import LONGEST_S, OWN, SHARES, Curve, Predicted, averaged, claimed
+from scheduler.core.curves import (
+    LONGEST_S,
+    OWN,
+    SHARES,
+    Curve,
+    Predicted,
+    averaged,
+    claimed,
+    shared,
+)
 from scheduler.core.decisions import Evidence
+from scheduler.core.receipts import ClaimMoved, Receipt
 
 # where predictions change in kind: a minute, five, twenty, an hour, four, twelve
 EDGES_S = (60.0, 300.0, 1200.0, 3600.0, 14_400.0, 43_200.0)
@@ -352,6 +362,43 @@ class DurationDistribution:
     @_kept
     def _lasts(self, predicted: float, elapsed_s: float) -> list[float]:
         """Equally likely durations of a job that has outlived `elapsed_s`, ascending."""
+        return self._made_of(predicted, elapsed_s)
+
+    def receipt(
+        self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
+    ) -> Receipt:
+        """Return what `quantiles` of the same are made of."""
+        elapsed_s = max(0.0, elapsed_s)
+        predicted = TYPICAL_S if predicted_s is None else predicted_s
+        longest = max(LONGEST_S, 1.5 * elapsed_s) if limit_s is None else limit_s
+        others, outlived = self._by_ratios(predicted, elapsed_s)
+        scale = 1.0 + predicted
+        if not (isinstance(predicted, Predicted) and predicted.ended):
+            ratios = tuple((1.0 + other) / scale for other in others)
+            return Receipt(
+                outlived_s=elapsed_s,
+                predicted_s=float(predicted),
+                most_s=longest,
+                ratios=ratios,
+            )
+        passed = predicted.share_ended(elapsed_s) if elapsed_s > 0 else 0.0
+        n, chosen = shared(passed, others, 1.0 - outlived, FINE)
+        moves = list[ClaimMoved]()
+        self._made_of(predicted, elapsed_s, moves)
+        return Receipt(
+            outlived_s=elapsed_s,
+            predicted_s=float(predicted),
+            most_s=longest if chosen is others else min(longest, predicted.most_s),
+            ratios=tuple((1.0 + other) / scale for other in chosen),
+            own=n,
+            ended=predicted.ended,
+            shift=predicted.shift,
+            claims=tuple(moves),
+        )
+
+    def _by_ratios(self, predicted: float, elapsed_s: float) -> tuple[list[float], float]:
+        """Equally likely durations by how predictions turned out, ascending, and the share of all
+        that a job which goes on after `elapsed_s` has outlived."""
         ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
         outlived = _share_below(ratios.even, (1.0 + elapsed_s) / scale) if elapsed_s > 0 else 0.0
         left = ratios.seen * (1.0 - outlived)
@@ -361,9 +408,16 @@ class DurationDistribution:
         found = [scale * ratio - 1.0 for ratio in above]
         rest = n - own
         found += [(1.0 + elapsed_s) * rest / (rest - i - 0.5) - 1 for i in range(rest)]
-        found = sorted(max(point, elapsed_s) for point in found)
+        return sorted(max(point, elapsed_s) for point in found), outlived
+
+    def _made_of(
+        self, predicted: float, elapsed_s: float, moves: list[ClaimMoved] | None = None
+    ) -> list[float]:
+        """The same by its own hazards and claims, too; `moves`: see `claimed`."""
+        found, outlived = self._by_ratios(predicted, elapsed_s)
         if not (isinstance(predicted, Predicted) and predicted.ended):
             return found
+        ratios, scale, n = self._range(predicted), 1.0 + predicted, FINE
         both = averaged(
             own=predicted, others=found, others_left=1.0 - outlived, elapsed_s=elapsed_s, points=n
         )
@@ -386,6 +440,7 @@ class DurationDistribution:
             claims=predicted.claims,
             elapsed_s=elapsed_s,
             most_s=most_s,
+            moves=moves,
         )
         return [max(point, elapsed_s) for point in ends]
 

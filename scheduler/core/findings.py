@@ -131,6 +131,19 @@ class Promise:
     soonest_s: float = 0.0
     costs_s: float | None = None
 
+    def late(self, waited_s: float) -> Evidence:
+        """Return how a job that has waited so long stands to what is promised, as recorded with its
+        decisions; () before its bound."""
+        bound_s = self.bound_s if self.priced_s is None else self.priced_s
+        if waited_s <= bound_s:
+            return ()
+        found = [("bound_s", bound_s), ("bound_left_s", round(self.left_s, 1))]
+        if self.demand > 1:
+            found.append(("bound_times", round(self.demand, 2)))
+        if self.costs_s is not None:
+            found.append(("bound_costs_s", round(self.costs_s, 1)))
+        return tuple(found)
+
 
 class NotExamined(Enum):
     """What a job was not examined for."""

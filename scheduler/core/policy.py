@@ -12,11 +12,12 @@ from features.job import Job, Profile
 from scheduler.core.arrivals import ArrivalForecaster, RecentForecaster
 from scheduler.core.capabilities import Capabilities
 from scheduler.core.cluster import Cluster, ClusterSpec, Placement, Run
-from scheduler.core.decisions import Decision, Evidence, Reason
+from scheduler.core.decisions import Decision, Reason
 from scheduler.core.durations import DurationDistribution
 from scheduler.core.estimates import Estimator, with_progress
 from scheduler.core.findings import Findings, Lack, Promise
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.rules import PolicyViolation
 from scheduler.core.settings import PolicySettings
 from scheduler.core.turn import Turn
@@ -237,14 +238,6 @@ class Policy:
     def watched(self, job: Job, profile: Profile) -> None:
         """A job was profiled, or watched for as long where it runs alone."""
 
-    def progressed(self, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """A job that runs reported how long it will have run."""
-        if self.capabilities.estimates and not self.capabilities.oracle:
-            estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
-            queued.believe(estimate)
-        if self.distribution is not None:
-            self.distribution.refreshed += 1  # what was found by it may not hold any more
-
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
         """A job was seen to run at `speed` of its speed alone, beside another."""
 
@@ -331,25 +324,32 @@ class Policy:
         """From when on GPUs are kept for a waiting job; None: nothing is promised."""
         return None
 
-    def late(self, queued: QueuedJob, now: float) -> Evidence:
-        """How a job that has waited longer than the bound stands to what is promised; recorded with
-        its decisions."""
-        promise = self.promise(queued, now)
-        if promise is None:
-            return ()
-        bound_s = promise.bound_s if promise.priced_s is None else promise.priced_s
-        if now - queued.submit_time <= bound_s:
-            return ()
-        found = [("bound_s", bound_s), ("bound_left_s", round(promise.left_s, 1))]
-        if promise.demand > 1:
-            found.append(("bound_times", round(promise.demand, 2)))
-        if promise.costs_s is not None:
-            found.append(("bound_costs_s", round(promise.costs_s, 1)))
-        return tuple(found)
+    def forecaster(
+        self, otherwise: Callable[[], ArrivalForecaster] | None
+    ) -> ArrivalForecaster | None:
+        """Return what the profiling stage in front of it forecasts arrivals with; None: nothing.
+
+        Args:
+            otherwise: makes the one of who has no better.
+        """
+        return None if otherwise is None else otherwise()
+
+    def receipt(self, queued: QueuedJob) -> Plain:
+        """Return what the durations among a job's evidence are made of; () where there are none."""
+        return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
         """What was found out about a waiting job when it was last evaluated. Decides nothing."""
         return Findings(queued.considered, queued.type_costs)
+
+
+def progressed(policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
+    """Have a policy believe a running job that reports how long it will have run."""
+    if policy.capabilities.estimates and not policy.capabilities.oracle:
+        estimate = with_progress(estimator.estimate(queued.job, now), queued.progress)
+        queued.believe(estimate)
+    if policy.distribution is not None:
+        policy.distribution.refreshed += 1  # what was found by it may not hold any more
 
 
 def in_order(turn: Turn) -> None:

@@ -12,10 +12,11 @@ from scheduler.core.capacity import Capacity, capacity_of
 from scheduler.core.cluster import Cluster, Placement, Pool, Run
 from scheduler.core.decisions import Action, Evidence, Reason
 from scheduler.core.estimates import Estimator, with_progress
-from scheduler.core.findings import Lack
+from scheduler.core.findings import Lack, Promise
 from scheduler.core.holders import NOBODY, Holding
 from scheduler.core.obstacles import Obstacle, obstacle_of
 from scheduler.core.queue import Queue, QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.rules import PolicyViolation, may_share, profiling_place, start_fault
 
 
@@ -35,7 +36,8 @@ class Declared(Protocol):
     @property
     def capabilities(self) -> Capabilities: ...
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
-    def late(self, queued: QueuedJob, now: float) -> Evidence: ...
+    def promise(self, queued: QueuedJob, now: float) -> Promise | None: ...
+    def receipt(self, queued: QueuedJob) -> Plain: ...
 
 
 class Host(Protocol):
@@ -59,6 +61,8 @@ class Host(Protocol):
     def profiled_gpus(self) -> int: ...
     @property
     def profiles_apart(self) -> bool: ...
+    @property
+    def keeps_receipts(self) -> bool: ...
 
     def runs_of(self, vc: str) -> list[Run]: ...
     def touch(self, vc: str) -> None: ...
@@ -95,6 +99,7 @@ class Turn:
         self.cluster = core.cluster
         self.pool: Pool = core.cluster.pools[vc]
         self._obstacles: dict[tuple[int, str], tuple[int, Obstacle]] = {}
+        self._predicted_again = set[str]()  # of whom the next decision keeps a receipt
 
     @property
     def profiles_apart(self) -> bool:
@@ -187,7 +192,7 @@ class Turn:
         if fault:
             self._refuse(f"start {_asked(queued)} on {_named(placement)}", fault)
         self._leaves_queue(queued, "start")
-        evidence = (*evidence, *self._core.policy.late(queued, self.now))
+        evidence = (*evidence, *_late(self._core.policy, queued, self.now))
         run = self.cluster.start(queued.job, self.vc, placement, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -237,7 +242,7 @@ class Turn:
                 f"`may_share` says {rule.name}" if rule else "it has not declared that it packs",
             )
         self._leaves_queue(queued, "pack")
-        evidence = (*evidence, *self._core.policy.late(queued, self.now))
+        evidence = (*evidence, *_late(self._core.policy, queued, self.now))
         run = self.cluster.pack(queued.job, partner, self.now)
         self._core.started(run, queued)
         self._decide(
@@ -323,6 +328,8 @@ class Turn:
                 estimator.decided_with(one.job.job_id, estimate)
             one.believe(estimate)
             one.reason = None
+            if self._core.keeps_receipts:
+                self._predicted_again.add(one.job.job_id)
         return True
 
     def wait(
@@ -353,7 +360,7 @@ class Turn:
             blocker=blocker,
             held_by=holding.jobs,
             position=position,
-            evidence=(*evidence, *self._core.policy.late(queued, self.now)),
+            evidence=(*evidence, *_late(self._core.policy, queued, self.now)),
             free=capacity.free,
             limit=capacity.limit,
         )
@@ -414,6 +421,8 @@ class Turn:
     ) -> None:
         """Record a decision about a job; `more` are further fields of `Decision`."""
         counts = {"free": self.pool.free, "limit": self.pool.gpus}
+        if queued.job.job_id in self._predicted_again:
+            more["receipt"] = self._core.policy.receipt(queued)
         self._core.record(
             self.now,
             action,
@@ -460,3 +469,9 @@ def _named(placement: Placement) -> str:
         which = [str(i) for i in range(max(gpus, 0).bit_length()) if gpus >> i & 1]
         parts.append(f"GPU{'s' * (len(which) > 1)} {', '.join(which) or 'none'} of node {node}")
     return " and ".join(parts) or "no GPUs"
+
+
+def _late(policy: Declared, queued: QueuedJob, now: float) -> Evidence:
+    """How a job that has waited longer than its bound stands to what is promised."""
+    promise = policy.promise(queued, now)
+    return () if promise is None else promise.late(now - queued.submit_time)

@@ -4,7 +4,7 @@ it rests on. Every place that says so says it in these words."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isclose
 
 from scheduler.core.decisions import Decision
@@ -28,12 +28,15 @@ class Belief:
             decides by the prediction alone.
         evidence: how long the owner's jobs of that name ran, in words; "" where none has ended.
         text: all of it in sentences.
+        odds: chances to run longer than an hour, six and a day, by the names of `LONG_S`; without
+            those beyond its time limit.
     """
 
     p50_s: float
     p90_s: float | None = None
     evidence: str = ""
     text: str = ""
+    odds: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +47,13 @@ class Runs:
         ran_s: for how many seconds it has.
         likely_s, latest_s: in how many it should end, given that: with even odds, and nine in ten;
             None: no forecast says so.
+        odds: chances to run longer in all than each of `LONG_S`, by name.
     """
 
     ran_s: float
     likely_s: float | None = None
     latest_s: float | None = None
+    odds: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +133,7 @@ def belief(
     sentences += [rests_on_words(spread)] if spread is not None and ENDED_HERE in spread else []
     odds = "" if over or runs is not None or spread is None else odds_words(spread, cut)
     sentences += [f"{odds}."] if odds else []
+    chances = (spread or {}) if runs is None or over else runs.odds
     if own.asks and spread is not None and runs is None and not over and is_open(spread, cut):
         sentences.append(f"Is it a test, or how long will it run? {own.asks}.")
     sentences += [own.expected] if own.expected else []
@@ -136,7 +142,8 @@ def belief(
     if terms:
         who = "With the model that is" if own.command else "The model alone would say"
         sentences.append(f"{who} {duration(last.estimate_s)}: {terms}.")
-    return Belief(p50_s, p90_s, evidence, " ".join(sentences))
+    shown = {name: float(str(chances[name])) for name, s in LONG_S if s < cut and name in chances}
+    return Belief(p50_s, p90_s, evidence, text=" ".join(sentences), odds=shown)
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:

@@ -13,6 +13,7 @@ from scheduler.core.capacity import NodeNow
 from scheduler.core.decisions import ANOTHER, Action, Decision, Reason
 from scheduler.core.estimates import Description
 from scheduler.core.phase import Phase
+from scheduler.core.receipts import Receipt
 from scheduler.explain.bound import Bound
 from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.job import JobRow, Line
@@ -58,6 +59,7 @@ class Stands:
         bound: on its start, from limits; None where none is asked for (`needs_bound`).
         busy: what takes the decider long; "": nothing.
         alike: seconds that the latest jobs of its name and owner ran.
+        receipt: of a job that runs, what its forecast end is made of; None: that is not kept.
     """
 
     row: JobRow
@@ -69,6 +71,7 @@ class Stands:
     bound: Bound | None = None
     busy: str = ""
     alike: Sequence[float] = ()
+    receipt: Receipt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

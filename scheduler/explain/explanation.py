@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from features.codec import decode
+from scheduler.core.receipts import Receipt
 from scheduler.explain.answer import OrderTerm, WaitAnalysis
 from scheduler.explain.belief import Belief
 from scheduler.explain.effect import WhatIfAnswer
@@ -235,6 +236,7 @@ class Explanation:
         prediction: the same grouped by what they say, largest first; the factors multiply to the
             same.
         belief: how long it should run, by what decides; None: nothing is predicted.
+        curve: what its durations and odds are made of; None: that was not kept.
         headline: where it stands and when it should start, in a sentence.
         wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
             GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
@@ -277,3 +279,4 @@ class Explanation:
     wait: str = ""
     intercept: float | None = None
     predicted_s: float | None = None
+    curve: Receipt | None = None

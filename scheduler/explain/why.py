@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from scheduler.core.decisions import STARTS, Action, Reason
+from scheduler.core.curves import Curve
+from scheduler.core.decisions import STARTS, Action, Decision, Reason
+from scheduler.core.durations import LONG_S
 from scheduler.core.phase import Phase
+from scheduler.core.receipts import Receipt
 from scheduler.explain.belief import Belief, OwnWords, Runs, belief
 from scheduler.explain.dossier import Dossier, Stands
 from scheduler.explain.explanation import (
@@ -90,6 +93,7 @@ def explain(of: Dossier) -> Explanation:
         wait="" if job.slurm is not None else story.wait,
         intercept=score.intercept if score and score.adds_up else None,
         predicted_s=score.seconds if score and score.adds_up else None,
+        curve=receipt_of(stands, story),
     )
 
 
@@ -102,7 +106,10 @@ def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) ->
         ends = (None, None) if forecast is None else (forecast.end_p50, forecast.end_p90)
         likely_s, latest_s = (None if at is None else at - now for at in ends)
         ran_s = max(0.0, now - job.started_at)
-        runs = Runs(ran_s=ran_s, likely_s=likely_s, latest_s=latest_s)
+        receipt = stands.receipt if likely_s is not None else None
+        lasts = Curve.of(receipt.durations()) if receipt is not None else None
+        odds = {} if lasts is None else {name: lasts.chance(s) for name, s in LONG_S}
+        runs = Runs(ran_s=ran_s, likely_s=likely_s, latest_s=latest_s, odds=odds)
     score = story.scores[-1] if story.scores else None
     return belief(
         [event.decision for event in story.events],
@@ -118,6 +125,25 @@ def believed(stands: Stands, story: Story, forecast: StartForecastRow | None) ->
         stated_s=job.estimate_s,
         runs=runs,
     )
+
+
+def receipt_of(stands: Stands, story: Story) -> Receipt | None:
+    """Return what the durations and odds of a job's belief are made of; None where that is not
+    kept: of those that only a decision without it states, or the job's own progress."""
+    if stands.receipt is not None:
+        return stands.receipt
+    taken = [event.decision for event in story.events]
+    stated = next((d for d in reversed(taken) if "p90_s" in dict(d.evidence)), None)
+    kept = next((d for d in reversed(taken) if d.receipt), None)
+    if stated is None or kept is None or _spread(stated) != _spread(kept):
+        return None
+    return Receipt.read(kept.receipt)
+
+
+def _spread(d: Decision) -> list[object]:
+    """What a decision says of how long a job lasts."""
+    found = dict(d.evidence)
+    return [found.get(name) for name in ("p50_s", "p90_s", *(name for name, _ in LONG_S))]
 
 
 def asking(job_id: str) -> str:

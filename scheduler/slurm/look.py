@@ -12,6 +12,7 @@ from features.clock import Clock
 from scheduler.assembly import CoreSpec
 from scheduler.core.capacity import nodes_of
 from scheduler.core.phase import Phase
+from scheduler.core.receipts import Receipt
 from scheduler.explain.causes import Causes, Other, causes_of, of_slurm
 from scheduler.explain.dossier import Dossier, Recorded, Stands, facts_of, needs_nodes
 from scheduler.explain.effect import ByNode, Eta, Sooner
@@ -242,6 +243,7 @@ class Direct:
             standing=self.standing(job_id),
             nodes=nodes,
             forecast=self._forecast(job_id),
+            receipt=self._receipt(row),
         )
         beside = Recorded(bundles=names_of_terms({}))
         return Dossier(facts=facts_of(row), own=own, beside=beside, stands=stands)
@@ -279,6 +281,10 @@ class Direct:
             vc: {place[-1]: n for n, place in enumerate(sorted(line), 1)}
             for vc, line in lines.items()
         }
+
+    def _receipt(self, row: JobRow) -> Receipt | None:
+        made = self._made.get(row.job_id)
+        return Receipt.read(made.receipt) if made and row.phase == Phase.RUNNING else None
 
     def _forecast(self, job_id: str) -> StartForecastRow | None:
         made = self._made.get(job_id)

@@ -52,6 +52,7 @@ class CoreCopy:
         """A new copy, which asks `estimator` for durations. About 20 us per job in the core."""
         core = _Unpickler(io.BytesIO(self._bytes), self._shared, estimator).load()
         assert isinstance(core, Core)
+        core.keeps_receipts = False
         return core
 
 

@@ -18,6 +18,7 @@ from scheduler.core.core import Core
 from scheduler.core.durations import TYPICAL_S, Quantiles, at_level
 from scheduler.core.policy import Never
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.explain.whatif.copies import CoreCopy
 from scheduler.explain.whatif.futures import Beliefs, Believed, Draw, Future
 from scheduler.explain.whatif.memory import DAY_S, Memory, SubmittedJob
@@ -60,6 +61,7 @@ class StartForecast:
             are not enough; () where there is none.
         aside: share of the futures in which it needs no GPUs to become free: it starts beside
             another job, or ends while it is profiled.
+        receipt: of a job that runs, what its end is made of; see `scheduler.core.receipts`.
     """
 
     made_at: float
@@ -74,6 +76,7 @@ class StartForecast:
     estimate: str | None = None
     after: tuple[float, ...] = ()
     aside: float = 0.0
+    receipt: Plain = ()
 
 
 class Futures:
@@ -419,8 +422,9 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
     """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
-    quantiles = memory.quantiles(_past(core, memory, job_id), now - start, core)
-    return _end(now, start, quantiles)
+    past = _past(core, memory, job_id)
+    made = _end(now, start, memory.quantiles(past, now - start, core))
+    return replace(made, receipt=memory.receipt(past, now - start, core).plain())
 
 
 def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:

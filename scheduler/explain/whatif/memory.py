@@ -16,6 +16,7 @@ from scheduler.core.decisions import Evidence
 from scheduler.core.durations import DurationDistribution, Quantiles, Stated
 from scheduler.core.estimates import Estimate, Estimator, moved_by, with_progress
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Receipt
 
 if TYPE_CHECKING:
     from models.bundle import Bundle
@@ -129,6 +130,14 @@ class Memory(Estimator):
         believed = self.believed_by(core)
         least_s = max(elapsed_s, past.outlived_s)
         return believed.quantiles(past.predicted_s, least_s, past.job.time_limit_s)
+
+    def receipt(
+        self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
+    ) -> Receipt:
+        """What `quantiles` of the same are made of."""
+        least_s = max(elapsed_s, past.outlived_s)
+        limit_s = past.job.time_limit_s
+        return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)
 
     def believed_by(self, core: Core | None) -> DurationDistribution:
         """The distribution that a core decides by; of one without, or whose durations are those

@@ -33,6 +33,7 @@ from scheduler.core.policy import (
     Predictors,
 )
 from scheduler.core.queue import QueuedJob
+from scheduler.core.receipts import Plain
 from scheduler.core.turn import Turn
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.demand import Demand
@@ -55,7 +56,7 @@ from scheduler.policies.pellucid.settings import Borrowing, PellucidSettings
 from scheduler.policies.pellucid.shares import Fairness
 from scheduler.policies.pellucid.speeds import Experienced, PairErrors
 from scheduler.policies.pellucid.usual import UsualProfiles
-from scheduler.policies.pellucid.worth import COUNTS, ODDS, described_by, worth_by
+from scheduler.policies.pellucid.worth import COUNTS, ODDS, described_by, forgiven, worth_by
 
 
 class Pellucid(Policy):
@@ -138,17 +139,8 @@ class Pellucid(Policy):
         """What its duration counts, aged; a job past its bound comes first, by submission."""
         if self.starvation.goes_first(queued):
             return starving_key(queued)
-        aged_s = self.forgiven(queued) * queued.submit_time
+        aged_s = forgiven(self, queued) * queued.submit_time
         return worth_by(self, queued).sum_s + aged_s + self.fairness.on(queued, now)
-
-    def forgiven(self, queued: QueuedJob) -> float:
-        """Return the predicted duration that a job is forgiven per second it waits.
-
-        `ageing`; nothing where the queue is deep, and where nobody knows whose the job is: those of
-        a size are then believed alike, and only sizes would change places.
-        """
-        counts = queued.job.user and self.patience.counts(queued.job.vc)
-        return self.ageing if counts else 0.0
 
     def started(self, run: Run, now: float) -> None:
         self.fairness.began(run, now)
@@ -279,13 +271,16 @@ class Pellucid(Policy):
 
     # --- its explanations -------------------------------------------------------------------
 
+    def receipt(self, queued: QueuedJob) -> Plain:
+        return self.distribution.receipt(queued.estimate_s, queued.outlived_s).plain()
+
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
         counts = worth_by(self, queued)
-        forgiven = self.forgiven(queued)
-        credit_s = forgiven * (now - queued.submit_time)
+        aged = forgiven(self, queued)
+        credit_s = aged * (now - queued.submit_time)
         stated = isinstance(queued.estimate_s, Stated)
         name = "its own progress" if stated else "the model's duration"
         if counts.recorded and self.counted_s:
@@ -297,7 +292,7 @@ class Pellucid(Policy):
             terms.append(("odds to last over 6 h", counts.long_s))
         terms.append(("credit for waiting", -credit_s))
         if self.fairness.weight:
-            fairness_s = queued.key - counts.sum_s - forgiven * queued.submit_time
+            fairness_s = queued.key - counts.sum_s - aged * queued.submit_time
             terms.append(("fair share", fairness_s))
         return tuple(terms)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from sqlalchemy import Connection, delete, select
 
 from features.codec import Json
-from scheduler.backends.events import Event
+from scheduler.backends.events import Event, canonical
 from scheduler.backends.submission import Submission
 from scheduler.explain.claims import NEVER_S, Claim
 from scheduler.explain.claims import Kind as Claimed
@@ -49,7 +49,7 @@ def ended(connection: Connection) -> list[SubmittedJob]:
 def body_of(made: StartForecast) -> Json:
     """A forecast as plain values."""
     record = asdict(made)
-    for name in ("starts", "after", "aside"):  # of the moment at which it is made
+    for name in ("starts", "after", "aside", "receipt"):  # of the moment at which it is made
         del record[name]
     return record
 
@@ -79,6 +79,7 @@ def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iter
                 **{name: getattr(one, name) for name in FIGURES},
                 "why_not": one.why_not,
                 "estimate": one.estimate,
+                "receipt": canonical(one.receipt) if one.receipt else None,
             }
             for job_id, one in made.items()
         ]

@@ -83,7 +83,9 @@ class LogHeader:
 
     def core(self, estimator: LiveEstimator | None = None) -> Core:
         """A new core. Its models come with BUNDLE events; an estimator may bring its histories."""
-        return assemble(self.spec, estimator or LiveEstimator())
+        core = assemble(self.spec, estimator or LiveEstimator())
+        core.keeps_receipts = True
+        return core
 
     def clock(self, wall: float) -> float:
         """The service's time when the time of day is `wall`; both seconds since the epoch."""

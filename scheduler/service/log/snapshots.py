@@ -267,6 +267,7 @@ def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> C
     """A core that goes on from what another remembered."""
     policy = present.policy_for(present.nodes.spec())
     core = assemble(present.spec, estimator, policy=policy)
+    core.keeps_receipts = True
     restore(core, memory, estimator.bundle)
     return core
 

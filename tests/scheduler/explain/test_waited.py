@@ -8,24 +8,12 @@ import pytest
 
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.findings import Promise
-from scheduler.core.queue import QueuedJob
 from scheduler.explain.life import JobFacts
 from scheduler.explain.story import build_story
 from scheduler.explain.waited import bound_words
-from scheduler.policies.fifo import Fifo
-from scheduler.testing.builders import a_job
 
 HOUR_S = 3600.0
 WAITS = Decision(0, 4 * HOUR_S, Action.WAIT, Reason.GPUS_BUSY, "a", "vc")
-
-
-class Bounded(Fifo):
-    """Promises what a test says."""
-
-    made: Promise | None = None
-
-    def promise(self, queued: QueuedJob, now: float) -> Promise | None:
-        return self.made
 
 
 @pytest.mark.parametrize(
@@ -61,9 +49,7 @@ class Bounded(Fifo):
 def test_what_is_recorded_of_the_bound_and_said_of_it(
     promise: Promise, evidence: dict[str, float], words: str
 ) -> None:
-    policy = Bounded()
-    policy.made = promise
-    late = policy.late(QueuedJob(a_job("a").job, 0), 4 * HOUR_S)
+    late = promise.late(4 * HOUR_S)
     assert dict(late) == evidence
     kept = replace(WAITS, reason=Reason.RESERVED_FOR_STARVING_JOB, blocker="first")
     own = [kept, replace(kept, blocker="second"), replace(WAITS, evidence=late)]

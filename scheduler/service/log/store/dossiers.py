@@ -56,6 +56,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
             nodes=view.nodes_now() if needs_nodes(job, own) else (),
             busy=view.keeps_decider(),
             alike=view.alike(job),
+            receipt=view.receipt(job_id) if job.phase == Phase.RUNNING else None,
         ),
     )
 

@@ -40,6 +40,7 @@ from scheduler.core.capacity import NodeNow
 from scheduler.core.cluster import suits
 from scheduler.core.decisions import ANOTHER, STARTS, Action, Reason
 from scheduler.core.plural import count
+from scheduler.core.receipts import Receipt
 from scheduler.explain.bound import MOST, Ahead, Bound, bound
 from scheduler.explain.bound import Held as Holder
 from scheduler.explain.explanation import Standing, StartForecastRow
@@ -444,6 +445,14 @@ class VisibleQueries(ShortRows):
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
         )
         return decode(StartForecastRow, rows[0]) if rows else None
+
+    def receipt(self, job_id: str) -> Receipt | None:
+        """Return what the forecast end of a running job of the viewer's is made of; None where that
+        is not kept."""
+        self.job(job_id)
+        of = forecasts.c
+        rows = self._all(select(of.receipt).where(of.job_id == job_id, of.basis == "latest"))
+        return Receipt.read(json.loads(rows[0]["receipt"] or "[]")) if rows else None
 
     def bound(self, job_id: str, now: float) -> Bound:
         """Return when a waiting job of the viewer's starts at the latest. Raises UnknownJob.

@@ -158,6 +158,7 @@ forecasts = Table(
     Column("why_not", String(256), nullable=False, server_default=""),
     Column("start_p10", Float(53)),
     Column("estimate", String(16)),  # an `explain.words.ForecastKind`; NULL: neither
+    Column("receipt", Text),  # of a job that runs: JSON; see `scheduler.core.receipts`
 )
 
 # What was claimed, and whether it held; see `explain.claims`.

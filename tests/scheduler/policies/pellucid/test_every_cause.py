@@ -310,6 +310,25 @@ def quiet(turned: bool) -> list[Decision]:
     return desk.wake(300.0)
 
 
+def _lender() -> Desk:
+    """Five nodes, two of them lent for profiling; on one of the others a job runs."""
+    desk = Desk(pellucid(), cluster_of(nodes=5, gpus=8, profiling=2), stage=WaitingStage())
+    desk.submit(a_job("long", gpus=8, for_=900.0))
+    return desk
+
+
+def missed(turned: bool) -> list[Decision]:
+    return _lender().submit(a_job("j", gpus=8 if turned else 24), now=10.0)
+
+
+def spared(turned: bool) -> list[Decision]:
+    desk = _lender()
+    desk.submit(a_job("wide", gpus=24), now=10.0)
+    if turned:
+        desk.submit(a_job("as wide", gpus=24), now=20.0)
+    return desk.end("wide", now=600.0)
+
+
 def emptied(turned: bool) -> list[Decision]:
     desk = Desk(pellucid(), cluster_of(nodes=2, gpus=4))
     desk.submit(a_job("a", gpus=4), a_job("b", gpus=4))
@@ -346,6 +365,8 @@ SCENES: dict[Reason, Scene] = {
     Reason.PROFILING_SKIPPED: skips,
     Reason.PROFILING_BACKLOG: backlog,
     Reason.PROFILING_IDLE: quiet,
+    Reason.NODE_MISSED: missed,
+    Reason.NODE_SPARED: spared,
     Reason.SUBMITTED: joined,
     Reason.REQUEST_CHANGED: changed,
     Reason.RELEASED: released,

@@ -17,6 +17,7 @@ from scheduler.core.profiling import Stage, WaitingStage
 from scheduler.policies.pellucid.borrowing import Lending
 from scheduler.policies.pellucid.policy import Pellucid
 from scheduler.policies.pellucid.settings import Borrowing
+from scheduler.policies.pellucid.worth import forgiven
 from scheduler.testing.builders import (
     VC,
     Desk,
@@ -321,7 +322,7 @@ def test_waiting_counts_until_the_queue_is_deep_and_again_once_there_is_none() -
     assert not policy.patience.counts(VC)
     desk.end("short1", now=later + 3)  # `long` runs, and nobody waits
     assert policy.patience.counts(VC)
-    assert policy.forgiven(desk.core.jobs["long"]) == 0.3
+    assert forgiven(policy, desk.core.jobs["long"]) == 0.3
 
 
 def test_each_job_that_changes_places_is_recorded_with_its_key() -> None:
@@ -336,7 +337,7 @@ def test_where_nobody_knows_whose_a_job_is_waiting_does_not_count() -> None:
     policy = desk.core.policy
     assert isinstance(policy, Pellucid)
     assert policy.patience.counts(VC)
-    assert policy.forgiven(desk.core.jobs["long"]) == 0.0
+    assert forgiven(policy, desk.core.jobs["long"]) == 0.0
 
 
 def test_of_jobs_predicted_alike_the_one_with_fewer_gpus_goes_first() -> None:

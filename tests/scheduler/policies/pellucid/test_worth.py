@@ -13,7 +13,7 @@ from scheduler.core.durations import Stated
 from scheduler.core.estimates import TableEstimator
 from scheduler.core.queue import QueuedJob
 from scheduler.policies.pellucid.policy import Pellucid
-from scheduler.policies.pellucid.worth import ODDS
+from scheduler.policies.pellucid.worth import ODDS, forgiven
 from scheduler.testing.builders import VC, Desk, a_job, cluster_of, pellucid
 
 HOUR = 3600.0
@@ -76,7 +76,7 @@ def test_the_terms_of_a_place_sum_to_its_key_and_name_the_chance_that_is_recorde
     queued, policy = desk.core.jobs["open"], desk.core.policy
     assert isinstance(policy, Pellucid)
     terms = dict(policy.order_terms(queued, 1.0))
-    assert sum(terms.values()) == pytest.approx(queued.key - policy.forgiven(queued) * 1.0)
+    assert sum(terms.values()) == pytest.approx(queued.key - forgiven(policy, queued) * 1.0)
     assert terms["odds to last over 6 h"] == pytest.approx(
         dict(queued.evidence)[ODDS] * policy.long_s * 4
     )

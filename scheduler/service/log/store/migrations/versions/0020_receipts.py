@@ -1,0 +1,13 @@
+"""What the forecast end of a running job is made of."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0020"
+down_revision = "0019"
+
+
+def upgrade() -> None:
+    op.add_column("forecasts", sa.Column("receipt", sa.Text))
