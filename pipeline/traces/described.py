@@ -15,9 +15,8 @@ default), `unix`, `unix_ms`, or `s`, `ms`, `min`, `h` since `origin`; of a durat
 `min`, `h`, `clock` (1-02:03:04); of memory: `mib`, `gib`, `kib`, `b`, `suffix` (256G).
 `pattern`: the number is its first group; `product`: of several columns; `value`: the same for all;
 `default`: where there is none; `required: false`: the column may be missing. `header` names the
-columns of a file without
-one, `needs` others that tell it from its like, `rows` the list in a JSON document; a column `a.b`
-is in it a field of a field.
+columns of a file without one, `needs` others that tell it from its like, `rows` the list in a JSON
+document; a column `a.b` is in it a field of a field.
 """
 
 from __future__ import annotations
