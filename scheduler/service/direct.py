@@ -34,7 +34,7 @@ from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, t
 from scheduler.explain.why import explain
 from scheduler.policies.slurm.site import Site
 from scheduler.policies.slurm.twin import twin_in
-from scheduler.service.follow.checks import against_slurm
+from scheduler.service.follow.checks import against_slurm, against_trial
 from scheduler.service.follow.histories import Histories
 from scheduler.service.follow.planner import LINE, Planner, nearby
 from scheduler.service.follow.promises import Promises
@@ -77,7 +77,7 @@ class Direct:
 
     def __init__(self, slurm: Slurm, user: str, clock: Clock | None = None) -> None:
         _check_known(slurm.release())
-        self.user, self._clock = user, clock or Clock()
+        self.user, self._clock, self._slurm = user, clock or Clock(), slurm
         nodes = slurm.nodes()
         shape = Shape.followed(nodes)
         self._planner = planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
@@ -158,9 +158,13 @@ class Direct:
         if self._alone:
             return Eta(unavailable=UNSEEN)
         try:
-            return replace(self._trials().eta(options, self.user), own="")
+            found = replace(self._trials().eta(options, self.user), own="")
         except Refused as error:
             raise SlurmError(str(error)) from None
+        try:
+            return against_trial(found, self._slurm.tried(options))
+        except SlurmDown:  # it answered a moment ago
+            return found
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """The user's jobs that are not over, latest first."""

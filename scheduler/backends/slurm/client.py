@@ -23,6 +23,7 @@ from scheduler.backends.slurm.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
 PING_PATIENCE_S = 4.0
+TRY_PATIENCE_S = 3.0  # of a question that is asked beside others
 READ_PATIENCE_S = 30.0  # a long queue takes its time
 MOST_PRINTED = 1024**2  # bytes, against one command
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
@@ -164,6 +165,17 @@ class Slurm:
         rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
         return {job_id: (number, path) for job_id, number, path in rows}
 
+    def tried(self, options: Sequence[str]) -> str:
+        """Return what `sbatch --test-only` says of a job with these options: nothing is submitted.
+
+        Slurm judges it with the rights of this account. Raises SlurmDown.
+        """
+        command = ("sbatch", "--test-only", *options, "--wrap", "true")
+        try:
+            return self._run(command, TRY_PATIENCE_S, both=True)
+        except SlurmError as error:
+            return str(error)
+
     def script(self, job_id: str) -> str:
         """The script of a batch job; "" where this account may not see it, or there is none."""
         try:
@@ -226,7 +238,8 @@ class Slurm:
 
     # --- processes ----------------------------------------------------------------------------
 
-    def _run(self, command: Sequence[str], patience_s: float) -> str:
+    def _run(self, command: Sequence[str], patience_s: float, *, both: bool = False) -> str:
+        """Return what a command prints; `both`: also what it prints as an error."""
         self._wait_for_turn()
         try:
             done = subprocess.run(
@@ -248,7 +261,7 @@ class Slurm:
             raise SlurmError(f"{command[0]}: no such command; is Slurm installed here?") from None
         if done.returncode == 0:
             self._turns.answered()
-            return done.stdout
+            return done.stdout + done.stderr if both else done.stdout
         problem = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
         if unreachable(problem) and command[0] not in _OF_DATABASE:
             self._turns.failed(problem)

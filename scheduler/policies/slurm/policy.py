@@ -351,6 +351,20 @@ class Slurm(Policy):
             found.reservation = ask.reservation
         return found
 
+    def kept_until(self, job_id: str, now: float) -> float:
+        """Return when the first reservation ends that keeps a job from its nodes; else `now`."""
+        found = self.reasons.get(job_id)
+        if found is None or found.reason != NOT_AVAILABLE:
+            return now
+        kept = self.evidence(job_id, now)
+        ask = self._asks.get(job_id)
+        if kept is None or not kept.reservation or ask is None:
+            return now
+        known = self.site.partitions
+        there = {n for name in ask.partitions if name in known for n in known[name].nodes}
+        ends = (r.end for r in self.site.reservations if r.nodes & there and r.end > now)
+        return min(ends, default=now)
+
     def _calculate(self, now: float) -> None:
         """Priorities and fair share again, where that is due."""
         at = self._clock.calculation(now)

@@ -44,6 +44,8 @@ class SlurmTwin(Protocol):
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None: ...
 
+    def kept_until(self, job_id: str, now: float) -> float: ...
+
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
     """The policy as one that decides as Slurm does; None: it does not (`Capabilities.twin`)."""
