@@ -85,9 +85,9 @@ def read(line: str) -> list[Mark]:
         if own is not None:
             return [own]
     line = _PREFIX.sub("", line)
-    said = line.find("{'loss'")
-    if said > 0 and "%|" in line:  # behind a bar that no line break ends
-        return [*_by_rows(line[:said]), *_by_rows(line[said:])]
+    begin = line.find("{'loss'")
+    if begin > 0 and "%|" in line:  # behind a bar that no line break ends
+        return [*_by_rows(line[:begin]), *_by_rows(line[begin:])]
     return _by_rows(line)
 
 

@@ -42,17 +42,17 @@ def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
     return found
 
 
-def against_trial(found: Eta, said: str) -> Eta:
+def against_trial(found: Eta, printed: str) -> Eta:
     """Return an answer without what `sbatch --test-only` contradicts, and with what it says.
 
     Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
     contradiction, but that a job starts at once is one.
 
     Args:
-        said: what it printed of a job that asks for the partitions that were named.
+        printed: what it printed of a job that asks for the partitions that were named.
     """
-    starts, refuses = _STARTS.search(said), _REFUSES.search(said)
-    where = _IN.search(said)
+    starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
+    where = _IN.search(printed)
     at = _instant(starts[1]) if starts else None
     one = [t for t in found.tried if t.partition in found.asked]
     if refuses is not None:
@@ -61,12 +61,12 @@ def against_trial(found: Eta, said: str) -> Eta:
         return replace(found, tried=tried) if any(t.start_p50 is not None for t in one) else found
     if at is None or len(one) != 1 or (where is not None and where[1] != one[0].partition):
         return found
-    said_now, now = at <= found.now + NOW_S, clock_time(at, found.now)
+    at_once_there, now = at <= found.now + NOW_S, clock_time(at, found.now)
     (own,) = one
     at_once = not own.reason and own.start_p50 is not None and own.start_p50 <= found.now + NOW_S
-    if at_once and not said_now:
+    if at_once and not at_once_there:
         why = f"sbatch --test-only has it start {now} at the latest: what keeps it is not known"
-    elif said_now and not at_once and own.start_p50 is None:
+    elif at_once_there and not at_once and own.start_p50 is None:
         why = "sbatch --test-only has it start at once: what was found against it is not so"
     else:
         return found
