@@ -161,10 +161,7 @@ class Direct:
             found = replace(self._trials().eta(options, self.user), own="")
         except Refused as error:
             raise SlurmError(str(error)) from None
-        try:
-            return against_trial(found, self._slurm.tried(options))
-        except SlurmDown:  # it answered a moment ago
-            return found
+        return against_trial(found, self._slurm.tried(options))
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """The user's jobs that are not over, latest first."""
