@@ -19,12 +19,12 @@ from features.shell import Simple, one_of
 MOST = 1e12  # what is above stands for "no end" (HF Trainer: 2^63 - 1 epochs)
 _COUNTED = {
     "epochs": "epochs? epoches epoch_(num|size) (max|num)_epoch_num train(ing)?_epochs n_?epochs? "
-    "nb_epochs? (num|max|total|number_of)_epochs? (num|max|total)_train(ing)?_epochs? "
+    "nb_epochs? (num|max|total|number_of|max_num)_epochs? (num|max|total)_train(ing)?_epochs? "
     "scheduled_epochs after_epochs",
     "steps": "steps iters iterations n_?iters? (train(ing)?|max|num|total|max_train|num_train"
     "|num_training|total_train|total_training|total_optimization)_(steps?|iters?|iterations?)"
     " max_updates? total_num_update num_boost_round n_estimators max_num_(steps|iterations)"
-    " after_batches stop_iters kimg",
+    " after_batches stop_iters kimg num_updates",
     "frames": "total_timesteps total_env_steps num_env_steps max_env_steps total_frames "
     "num_timesteps train_for_env_steps",
     "patience": "patience (es|early_stop(ping)?)_(patience|rounds?) early_stopping_rounds?",
@@ -33,6 +33,11 @@ _COUNTED = {
 }
 _NAMES = {unit: re.compile(f"(?:{'|'.join(names.split())})$") for unit, names in _COUNTED.items()}
 _LISTED = re.compile(r"(?:seeds|folds)$")  # each of its values is a run
+# groups of settings of which none is the training's own
+_BESIDE = re.compile(
+    r"(?:^|[-+./])(?:eval(?:uation|uator)?|val(?:id(?:ation)?)?|test|predict(?:ion)?|sampl(?:er|ing)"
+    r"|warm_?up|scheduler|lr_scheduler|checkpoint|logging)[./]"
+)
 _EARLY = re.compile(r"(?:use_)?early_?stop(?:ping)?$")
 _LASTS = re.compile(r"(\d{1,12})(ep|ba|)$")  # Composer: max_duration=3ep
 _SPANNED = re.compile(r"range\((\d{1,6}),(\d{1,6})\)$")
@@ -107,14 +112,15 @@ def _of_words(command: Sequence[str]) -> Amount:
     runs = _swept(command) * _of_agent(command)
     for name, value, _ in _settings(command):
         plain = _plain(name)
-        unit = _unit(plain)
+        unit = None if _BESIDE.search(name) else _unit(plain)
         number = _number(value) if unit else None
         if unit and number is not None:
             found[unit] = number
         elif plain == "max_duration" and (lasts := _LASTS.match(value)):
             found["epochs" if lasts[2] == "ep" else "steps"] = float(lasts[1])
         elif _EARLY.match(plain) and value.lower() not in ("false", "0", "no", "none"):
-            found.setdefault("patience", 0.0)
+            waits = _number(value) or 0.0
+            found.setdefault("patience", waits if waits > 1 else 0.0)
     for i, word in enumerate(command):
         if word.startswith("-") and _LISTED.search(_plain(word.partition("=")[0])):
             runs *= _listed(word, command[i + 1 :])
@@ -258,7 +264,7 @@ def of_settings(settings: object) -> dict[str, float]:
         for name, value in settings.items():
             plain = _plain(str(name))
             if isinstance(value, Mapping):
-                found |= of_settings(value)
+                found |= {} if _BESIDE.match(f"{plain}.") else of_settings(value)
             elif type(value) in (int, float) and (_unit(plain) or _BATCH.match(plain)):
                 number = _number(str(value))
                 found |= {} if number is None else {plain: number}

@@ -63,8 +63,10 @@ def of_script(
 def _unwrapped(
     words: list[str], known: dict[str, str], depth: int, budget: list[int]
 ) -> list[Simple]:
-    for i, word in enumerate(words[:-2]):
-        if not _SHELLS.search(word):
+    for i, word in enumerate(words):
+        if words[0].endswith("sbatch") and (line := _wrapped(words, i)) is not None:
+            return [] if depth >= DEPTH else _script(line, known, depth + 1, budget)
+        if i >= len(words) - 2 or not _SHELLS.search(word):
             continue
         at = i + 1
         while at < len(words) and words[at].startswith("-") and not _HANDS_ON.fullmatch(words[at]):
@@ -75,6 +77,13 @@ def _unwrapped(
             given = {str(n): one for n, one in enumerate(words[at + 3 :], 1)}
             return _script(words[at + 1], known | given, depth + 1, budget)
     return [Simple(words)]
+
+
+def _wrapped(words: Sequence[str], i: int) -> str | None:
+    """Return the shell line that `sbatch --wrap` takes, where it begins at a word."""
+    if words[i].startswith("--wrap="):
+        return words[i].removeprefix("--wrap=")
+    return words[i + 1] if words[i] == "--wrap" and i + 1 < len(words) else None
 
 
 def _script(text: str, known: dict[str, str], depth: int, budget: list[int]) -> list[Simple]:

@@ -215,9 +215,10 @@ def by_epoch(
         t.line(head)
         for e in t.epochs():
             t.line(begin, e=e, n=e + 1)
-            began_s = t.now
+            began_s, done = t.now, 0
             for k in _stops(t.sizes.steps, t.sizes.every):
-                t.steps(k - max(0, k - t.sizes.every))
+                t.steps(k - done)
+                done = k
                 i, g = k - 1, e * t.sizes.steps + k - 1
                 per_s = k / (t.now - began_s)
                 here = long((t.sizes.steps - k) / per_s)
@@ -239,8 +240,10 @@ def by_step(step: str, *, head: str = "", test: str = "") -> Shape:
         t.begin()
         t.line(head)
         for e in t.epochs():
+            done = 0
             for k in _stops(t.sizes.steps, t.sizes.every):
-                t.steps(k - max(0, k - t.sizes.every))
+                t.steps(k - done)
+                done = k
                 h = e * t.sizes.steps + k
                 at = {"g": h - 1, "h": h, "percent": 100 * h / t.total, "share": h / t.total}
                 t.line(step, **at, rows=64 * h)

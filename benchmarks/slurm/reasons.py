@@ -42,7 +42,7 @@ class Case:
     Attributes:
         code: Slurm's word for it.
         asks: options of sbatch; ``{hog}`` is the job that was there before.
-        says: parts that the right answer has.
+        says: sentences, or parts of one, that the right answer has; ``{own}`` is whose limit it is.
         hog: options of that job.
         qos, account: limits of a QOS, an account of its own, as sacctmgr takes them.
         then: commands after it was submitted, ``{job}``.
@@ -72,104 +72,345 @@ def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Cas
     return Case(code=code, asks=asks, says=says, starts=NEVER, **{of: limit})
 
 
+def at_once(name: str, what: str, much: str = "1") -> list[str]:
+    """Return what is said of a limit that one like it uses up. `name`: as sacctmgr shows it."""
+    has = f"has {much}, and it asks for {much} more"
+    return [f"{{own}} may have {much} {what} at once ({name}), {has}"]
+
+
+def jobs_at_once(name: str) -> list[str]:
+    """Return what is said of a limit on jobs that run."""
+    return [f"{{own}} may have 1 running job at once ({name}), and has 1"]
+
+
+def by_itself(name: str, what: str, most: str = "1", asked: str = "2") -> list[str]:
+    """Return what is said of a limit that a job alone is over."""
+    over = f"and it asks for {asked} by itself: it cannot start so"
+    return [f"{{own}} may have {most} {what} at once ({name}), {over}"]
+
+
+def on_a_node(what: str) -> list[str]:
+    """Return what is said of a limit on what a job has of one node."""
+    most = f"{{own}} gives a job 1 {what} on a node at most (MaxTRESPerNode)"
+    return [f"{most}, and it asks for 2: it cannot start so"]
+
+
+def at_least(what: str, least: str, asked: str) -> list[str]:
+    """Return what is said of a limit that takes no job of less."""
+    takes = f"{{own}} takes no job of fewer than {least} {what} (MinTRES)"
+    return [f"{takes}, and it asks for {asked}: it cannot start so"]
+
+
+def by_its_limit(what: str) -> list[str]:
+    """Return what is said of minutes that a job may ask for."""
+    most = f"{{own}} gives a job 10 {what} minutes at most, by its time limit (MaxTRESMins)"
+    return [f"{most}, and it asks for 60: it cannot start so"]
+
+
+def left(what: str) -> list[str]:
+    """Return what is said of minutes that running jobs have left."""
+    may = f"{{own}} may have running jobs with 60 {what} minutes left (GrpTRESRunMins)"
+    return [f"{may}, has ", "and it asks for 60 by its time limit more"]
+
+
+USED_UP = ["{own} may use up 0 cpu minutes (GrpTRESMins), and it asks for 60 by its time limit"]
+WALL = ["{own} may ask for 10 min at most, and it asks for 1 h"]
+LITTLE, SOME, MUCH = "0.09766 GiB", "0.1953 GiB", "1.953 GiB"  # 100, 200 and 2000 MiB
 _HOUR = "-t 60"
 LIMITS = (
-    together("qos", "MaxJobsPerUser=1", "QOSMaxJobsPerUserLimit", "-c1",
-             ["1 running job", "has 1"]),
-    together("qos", "MaxTRESPerUser=gres/gpu=1", "QOSMaxGRESPerUser", "--gpus=1",
-             ["1 gres/gpu", "has 1", "asks for 1 more"]),
-    together("qos", "MaxTRESPerUser=cpu=1", "QOSMaxCpuPerUserLimit", "-c1",
-             ["1 cpu", "has 1", "asks for 1 more"]),
-    together("qos", "MaxTRESPerUser=mem=200M", "QOSMaxMemoryPerUser", "--mem=200",
-             ["GiB mem", "asks for"]),
-    together("qos", "MaxTRESPerUser=node=1", "QOSMaxNodePerUserLimit", "-w n4",
-             ["1 node", "has 1"], "-w n3"),
-    together("qos", "GrpJobs=1", "QOSGrpJobsLimit", "-c1", ["1 running job", "has 1"]),
-    together("qos", "GrpTRES=cpu=1", "QOSGrpCpuLimit", "-c1", ["1 cpu", "has 1"]),
-    together("qos", "GrpTRES=mem=200M", "QOSGrpMemLimit", "--mem=200", ["GiB mem"]),
-    together("qos", "GrpTRES=gres/gpu=1", "QOSGrpGRES", "--gpus=1", ["1 gres/gpu", "has 1"]),
-    together("qos", "GrpTRES=node=1", "QOSGrpNodeLimit", "-w n4",
-             ["1 node", "has 1"], "-w n3"),
-    together("qos", "MaxJobsPerAccount=1", "MaxJobsPerAccount", "-c1", ["1 running job", "has 1"]),
-    together("qos", "MaxTRESPerAccount=gres/gpu=1", "MaxGRESPerAccount", "--gpus=1",
-             ["1 gres/gpu", "has 1"]),
-    together("qos", "MaxTRESPerAccount=cpu=1", "MaxCpuPerAccount", "-c1", ["1 cpu", "has 1"]),
-    together("qos", "MaxTRESPerAccount=mem=200M", "MaxMemoryPerAccount", "--mem=200", ["mem"]),
-    together("qos", "MaxTRESPerAccount=node=1", "MaxNodePerAccount", "-w n4",
-             ["1 node", "has 1"], "-w n3"),
-    together("qos", "GrpTRESRunMins=cpu=60", "QOSGrpCPURunMinutesLimit", f"-c1 {_HOUR}",
-             ["60 cpu minutes", "asks for 60"]),
-    together("qos", "GrpTRESRunMins=gres/gpu=60", "QOSGrpGRESRunMinutes", f"--gpus=1 {_HOUR}",
-             ["60 gres/gpu minutes", "asks for 60"]),
-    alone("qos", "GrpTRESMins=cpu=0", "QOSGrpCPUMinutesLimit", f"-c1 {_HOUR}", ["0 cpu minutes"]),
-    alone("qos", "MaxTRESPerJob=cpu=1", "QOSMaxCpuPerJobLimit", "-c2", ["1 cpu", "asks for 2"]),
-    alone("qos", "MaxTRESPerJob=gres/gpu=1", "QOSMaxGRESPerJob", "--gpus=2",
-          ["1 gres/gpu", "asks for 2"]),
-    alone("qos", "MaxTRESPerJob=node=1", "QOSMaxNodePerJobLimit", "-N2", ["1 node", "asks for 2"]),
-    alone("qos", "MaxTRESPerJob=mem=100M", "QOSMaxMemoryPerJob", "--mem=2000", ["mem", "asks for"]),
-    alone("qos", "MaxTRESPerNode=gres/gpu=1", "QOSMaxGRESPerNode", "-N1 --gres=gpu:2",
-          ["1 gres/gpu on a node", "asks for 2"]),
-    alone("qos", "MaxTRESPerNode=cpu=1", "QOSMaxCpuPerNode", "-c2", ["1 cpu on a node"]),
-    alone("qos", "MaxWall=10", "QOSMaxWallDurationPerJobLimit", _HOUR, ["10 min", "asks for"]),
-    alone("qos", "MinTRESPerJob=gres/gpu=2", "QOSMinGRES", "--gpus=1",
-          ["fewer than 2 gres/gpu", "asks for 1"]),
-    alone("qos", "MinTRESPerJob=cpu=2", "QOSMinCpuNotSatisfied", "-c1", ["fewer than 2 cpu"]),
-    alone("qos", "MinTRESPerJob=mem=1G", "QOSMinMemory", "--mem=100", ["fewer than 1 GiB"]),
-    alone("qos", "MinTRESPerJob=node=2", "QOSMinNode", "-N1", ["fewer than 2 node"]),
-    alone("qos", "MaxTRESMinsPerJob=cpu=10", "QOSMaxCpuMinutesPerJobLimit", f"-c1 {_HOUR}",
-          ["10 cpu minutes", "asks for 60"]),
-    alone("qos", "MaxTRESMinsPerJob=gres/gpu=10", "QOSMaxGRESMinutesPerJob", f"--gpus=1 {_HOUR}",
-          ["10 gres/gpu minutes", "asks for 60"]),
-    together("account", "MaxJobs=1", "AssocMaxJobsLimit", "-c1", ["1 running job", "has 1"]),
-    together("account", "GrpJobs=1", "AssocGrpJobsLimit", "-c1", ["1 running job", "has 1"]),
-    together("account", "GrpTRES=cpu=1", "AssocGrpCpuLimit", "-c1", ["1 cpu", "has 1"]),
-    together("account", "GrpTRES=mem=200M", "AssocGrpMemLimit", "--mem=200", ["mem"]),
-    together("account", "GrpTRES=gres/gpu=1", "AssocGrpGRES", "--gpus=1", ["1 gres/gpu", "has 1"]),
-    together("account", "GrpTRES=node=1", "AssocGrpNodeLimit", "-w n4",
-             ["1 node", "has 1"], "-w n3"),
-    together("account", "GrpTRESRunMins=cpu=60", "AssocGrpCPURunMinutesLimit", f"-c1 {_HOUR}",
-             ["60 cpu minutes", "asks for 60"]),
-    together("account", "GrpTRESRunMins=gres/gpu=60", "AssocGrpGRESRunMinutes",
-             f"--gpus=1 {_HOUR}", ["60 gres/gpu minutes", "asks for 60"]),
-    alone("account", "GrpTRESMins=cpu=0", "AssocGrpCPUMinutesLimit", f"-c1 {_HOUR}",
-          ["0 cpu minutes"]),
-    alone("account", "MaxTRES=cpu=1", "AssocMaxCpuPerJobLimit", "-c2", ["1 cpu", "asks for 2"]),
-    alone("account", "MaxTRES=gres/gpu=1", "AssocMaxGRESPerJob", "--gpus=2",
-          ["1 gres/gpu", "asks for 2"]),
-    alone("account", "MaxTRES=node=1", "AssocMaxNodePerJobLimit", "-N2", ["1 node", "asks for 2"]),
-    alone("account", "MaxTRES=mem=100M", "AssocMaxMemPerJob", "--mem=2000", ["mem", "asks for"]),
-    alone("account", "MaxWall=10", "AssocMaxWallDurationPerJobLimit", _HOUR, ["10 min"]),
-    alone("account", "MaxTRESMins=cpu=10", "AssocMaxCpuMinutesPerJobLimit", f"-c1 {_HOUR}",
-          ["10 cpu minutes", "asks for 60"]),
-    alone("account", "MaxTRESMins=gres/gpu=10", "AssocMaxGRESMinutesPerJob", f"--gpus=1 {_HOUR}",
-          ["10 gres/gpu minutes", "asks for 60"]),
-)  # fmt: skip
+    together("qos", "MaxJobsPerUser=1", "QOSMaxJobsPerUserLimit", "-c1", jobs_at_once("MaxJobsPU")),
+    together(
+        "qos",
+        "MaxTRESPerUser=gres/gpu=1",
+        "QOSMaxGRESPerUser",
+        "--gpus=1",
+        at_once("MaxTRESPU", "gres/gpu"),
+    ),
+    together(
+        "qos", "MaxTRESPerUser=cpu=1", "QOSMaxCpuPerUserLimit", "-c1", at_once("MaxTRESPU", "cpu")
+    ),
+    together(
+        "qos",
+        "MaxTRESPerUser=mem=200M",
+        "QOSMaxMemoryPerUser",
+        "--mem=200",
+        at_once("MaxTRESPU", "mem", SOME),
+    ),
+    together(
+        "qos",
+        "MaxTRESPerUser=node=1",
+        "QOSMaxNodePerUserLimit",
+        "-w n4",
+        at_once("MaxTRESPU", "node"),
+        "-w n3",
+    ),
+    together("qos", "GrpJobs=1", "QOSGrpJobsLimit", "-c1", jobs_at_once("GrpJobs")),
+    together("qos", "GrpTRES=cpu=1", "QOSGrpCpuLimit", "-c1", at_once("GrpTRES", "cpu")),
+    together(
+        "qos", "GrpTRES=mem=200M", "QOSGrpMemLimit", "--mem=200", at_once("GrpTRES", "mem", SOME)
+    ),
+    together("qos", "GrpTRES=gres/gpu=1", "QOSGrpGRES", "--gpus=1", at_once("GrpTRES", "gres/gpu")),
+    together(
+        "qos", "GrpTRES=node=1", "QOSGrpNodeLimit", "-w n4", at_once("GrpTRES", "node"), "-w n3"
+    ),
+    together("qos", "MaxJobsPerAccount=1", "MaxJobsPerAccount", "-c1", jobs_at_once("MaxJobsPA")),
+    together(
+        "qos",
+        "MaxTRESPerAccount=gres/gpu=1",
+        "MaxGRESPerAccount",
+        "--gpus=1",
+        at_once("MaxTRESPA", "gres/gpu"),
+    ),
+    together(
+        "qos", "MaxTRESPerAccount=cpu=1", "MaxCpuPerAccount", "-c1", at_once("MaxTRESPA", "cpu")
+    ),
+    together(
+        "qos",
+        "MaxTRESPerAccount=mem=200M",
+        "MaxMemoryPerAccount",
+        "--mem=200",
+        at_once("MaxTRESPA", "mem", SOME),
+    ),
+    together(
+        "qos",
+        "MaxTRESPerAccount=node=1",
+        "MaxNodePerAccount",
+        "-w n4",
+        at_once("MaxTRESPA", "node"),
+        "-w n3",
+    ),
+    together(
+        "qos", "GrpTRESRunMins=cpu=60", "QOSGrpCPURunMinutesLimit", f"-c1 {_HOUR}", left("cpu")
+    ),
+    together(
+        "qos",
+        "GrpTRESRunMins=gres/gpu=60",
+        "QOSGrpGRESRunMinutes",
+        f"--gpus=1 {_HOUR}",
+        left("gres/gpu"),
+    ),
+    alone("qos", "GrpTRESMins=cpu=0", "QOSGrpCPUMinutesLimit", f"-c1 {_HOUR}", USED_UP),
+    alone("qos", "MaxTRESPerJob=cpu=1", "QOSMaxCpuPerJobLimit", "-c2", by_itself("MaxTRES", "cpu")),
+    alone(
+        "qos",
+        "MaxTRESPerJob=gres/gpu=1",
+        "QOSMaxGRESPerJob",
+        "--gpus=2",
+        by_itself("MaxTRES", "gres/gpu"),
+    ),
+    alone(
+        "qos", "MaxTRESPerJob=node=1", "QOSMaxNodePerJobLimit", "-N2", by_itself("MaxTRES", "node")
+    ),
+    alone(
+        "qos",
+        "MaxTRESPerJob=mem=100M",
+        "QOSMaxMemoryPerJob",
+        "--mem=2000",
+        by_itself("MaxTRES", "mem", LITTLE, MUCH),
+    ),
+    alone(
+        "qos",
+        "MaxTRESPerNode=gres/gpu=1",
+        "QOSMaxGRESPerNode",
+        "-N1 --gres=gpu:2",
+        on_a_node("gres/gpu"),
+    ),
+    alone("qos", "MaxTRESPerNode=cpu=1", "QOSMaxCpuPerNode", "-c2", on_a_node("cpu")),
+    alone("qos", "MaxWall=10", "QOSMaxWallDurationPerJobLimit", _HOUR, WALL),
+    alone(
+        "qos", "MinTRESPerJob=gres/gpu=2", "QOSMinGRES", "--gpus=1", at_least("gres/gpu", "2", "1")
+    ),
+    alone("qos", "MinTRESPerJob=cpu=2", "QOSMinCpuNotSatisfied", "-c1", at_least("cpu", "2", "1")),
+    alone(
+        "qos", "MinTRESPerJob=mem=1G", "QOSMinMemory", "--mem=100", at_least("mem", "1 GiB", LITTLE)
+    ),
+    alone("qos", "MinTRESPerJob=node=2", "QOSMinNode", "-N1", at_least("node", "2", "1")),
+    alone(
+        "qos",
+        "MaxTRESMinsPerJob=cpu=10",
+        "QOSMaxCpuMinutesPerJobLimit",
+        f"-c1 {_HOUR}",
+        by_its_limit("cpu"),
+    ),
+    alone(
+        "qos",
+        "MaxTRESMinsPerJob=gres/gpu=10",
+        "QOSMaxGRESMinutesPerJob",
+        f"--gpus=1 {_HOUR}",
+        by_its_limit("gres/gpu"),
+    ),
+    together("account", "MaxJobs=1", "AssocMaxJobsLimit", "-c1", jobs_at_once("MaxJobs")),
+    together("account", "GrpJobs=1", "AssocGrpJobsLimit", "-c1", jobs_at_once("GrpJobs")),
+    together("account", "GrpTRES=cpu=1", "AssocGrpCpuLimit", "-c1", at_once("GrpTRES", "cpu")),
+    together(
+        "account",
+        "GrpTRES=mem=200M",
+        "AssocGrpMemLimit",
+        "--mem=200",
+        at_once("GrpTRES", "mem", SOME),
+    ),
+    together(
+        "account", "GrpTRES=gres/gpu=1", "AssocGrpGRES", "--gpus=1", at_once("GrpTRES", "gres/gpu")
+    ),
+    together(
+        "account",
+        "GrpTRES=node=1",
+        "AssocGrpNodeLimit",
+        "-w n4",
+        at_once("GrpTRES", "node"),
+        "-w n3",
+    ),
+    together(
+        "account",
+        "GrpTRESRunMins=cpu=60",
+        "AssocGrpCPURunMinutesLimit",
+        f"-c1 {_HOUR}",
+        left("cpu"),
+    ),
+    together(
+        "account",
+        "GrpTRESRunMins=gres/gpu=60",
+        "AssocGrpGRESRunMinutes",
+        f"--gpus=1 {_HOUR}",
+        left("gres/gpu"),
+    ),
+    alone("account", "GrpTRESMins=cpu=0", "AssocGrpCPUMinutesLimit", f"-c1 {_HOUR}", USED_UP),
+    alone("account", "MaxTRES=cpu=1", "AssocMaxCpuPerJobLimit", "-c2", by_itself("MaxTRES", "cpu")),
+    alone(
+        "account",
+        "MaxTRES=gres/gpu=1",
+        "AssocMaxGRESPerJob",
+        "--gpus=2",
+        by_itself("MaxTRES", "gres/gpu"),
+    ),
+    alone(
+        "account", "MaxTRES=node=1", "AssocMaxNodePerJobLimit", "-N2", by_itself("MaxTRES", "node")
+    ),
+    alone(
+        "account",
+        "MaxTRES=mem=100M",
+        "AssocMaxMemPerJob",
+        "--mem=2000",
+        by_itself("MaxTRES", "mem", LITTLE, MUCH),
+    ),
+    alone("account", "MaxWall=10", "AssocMaxWallDurationPerJobLimit", _HOUR, WALL),
+    alone(
+        "account",
+        "MaxTRESMins=cpu=10",
+        "AssocMaxCpuMinutesPerJobLimit",
+        f"-c1 {_HOUR}",
+        by_its_limit("cpu"),
+    ),
+    alone(
+        "account",
+        "MaxTRESMins=gres/gpu=10",
+        "AssocMaxGRESMinutesPerJob",
+        f"--gpus=1 {_HOUR}",
+        by_its_limit("gres/gpu"),
+    ),
+)
 OTHERS = (
-    Case(code="JobHeldUser", asks="--hold", says=["held by its user"], starts=NEVER),
-    Case(code="JobHeldAdmin", asks="--begin=now+1hour", says=["held by an administrator"],
-         then=["scontrol hold {job}"], starts=NEVER),
-    Case(code="BeginTime", asks="--begin=now+1hour", says=["may not begin before"]),
-    Case(code="Dependency", hog="-c1", asks="--dependency=afterok:{hog}", says=["waits for"],
-         starts=""),
-    Case(code="DependencyNeverSatisfied", hog="false", asks="--dependency=afterok:{hog}",
-         says=["can never be"], starts=NEVER),
-    Case(code="JobArrayTaskLimit", asks="--array=0-1%1", says=["as many tasks"], starts=""),
-    Case(code="PartitionDown", asks="-p down", says=["partition is down"], starts=NEVER),
-    Case(code="PartitionInactive", asks="-p idle --begin=now+10", says=["inactive"],
-         starts=NEVER, then=["scontrol update partition=idle state=inactive"]),
-    Case(code="PartitionTimeLimit", asks=f"-p short {_HOUR}", says=["10 min", "never starts so"],
-         starts=NEVER),
-    Case(code="PartitionNodeLimit", asks="-p small -N2", says=["2 nodes"], starts=NEVER),
-    Case(code="ReqNodeNotAvail", asks="-p shut -w n2", says=["n2 is drained", "vendor case"],
-         starts=NEVER),
-    Case(code="Resources", hog="-p full --exclusive", asks="-p full --gpus=1", says=["n1"]),
-    Case(code="Priority", asks="-p full --gpus=1 --nice=9", says=["higher priority", "first"]),
-    Case(code="Licenses", hog="-L fluent:1", asks="-L fluent:1", says=["fluent", "1 exist"]),
-    Case(code="Reservation", asks="--reservation=later", says=["reservation later"], starts=""),
-    Case(code="InvalidQOS", qos="Priority=1", asks="--hold", says=["QOS"], starts=NEVER,
-         then=[f"sacctmgr -i modify user {USER} set qos-={{qos}}", "scontrol release {job}"]),
+    Case(
+        code="JobHeldUser",
+        asks="--hold",
+        says=["it is held by its user; `scontrol release {job}` lets it go."],
+        starts=NEVER,
+    ),
+    Case(
+        code="JobHeldAdmin",
+        asks="--begin=now+1hour",
+        says=["it is held by an administrator, who alone can release it."],
+        then=["scontrol hold {job}"],
+        starts=NEVER,
+    ),
+    Case(code="BeginTime", asks="--begin=now+1hour", says=["it may not begin before "]),
+    Case(
+        code="Dependency",
+        hog="-c1",
+        asks="--dependency=afterok:{hog}",
+        says=["it waits for afterok:{hog}"],
+        starts="",
+    ),
+    Case(
+        code="DependencyNeverSatisfied",
+        hog="false",
+        asks="--dependency=afterok:{hog}",
+        says=["what it waits for (afterok:{hog}", "can never be; cancel it."],
+        starts=NEVER,
+    ),
+    Case(
+        code="JobArrayTaskLimit",
+        asks="--array=0-1%1",
+        says=["as many tasks of its array run as it allows at once."],
+        starts="",
+    ),
+    Case(
+        code="PartitionDown",
+        asks="-p down",
+        says=["its partition is down: jobs wait until an administrator opens it."],
+        starts=NEVER,
+    ),
+    Case(
+        code="PartitionInactive",
+        asks="-p idle --begin=now+10",
+        says=["inactive"],
+        starts=NEVER,
+        then=["scontrol update partition=idle state=inactive"],
+    ),
+    Case(
+        code="PartitionTimeLimit",
+        asks=f"-p short {_HOUR}",
+        says=[
+            "it asks for 1 h, and partition short allows 10 min. It never starts so",
+            "timelimit=10",
+        ],
+        starts=NEVER,
+    ),
+    Case(
+        code="PartitionNodeLimit",
+        asks="-p small -N2",
+        says=["it asks for 2 nodes, which its partition does not give."],
+        starts=NEVER,
+    ),
+    Case(
+        code="ReqNodeNotAvail",
+        asks="-p shut -w n2",
+        says=["n2 is drained", "vendor case"],
+        starts=NEVER,
+    ),
+    Case(
+        code="Resources",
+        hog="-p full --exclusive",
+        asks="-p full --gpus=1",
+        says=["it asks for 1", "n1 "],
+    ),
+    Case(
+        code="Priority",
+        asks="-p full --gpus=1 --nice=9",
+        says=["1 job of higher priority in its partition goes first"],
+    ),
+    Case(
+        code="Licenses",
+        hog="-L fluent:1",
+        asks="-L fluent:1",
+        says=["it asks for 1 of fluent, of which 1 exist and running jobs have 1."],
+    ),
+    Case(
+        code="Reservation",
+        asks="--reservation=later",
+        says=["it waits for reservation later to begin, or for room in it."],
+        starts="",
+    ),
+    Case(
+        code="InvalidQOS",
+        qos="Priority=1",
+        asks="--hold",
+        says=["its QOS is not one that it may use."],
+        starts=NEVER,
+        then=[f"sacctmgr -i modify user {USER} set qos-={{qos}}", "scontrol release {job}"],
+    ),
     Case(code="MaxMemPerLimit", asks="-p tight --mem=5000", says=["memory"], starts=NEVER),
-)  # fmt: skip
+)
 CASES = (*OTHERS, *LIMITS)
 
 
@@ -204,6 +445,8 @@ class Asked:
 
     case: Case
     job: str
+    own: str = ""
+    hog: str = ""
     seen: str = ""
     answer: str = ""
     false: list[str] = field(default_factory=list)
@@ -231,7 +474,8 @@ class Suite:
             job = self._submit(i, case, case.asks.format(hog=hogs.get(i, "")))
             for command in case.then:
                 self.slurm.run(*command.format(job=job, qos=f"q{i}").split(), check=False)
-            asked.append(Asked(case, job))
+            own = f"QOS q{i}" if case.qos else f"account a{i}" if case.account else ""
+            asked.append(Asked(case, job, own=own, hog=hogs.get(i, "")))
         self._until_waiting(asked)
         self._judge(asked)
         return asked
@@ -306,7 +550,9 @@ def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | No
         one.false.append(f"another word: {reason.code}")
     if "There is room" in one.answer:
         one.false.append("room in a limit that is used up")
-    one.short = [part for part in one.case.says if part not in one.answer]
+    known = {"own": one.own, "hog": one.hog, "job": job_id}
+    parts = [part.format_map(known) for part in one.case.says]
+    one.short = [part for part in parts if part not in one.answer]
     if made is None:
         return
     if one.case.starts == NEVER and made.start_p50 is not None:

@@ -21,8 +21,9 @@ HELP = "\n\n".join(
         "Read a cluster's job trace and write it as Parquet, in one schema.",
         "Formats: helios (cluster_log.csv), helios-full (Lucid's cluster_full_log.csv), philly "
         "(cluster_job_log, JSON), philly-csv, pai2020 (a directory), openb, spot2026, acme, swf, "
-        "sacct, pellucid (what pellucid export writes); described in YAML: batsim, dlrm2025, "
-        "gavel, muri, pm100, sia, supercloud, tiresias, and your own: --format site.yaml (columns, "
+        "sacct, pellucid (what pellucid export writes); described in YAML: batsim, batsim-jobs, "
+        "cloudbrain, dlrm2025, gavel, kestrel, muri, pm100, sia, supercloud, "
+        "tiresias, and your own: --format site.yaml (columns, "
         "units, zone, states; pipeline/traces/described.py), for CSV, JSON, Parquet.",
         "DIR gets the jobs by month of submission (month=YYYY-MM/part-*.parquet), "
         "quarantine.parquet (every row that was refused, with line and reason), provenance.json "

@@ -12,11 +12,11 @@
 
 A field of the schema stands for a column of the file. `unit` of a time: `clock` (text; the
 default), `unix`, `unix_ms`, or `s`, `ms`, `min`, `h` since `origin`; of a duration: `s`, `ms`,
-`min`, `h`, `clock` (1-02:03:04); of memory: `mib`, `gib`, `kib`, `b`. `pattern`: the number is its
-first group; `product`: of several columns; `value`: the same for all; `default`: where there is
-none; `required: false`: the column may be missing. `header` names the columns of a file without
-one, `needs` others that tell it from its like, `rows` the list in a JSON document; a column `a.b`
-is in it a field of a field.
+`min`, `h`, `clock` (1-02:03:04); of memory: `mib`, `gib`, `kib`, `b`, `suffix` (256G).
+`pattern`: the number is its first group; `product`: of several columns; `value`: the same for all;
+`default`: where there is none; `required: false`: the column may be missing. `header` names the
+columns of a file without one, `needs` others that tell it from its like, `rows` the list in a JSON
+document; a column `a.b` is in it a field of a field.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar
@@ -60,7 +60,9 @@ TIMES = ("submit_time", "eligible_time", "start_time", "end_time")
 DURATIONS = {"duration": "recorded_duration_s", "time_limit": "time_limit_s"}
 FIELDS = {*TRACE_SCHEMA.names, *DURATIONS} - {"source_line", "duration_s", *DURATIONS.values()}
 SCALES = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "min": 60.0, "h": 3600.0, "unix": 1.0, "unix_ms": 1e-3}
-MEMORY = {"mib": 1.0, "gib": 1024.0, "kib": 1 / 1024, "b": 2.0**-20}
+MEMORY = {"mib": 1.0, "gib": 1024.0, "kib": 1 / 1024, "b": 2.0**-20, "suffix": 1.0}
+_SUFFIXED = re.compile(r"(\d{1,15}(?:\.\d{1,6})?)([KMGTP]?)[nc]?", re.IGNORECASE)
+_SUFFIXES = {"": 1.0, "K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 MOST_BYTES = 2**31  # of a JSON document, which is read whole
 _ZONED = r"(?:Z|[+-]\d{2}:?\d{2})$"
 _TOP = {"name", "title", "version", "columns", "states", "origin", "timezone", "delimiter",
@@ -157,7 +159,15 @@ def _numbers(text: Any, how: Mapping[str, Any], unit: str | None) -> Any:
         text = map_unique(text, first, pa.string())
     if unit == "clock":
         return map_unique(text, parse_elapsed, pa.float64())
+    if unit == "suffix":
+        return map_unique(text, _mebibytes, pa.float64())
     return cast_or_null(text, pa.float64())
+
+
+def _mebibytes(text: str) -> float | None:
+    """Return a size as Slurm prints it, in MiB; None: it is none."""
+    found = _SUFFIXED.fullmatch(text)
+    return float(found[1]) * _SUFFIXES[found[2].upper()] if found else None
 
 
 def _clock(draft: Draft, text: Any, field: str, options: Options) -> Any:
@@ -213,6 +223,8 @@ def _text(value: Any) -> str:
         return ""
     if isinstance(value, datetime):
         return value.isoformat(" ")
+    if isinstance(value, timedelta):
+        return str(value.total_seconds())
     return re.sub(r"[\r\n\0]", " ", value if isinstance(value, str) else json.dumps(value))
 
 

@@ -55,7 +55,7 @@ class SacctText:
 
     A job that cannot be read is a line that no reader takes for a job, with its first bytes.
 
-    Raises TraceError while it is read: the file has no list of jobs.
+    Raises TraceError while it is read: the file has no list of jobs, or ends before one is over.
     """
 
     def __init__(self, file: Readable, name: str) -> None:
@@ -95,19 +95,31 @@ class _Jobs:
 
     def __iter__(self) -> Iterator[tuple[bytes, Any]]:
         self._begin()
+        read = 0
         while True:
             gap = _GAP.match(self._data, self._at)
             self._at = gap.end() if gap else self._at
             if self._at == len(self._data):
                 if not self._more():
+                    if not read:
+                        raise self._is_cut("before")
                     return
                 continue
             if self._data[self._at : self._at + 1] == b"]":
                 return
             end, job = self._next()
+            if job is None and not read and self._over and end == len(self._data):
+                raise self._is_cut("within")
+            read += 1
             raw = self._data[self._at : end]
             self._at = end
             yield raw, job
+
+    def _is_cut(self, where: str) -> TraceError:
+        return TraceError(
+            f"{self._name} as sacct: this JSON ends {where} its first job: it was cut, or its disk "
+            "was full; make the dump again with sacct --json"
+        )
 
     def _begin(self) -> None:
         """Go to the first job."""

@@ -66,8 +66,8 @@ _PREFIX = re.compile(
 )
 _PROMISING = re.compile(
     r"\d ?[/%]|EPOCH|frames|hours|Ep\.|^tick|\d of \d|poch|"
-    r"[Ss]tep|[Ii]ter|updates|eta:|ETA|eta \d|remaining|[Ff]old|FOLD|[Ss]eed"
-    r"|[Tt]rial|new study|\"progress\"|^\[?\d"
+    r"[Ss]tep|[Ii]ter|pdate|eta:|ETA|eta \d|remaining|left|[Ff]old|FOLD|[Ss]eed"
+    r"|[Tt]rial|new study|\"progress\"|^\[?\d|\bep[ =:]|^Train loss"
 )
 LINE = 1000  # characters of a line that are looked at
 
@@ -84,7 +84,11 @@ def read(line: str) -> list[Mark]:
         own = explicit(line)
         if own is not None:
             return [own]
-    return _by_rows(_PREFIX.sub("", line))
+    line = _PREFIX.sub("", line)
+    begin = line.find("{'loss'")
+    if begin > 0 and "%|" in line:  # behind a bar that no line break ends
+        return [*_by_rows(line[:begin]), *_by_rows(line[begin:])]
+    return _by_rows(line)
 
 
 def _by_rows(line: str) -> list[Mark]:

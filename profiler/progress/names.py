@@ -15,11 +15,11 @@ UNITS = ("fold", "epoch", "step", "percent", "eta")
 DOUBTED = (EARLY, REPEATS, CONTRADICTED)
 SOURCES = (
     "its own words", "eta", "fold", "epoch", "step", "percent", "epoch and step", "boosting",
-    "CLU", "CatBoost", "Composer", "Coqui TTS", "DINOv2", "Darknet", "Detectron2", "ESPnet",
-    "Hugging Face", "Keras", "Lightning", "MMEngine", "Marian", "Megatron", "Optuna",
-    "PaddleDetection", "PaddleOCR", "PyTorch ImageNet", "PyTorch MNIST", "RLlib",
-    "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Ultralytics", "fairseq", "fastText",
-    "fastai", "nanoGPT", "nerfstudio", "rl_games", "timm", "tqdm",
+    "CLU", "CatBoost", "Cellpose", "Composer", "Coqui TTS", "DINOv2", "Darknet", "Detectron2",
+    "ESPnet", "Hugging Face", "Keras", "Lightning", "MLPerf", "MMEngine", "Marian", "Megatron",
+    "Optuna", "PaddleDetection", "PaddleOCR", "ParlAI", "PyTorch ImageNet", "PyTorch MNIST",
+    "RLlib", "Sample Factory", "Stable-Baselines3", "StyleGAN", "Swin", "Tacotron", "Ultralytics",
+    "fairseq", "fastText", "fastai", "gensim", "nanoGPT", "nerfstudio", "rl_games", "timm", "tqdm",
 )  # fmt: skip
 COMPLAINTS = (
     "",

@@ -30,6 +30,8 @@ SETTINGS_BYTES = 65_536  # of the beginning are read whatever comes, and searche
 FIRST = 10.0  # how doubtful it is that a bar alone is all there is
 ETAS = 32
 AGAIN = 10.0  # times as long as one run within the run may the whole take
+USUAL = 5.0, 10.0  # runs within a run where nothing says how many: folds, mostly
+GROWS = 1.5  # times as many as have begun there may be beyond these
 LEAST = 0.02  # standard error of any rate, relative: the future is never just like the past
 ENOUGH = 4  # units passed: they say more than the steps within them
 FIRST_UNIT = 0.35  # relative error of a pace by the first unit alone
@@ -246,8 +248,7 @@ class Reader:
         inner = max(within, key=_seen, default=None)
         for fold in (c for c in alive if c.mark.unit == "fold" and not c.resets):
             if self._of(fold) is not None:  # each fold counts its epochs again
-                inmost = max((c for c in epochs if c.mark.of), key=_seen, default=inner)
-                yield Structure(fold, inmost, 2.0)
+                yield Structure(fold, self._in_a_fold(epochs, inner), 2.0)
                 return
         if (again := self._again(epochs)) is not None:
             yield again
@@ -261,16 +262,39 @@ class Reader:
             yield from self._bars(within)
         yield from (Structure(c) for c in hugging if not c.resets)
 
+    def _in_a_fold(self, epochs: list[Counter], steps: Counter | None) -> Counter | None:
+        """Return what counts within a fold: its epochs, where it is known how many; else none.
+
+        Where no epochs are counted it is its steps.
+        """
+        known = [c for c in epochs if self._of(c) is not None]
+        if not known:
+            return None if epochs else steps
+        one = max(known, key=_seen)
+        if one.mark.of is not None:
+            return one
+        of = self._of(one)
+        return replace(one, mark=one.mark._replace(of=of - one.zero if of is not None else None))
+
     def _again(self, epochs: list[Counter]) -> Structure | None:
-        """As many runs as the command asks for, each of which counts its epochs again."""
-        runs = self._asked.runs
-        if runs is None or not 1.0 < runs < MOST:
-            return None
+        """As many runs as the command asks for, each of which counts its epochs again.
+
+        Where that is not known, as many as are usual, once a second has begun.
+        """
+        runs = self._runs()
         for one in epochs:
-            if one.of() is None and self._amount("epochs") is None:
+            within = self._in_a_fold([one], None)
+            if within is None or (runs is None and not (one.resets and self._may_repeat())):
                 continue
-            return Structure(_times(one, "fold", runs), one, 1.3)
+            begun = one.resets + 1.0
+            times = runs or next((n for n in USUAL if begun <= n), GROWS * begun)
+            return Structure(_times(one, "fold", times), within, 1.3)
         return None
+
+    def _runs(self) -> float | None:
+        """Return how many runs the command asks for; None: one, or not known."""
+        runs = self._asked.runs
+        return runs if runs is not None and 1.0 < runs < MOST else None
 
     def _cycled(self, within: list[Counter]) -> Structure | None:
         """Where epochs have no number: a bar that begins again is an epoch each time."""
@@ -414,9 +438,19 @@ class Reader:
             if soonest < low:
                 low, total = soonest, sqrt(soonest * high)
                 found = replace(found, doubts=found.doubted(EARLY))
-        if found.source not in (OWN, "fold") and found.unit != "fold" and self._may_repeat():
-            high = max(high, AGAIN * total)
-            found = replace(found, doubts=found.doubted(REPEATS))
+        if found.source not in (OWN, "fold") and self._may_repeat():
+            runs = self._runs()
+            if found.unit != "fold":  # of the first run
+                high = max(high, AGAIN * total)
+                total = min(high, (runs or USUAL[0]) * total)
+                found = replace(found, doubts=found.doubted(REPEATS))
+            elif runs is None:  # of as many as are usual
+                begun = ceil(found.done + 1e-9)
+                ends = found.at_s + (begun - found.done) * found.unit_s
+                low = min(low, max(now, (1.0 - 2 * LEAST) * ends))
+                more = max(AGAIN, 2.0 * begun) - found.done
+                high = max(high, found.at_s + more * found.unit_s)
+                found = replace(found, doubts=found.doubted(REPEATS))
         return replace(found, total_s=total, low_s=low, high_s=high)
 
     def _may_repeat(self) -> bool:
@@ -424,8 +458,8 @@ class Reader:
 
         Its command asks for several runs, or its output counts folds.
         """
-        if (self._asked.runs or 1.0) > 1.0:
-            return True
+        if self._asked.runs is not None:
+            return self._asked.runs > 1.0
         return any(c.mark.unit == "fold" for c in self._counters.values())
 
     def _by_eta(self, now: float) -> Progress | None:

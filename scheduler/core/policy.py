@@ -81,6 +81,9 @@ class Outlook(Protocol):
     def planned(self, job_id: str) -> float | None:
         """Return when it plans to start a job; None: it does not."""
 
+    def kept_until(self, job_id: str, now: float) -> float:
+        """Return until when the nodes that a job waits for are reserved; `now`: they are not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Predictors:

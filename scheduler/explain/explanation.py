@@ -241,7 +241,7 @@ class Explanation:
         wait: what its wait was made of, or is so far, in words: reasons by share, who had how many
             GPU hours meanwhile, who went first, the bound on waiting. "": of a job of Slurm's.
         waits: what it waited for, the longest first, in the words of then; the seconds sum to its
-            waiting time.
+            waiting time, in front of Slurm to what of it was seen.
         overtaken: None: by nobody.
         forecast: None: no estimate yet. `promised`: the one made when it was submitted.
         analysis: when it was asked for, of a job that waits.

@@ -150,7 +150,7 @@ def _some_nodes(one: Shortage) -> str:
 def _one_node(one: Shortage) -> str:
     best = one.short[0]
     of_gpus = next((lack for lack in best.lacks if lack.what == GPU), None)
-    if one.gpus and of_gpus is None:
+    if one.gpus and of_gpus is None and best.gpus >= one.gpus:
         others = [node for node in one.short if not any(n.what == GPU for n in node.lacks)]
         where = ", ".join(f"{n.gpus} of {n.gpus_there} on {n.name}" for n in others[:2])
         more = f" and {len(others) - 2} more nodes" if len(others) > 2 else ""
@@ -183,12 +183,12 @@ def _lacking(node: NodeShort, short: str = "short") -> str:
 
 def _lack(lack: Lack, short: str) -> str:
     if lack.what == WHOLE:
-        return (
-            f"it asks for a whole node, and {count(int(lack.there - lack.free), 'job')} run there"
-        )
+        jobs = int(lack.there - lack.free)
+        does = "runs" if jobs == 1 else "run"
+        return f"it asks for a whole node, and {count(jobs, 'job')} {does} there"
     name = {GPU: "GPUs", CPU: "CPUs"}.get(lack.what, lack.what)
     kind = f" of type {lack.type}" if lack.type else ""
-    verb = "are" if lack.what in (GPU, CPU) else "is"
+    verb = "are" if lack.what.startswith((GPU, CPU)) else "is"
     size = _gib if lack.what == MEMORY else "{:g}".format
     free, there, asked = map(size, (lack.free, lack.there, lack.asked))
     return f"{name}{kind} {verb} {short}: {free} of {there} free, it asks for {asked}"

@@ -41,6 +41,8 @@ def explain(of: Dossier) -> Explanation:
         job = replace(job, slurm=job.slurm.as_of(now))
     slurms = job.slurm is not None and job.slurm.started
     waits = () if slurms else story.waits
+    if job.slurm is not None:  # what was so before the first look is not "no reason"
+        waits = tuple(w for w in waits if w.reason is not Reason.NOT_YET_EVALUATED)
     findings = _findings(job, story, now, stands.busy)
     score = story.scores[-1] if story.scores else None
     first = findings[0]

@@ -23,7 +23,7 @@ from scheduler.explain.stories import names_of_terms
 from scheduler.explain.whatif.forecasts import SOON_S, StartForecast, roughly, too_late, unfinished
 from scheduler.explain.why import explain
 from scheduler.job_rows import job_row
-from scheduler.slurm.follow.checks import against_slurm
+from scheduler.slurm.follow.checks import against_slurm, against_trial
 from scheduler.slurm.follow.histories import Histories
 from scheduler.slurm.follow.planner import LINE, Planner, nearby
 from scheduler.slurm.follow.promises import Promises
@@ -77,7 +77,7 @@ class Direct:
 
     def __init__(self, slurm: Slurm, user: str, clock: Clock | None = None) -> None:
         _check_known(slurm.release())
-        self.user, self._clock = user, clock or Clock()
+        self.user, self._clock, self._slurm = user, clock or Clock(), slurm
         nodes = slurm.nodes()
         shape = Shape.followed(nodes)
         self._planner = planner = Planner(CoreSpec.of(shape.spec, "slurm"), shape)
@@ -158,9 +158,10 @@ class Direct:
         if self._alone:
             return Eta(unavailable=UNSEEN)
         try:
-            return replace(self._trials().eta(options, self.user), own="")
+            found = replace(self._trials().eta(options, self.user), own="")
         except Refused as error:
             raise SlurmError(str(error)) from None
+        return against_trial(found, self._slurm.tried(options))
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
         """The user's jobs that are not over, latest first."""

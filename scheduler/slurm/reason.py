@@ -283,7 +283,7 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     if words and (reason.reservation is not None or "{reservation}" not in words[0]):
         asked = {
             "job": job_id,
-            "dependency": reason.dependency,
+            "dependency": _dependency(reason.dependency),
             "reservation": reason.reservation.name if reason.reservation else "",
             "nodes": count(reason.nodes or 0, "node"),
         }
@@ -300,6 +300,13 @@ def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
     if reason.shortage is not None and (found := clauses(reason.shortage, now)):
         return found
     return _by_place(reason, now) or [reason.meaning] * bool(reason.meaning)
+
+
+def _dependency(text: str) -> str:
+    """What a job depends on, in words where there are better ones than Slurm's."""
+    if text.startswith("singleton"):
+        return "every earlier job of its user with the same name to end (--dependency=singleton)"
+    return text
 
 
 def _by_limit(reason: SlurmReason, now: float) -> list[str]:
@@ -339,6 +346,14 @@ PLAIN: Mapping[str, tuple[str, ...]] = {
     "Reservation": ("it waits for reservation {reservation} to begin, or for room in it",),
     "InvalidAccount": ("its account or user is not known to Slurm's accounting",),
     "InvalidQOS": ("its QOS is not one that it may use",),
+    "job requeued in held state": (
+        "it was put back into the queue and held",
+        "`scontrol release {job}` lets it go, by whoever held it",
+    ),
+    "launch failed requeued held": (
+        "its node could not launch it, and Slurm put it back into the queue and held it",
+        "`scontrol release {job}` lets it go once the node is mended",
+    ),
 }
 
 

@@ -11,7 +11,7 @@ from scheduler.explain.whatif.forecasts import StartForecast, WhyNot, kept_back
 from scheduler.slurm.reason import LimitReached, SlurmReason
 from scheduler.slurm.twin.known import lines
 
-LIMIT = LimitReached("MaxTRESPU", "gres/gpu", "QOS q", limit=1.0, used=1.0, asked=1.0)
+LIMIT = LimitReached("MaxTRESPU", "gres/gpu", "user u in QOS q", limit=1.0, used=1.0, asked=1.0)
 RIGHT = SlurmReason("QOSMaxGRESPerUser", limit=LIMIT)
 STARTS = StartForecast(0.0, 5.0, 9.0)
 NEVER = kept_back(0.0, WhyNot.LIMITED)
@@ -19,7 +19,7 @@ NEVER = kept_back(0.0, WhyNot.LIMITED)
 
 def asked(code: str) -> Asked:
     (case,) = (case for case in CASES if case.code == code)
-    return Asked(case, "7", seen=code)
+    return Asked(case, "7", own="QOS q", seen=code)
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def asked(code: str) -> Asked:
     [
         ("QOSMaxGRESPerUser", RIGHT, STARTS, 0, 0),
         ("QOSMaxGRESPerUser", RIGHT, NEVER, 1, 0),
-        ("QOSMaxGRESPerUser", replace(RIGHT, limit=None, lapsed=True), None, 1, 3),
+        ("QOSMaxGRESPerUser", replace(RIGHT, limit=None, lapsed=True), None, 1, 1),
         ("QOSMaxGRESPerUser", replace(RIGHT, code="Priority"), None, 1, 0),
         ("QOSMaxGRESPerUser", replace(RIGHT, limit=replace(LIMIT, used=3.0)), None, 0, 1),
         ("JobHeldUser", SlurmReason("JobHeldUser"), None, 0, 0),

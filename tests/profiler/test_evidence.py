@@ -466,3 +466,53 @@ def test_other_trainers_of_the_field_are_read(name: str, tmp_path: Path) -> None
     assert narrow_and_wrong(took_s, found) == []
     assert found[0][0] < 0.4 * took_s
     assert found[-1][1].total_s == pytest.approx(took_s, rel=0.1)
+
+
+def test_folds_of_which_nothing_says_how_many_are_as_many_as_are_usual(tmp_path: Path) -> None:
+    def folds(log: Log) -> None:
+        log.wait(20)
+        for fold in range(5):
+            log.line(f"===== Fold {fold} =====")
+            for epoch in range(1, 9):
+                log.wait(60)
+                log.line(f"Epoch {epoch}/8 loss 0.3012")
+
+    took_s, found = play(folds, tmp_path)
+    assert found
+    assert all(f.low_s <= took_s <= f.high_s for _, f in found)
+    assert all(abs(log(f.total_s / took_s)) < log(1.5) for _, f in found)
+    later = [f for at, f in found if at > 0.3 * took_s]
+    assert later
+    assert all((f.unit, f.doubts) == ("fold", REPEATS) for f in later)
+
+
+def test_an_epoch_within_a_fold_is_not_the_fold(tmp_path: Path) -> None:
+    def folds(log: Log) -> None:
+        log.line("A new study created in memory with name: a")
+        for fold in range(4):
+            for epoch in range(6):
+                for step in range(1, 11):
+                    log.wait(8)
+                    log.bar(f"Epoch {epoch}", step, 10, after=", loss=0.3")
+                log.line("")
+            log.line(f"Trial {fold} finished with value: 0.3 and parameters: {{}}.")
+
+    took_s, found = play(folds, tmp_path, Amount(epochs=6, runs=4))
+    assert found
+    assert narrow_and_wrong(took_s, found) == []
+    assert all(abs(log(f.total_s / took_s)) < log(1.5) for _, f in found)
+
+
+def test_a_dict_behind_a_bar_is_read(tmp_path: Path) -> None:
+    def trainer(log: Log) -> None:
+        for step in range(1, 201):
+            log.wait(5)
+            log.parts.append(
+                (log.now, f"\r {step // 2:3d}%|#   | {step}/200 [00:10<00:10, 1.0it/s]")
+            )
+            if step % 10 == 0:
+                log.line(f"{{'loss': 0.3, 'learning_rate': 4e-05, 'epoch': {step / 100:.2f}}}")
+
+    took_s, found = play(trainer, tmp_path, Amount(epochs=2))
+    assert found
+    assert narrow_and_wrong(took_s, found) == []

@@ -371,6 +371,8 @@ def roughly(
         by_plan = [max(soon, plan)] if plan is not None else []
         ahead = [max(soon, work.start_p50)] if work.start_p50 and core.jobs[job_id].job.gpus else []
         at = min([*by_plan, *ahead], default=None)
+        kept = now if outlook is None else outlook.kept_until(job_id, now)
+        at = max(kept, at or 0.0) if kept > now else at  # a reservation has its nodes until then
         found[job_id] = work if at is None else crudely(now, at, TYPICAL_S)
     return found
 

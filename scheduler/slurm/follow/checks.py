@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
 
+from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.words import clock_time
 from scheduler.slurm.read.site import slurm_word
 from scheduler.slurm.read.snapshot import ClusterSnapshot
 from scheduler.slurm.twin.twin import twin_in
 
 SETTLES_S = 2.0  # after a change Slurm's next look may be of before it
+NOW_S = 60.0  # what starts within is "at once"
+_STARTS = re.compile(r"Job \d+ to start at (\S{1,40}) using")
+_IN = re.compile(r" in partition (\S{1,200})")
+_REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (.{1,200})")
 
 
 def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
@@ -32,3 +40,48 @@ def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str
                 "what keeps it is not known"
             )
     return found
+
+
+def against_trial(found: Eta, printed: str) -> Eta:
+    """Return an answer without what `sbatch --test-only` contradicts, and with what it says.
+
+    Slurm's trial takes running jobs to use all of their time limits: an earlier forecast is no
+    contradiction, but that a job starts at once is one.
+
+    Args:
+        printed: what it printed of a job that asks for the partitions that were named.
+    """
+    starts, refuses = _STARTS.search(printed), _REFUSES.search(printed)
+    where = _IN.search(printed)
+    at = _instant(starts[1]) if starts else None
+    one = [t for t in found.tried if t.partition in found.asked]
+    if refuses is not None:
+        why = f"sbatch --test-only refuses it: {refuses[1].strip().rstrip('.')}"
+        tried = [_withdrawn(t, why) if t.partition in found.asked else t for t in found.tried]
+        return replace(found, tried=tried) if any(t.start_p50 is not None for t in one) else found
+    if at is None or len(one) != 1 or (where is not None and where[1] != one[0].partition):
+        return found
+    at_once_there, now = at <= found.now + NOW_S, clock_time(at, found.now)
+    (own,) = one
+    at_once = not own.reason and own.start_p50 is not None and own.start_p50 <= found.now + NOW_S
+    if at_once and not at_once_there:
+        why = f"sbatch --test-only has it start {now} at the latest: what keeps it is not known"
+    elif at_once_there and not at_once and own.start_p50 is None:
+        why = "sbatch --test-only has it start at once: what was found against it is not so"
+    else:
+        return found
+    return replace(found, tried=[_withdrawn(t, why) if t is own else t for t in found.tried])
+
+
+def _withdrawn(one: Tried, why: str) -> Tried:
+    return replace(one, start_p50=None, start_p90=None, futures=0, reason="", slurm=None, why=why)
+
+
+def _instant(text: str) -> float | None:
+    """Return a moment as Slurm prints it: seconds, or a clock of this host; None: it is none."""
+    if text.isdigit():
+        return float(text)
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return None

@@ -103,11 +103,22 @@ class Accounts:
         mine = [kind for kind, _ in node.gpus if not kinds or "" in kinds or kind in kinds]
         gpus = sum(max(0, free.gpus.get(kind, 0)) for kind in mine)
         made = NodeShort(node.name, gpus, sum(n for kind, n in node.gpus if kind in mine))
-        lacks = tuple(lacking(each, free, node))
+        lacks = (*lacking(each, free, node), *self._of_partition(each, part, node))
         shut, why, until = self._shut(ask, part, node)
         if lacks and until is None and shut != "closed":
-            until = self._freed(each, free, node)
+            until = self._freed(each, free, node, part)
         return replace(made, lacks=lacks, shut=shut, why=why, until=until)
+
+    def _of_partition(self, each: Ask, part: Partition, node: SiteNode) -> Iterator[Lack]:
+        """CPUs of a node that a partition keeps for others (`MaxCPUsPerNode`)."""
+        most = part.cpus_per_node
+        if most is None or most >= node.cpus:
+            return
+        runs = (run for run in self._runs.get(node.name, ()) if part.name in run.ask.partitions)
+        used = sum(s.cpus for run in runs for s in run.ask.shares if s.node == node.name)
+        if most - used < each.cpus:
+            what = f"{CPU}s that partition {part.name} gives of a node (MaxCPUsPerNode)"
+            yield Lack(what, each.cpus, max(0, most - used), most)
 
     def _shut(self, ask: Ask, part: Partition, node: SiteNode) -> tuple[str, str, float | None]:
         """What keeps a job from a node whatever is free there."""
@@ -122,8 +133,11 @@ class Accounts:
                 return "reservation", one.name, one.end
         return "", "", None
 
-    def _freed(self, each: Ask, free: Free, node: SiteNode) -> float | None:
-        """When runs have left enough of a node by their time limits; None: they never do."""
+    def _freed(self, each: Ask, free: Free, node: SiteNode, part: Partition) -> float | None:
+        """When runs have left enough of a node by their time limits; None: they never do, or what
+        the partition gives of it is short."""
+        if any(self._of_partition(each, part, node)):
+            return None
         left = free.copy()
         for run in self._runs.get(node.name, ()):
             for share in run.ask.shares:

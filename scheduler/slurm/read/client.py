@@ -23,6 +23,7 @@ from scheduler.slurm.read.versions import OLDEST, Release, release_in
 
 PATIENCE_S = 5.0
 PING_PATIENCE_S = 4.0
+TRY_PATIENCE_S = 3.0  # of a question that is asked beside others
 READ_PATIENCE_S = 30.0  # a long queue takes its time
 MOST_PRINTED = 1024**2  # bytes, against one command
 PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # after a failure
@@ -163,6 +164,21 @@ class Slurm:
         text = self.read("squeue", "-h", "-a", "-j", jobs, "-O", columns)
         rows = (row.split(f"|{mark}|") for row in text.split(f"|{mark}.\n")[:-1])
         return {job_id: (number, path) for job_id, number, path in rows}
+
+    def tried(self, options: Sequence[str]) -> str:
+        """Return what `sbatch --test-only` says of a job with these options: nothing is submitted.
+
+        Slurm judges it with the rights of this account. "" where it does not answer in time.
+        """
+        command = ("sbatch", "--test-only", *options, "--wrap", "true")
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, env=self._environment, capture_output=True,
+                encoding="utf-8", errors="replace", timeout=TRY_PATIENCE_S, check=False,
+            )  # fmt: skip
+        except (subprocess.TimeoutExpired, OSError):
+            return ""
+        return f"{done.stdout}\n{done.stderr}"  # it answers as if that were an error
 
     def script(self, job_id: str) -> str:
         """The script of a batch job; "" where this account may not see it, or there is none."""

@@ -213,6 +213,8 @@ def _partition(row: Mapping[str, str]) -> Partition:
         in_reservations=row.get("ReqResv") == "YES",
         preempted=_mode(row.get("PreemptMode", "OFF")),
         defaults=defaults_of(row),
+        min_nodes=_limit(row.get("MinNodes", "")) or 0,
+        cpus_per_node=_limit(row.get("MaxCPUsPerNode", "")),
     )
 
 
@@ -448,7 +450,7 @@ def _ask(job: SlurmJob, site: Site) -> Ask:
         max_nodes=job.max_nodes and max(job.max_nodes, kinds),
         cpus=cpus,
         min_cpus=min(job.min_cpus, cpus),
-        memory_mib=job.least_mib,
+        memory_mib=job.least_mib or _all_of_a_node(job, parts, site),
         per_cpu=job.per == "cpu",
         per_gpu=job.per == "gpu",
         # what is asked for per socket no column tells: then as many as are counted
@@ -521,6 +523,18 @@ def _licences(text: str) -> tuple[tuple[str, int], ...]:
     return tuple((name, int(count) if count.isdecimal() else 1) for name, _, count in found)
 
 
+def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
+    """Memory of a job that asks for a node's whole (`--mem=0`, or no default there is); 0: it does
+    not, or memory is not given out."""
+    given_out = "MEMORY" in site.config.get("SelectTypeParameters", "").upper()
+    if not given_out or job.state != "PENDING":
+        return 0.0
+    counted = dict(job.tres).get("mem", 0.0) / max(1, job.num_nodes)
+    there = (site.partitions[name].nodes for name in parts if name in site.partitions)
+    sizes = {site.nodes[n].memory_mib for nodes in there for n in nodes if n in site.nodes}
+    return counted if counted in sizes else 0.0
+
+
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
     """What a running job has of each node. How CPUs and memory lie over several nodes no column
     tells: whole nodes where it has them to itself, even parts otherwise."""
@@ -530,12 +544,14 @@ def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
     count, counted = len(there), dict(job.tres)
     cpus, memory = counted.get("cpu", job.cpus), counted.get("mem", 0.0)
     whole = cpus == sum(node.cpus for node in there)
+    parts = (site.partitions.get(name) for name in job.partition.split(","))
+    own = job.exclusive or any(part is not None and part.exclusive for part in parts)
     numbered = len(job.held_gpus) == count
     held = job.held_gpus if numbered else ((),) * count
     shares = []
     for node, indices in zip(there, held, strict=True):
         gpus = _kinds(node.gpus, indices) if numbered else _even(node.gpus, job, count)
-        gpus = node.gpus if whole else gpus
+        gpus = node.gpus if whole and own else gpus
         mine = node.cpus if whole else -int(-cpus // count)
         part = memory * node.cpus / cpus if whole and cpus else memory / count
         shares.append(Share(node.name, mine, part, gpus, job.gres))

@@ -347,7 +347,7 @@ class Passes:
 
         Slurm takes several ends at once: those of half a minute, then of twice as long each time.
         """
-        placed = choose(ask, self.capacity, names, self.site)
+        placed = choose(ask, self.capacity, self._given(ask, part, names), self.site)
         if placed is not None:
             return self.now, placed
         if choose(ask, self._empty, names, self.site) is None:
@@ -394,6 +394,7 @@ class Passes:
     def _placed(self, ranked: Ranked, names: Sequence[str]) -> tuple[Share, ...] | None:
         """Where a job is put now on some of these nodes; runs make way for it, where they can."""
         ask = ranked.ask
+        names = self._given(ask, ranked.partition, names)
         placed = choose(ask, self.capacity, names, self.site)
         if placed is not None:
             return placed
@@ -409,6 +410,19 @@ class Passes:
             self.usage.add(run.ask, self.site, -1)
             self._count(run.ask, -1)
         return placed
+
+    def _given(self, ask: Ask, part: Partition, names: Sequence[str]) -> Sequence[str]:
+        """Return those nodes of which the partition still gives a job enough CPUs."""
+        most = part.cpus_per_node
+        if most is None:
+            return names
+        used = dict.fromkeys(names, 0)
+        for run in self.running.values():
+            if part.name in run.ask.partitions:
+                for share in run.ask.shares:
+                    used[share.node] = used.get(share.node, 0) + share.cpus
+        each = max(ask.min_cpus, -(-ask.cpus // max(1, ask.nodes)))
+        return [name for name in names if used[name] + each <= most]
 
     # --- what they ask ------------------------------------------------------------------------
 
@@ -534,6 +548,9 @@ def closed_to(ask: Ask, part: Partition) -> str:
         return "PartitionTimeLimit"
     most = part.max_nodes
     if (most is not None and ask.nodes > most) or ask.nodes > len(part.nodes):
+        return "PartitionNodeLimit"
+    # a job that does not say how many looks as one that asks for one, and is given the least
+    if ask.nodes < part.min_nodes and ask.reason == "PartitionNodeLimit":
         return "PartitionNodeLimit"
     return _not_allowed(ask, part)
 

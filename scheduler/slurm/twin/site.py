@@ -51,6 +51,8 @@ class Partition:
         in_reservations: its jobs must name a reservation.
         preempted: how its jobs make way for others, ``REQUEUE``; "": they do not.
         defaults: memory and CPUs that jobs have or may have, by slurm.conf's names (MiB).
+        min_nodes: a job with fewer waits for ever (`MinNodes`).
+        cpus_per_node: that its jobs together may have of a node (`MaxCPUsPerNode`).
     """
 
     name: str
@@ -75,6 +77,8 @@ class Partition:
     in_reservations: bool = False
     preempted: str = ""
     defaults: Mapping[str, float] = field(default_factory=dict)
+    min_nodes: int = 0
+    cpus_per_node: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,14 @@ from features.job import Job
 from scheduler.core.policy import Never, Policy
 from scheduler.slurm.twin.capacity import Books, Capacity, Free, choose, suits
 from scheduler.slurm.twin.limits import Usage, first_hit, is_limit
-from scheduler.slurm.twin.passes import DOWN, PendingReason, Ranked, closed_to, het_job
+from scheduler.slurm.twin.passes import (
+    DOWN,
+    NOT_AVAILABLE,
+    PendingReason,
+    Ranked,
+    closed_to,
+    het_job,
+)
 from scheduler.slurm.twin.priority import Multifactor
 from scheduler.slurm.twin.site import Ask, Partition, Site
 
@@ -71,6 +78,18 @@ class TwinOutlook:
         """Return when backfill plans to start a job; None: it does not."""
         reason = self.twin.reasons.get(job_id)
         return None if reason is None else reason.planned_at
+
+    def kept_until(self, job_id: str, now: float) -> float:
+        """Return when the first reservation ends that keeps a job from its nodes; else `now`."""
+        found, ask = self.twin.reasons.get(job_id), self.twin.asked(job_id)
+        if found is None or found.reason != NOT_AVAILABLE or ask is None:
+            return now
+        kept, known = self.twin.evidence(job_id, now), self.twin.site.partitions
+        if kept is None or not kept.reservation:
+            return now
+        there = {n for name in ask.partitions if name in known for n in known[name].nodes}
+        ends = (r.end for r in self.twin.site.reservations if r.nodes & there and r.end > now)
+        return min(ends, default=now)
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +165,17 @@ SHAPES = {
     "2000-01-01 00:01:40+00:00,2000-01-01 02:01:40+00:00,7200,COMPLETED\n",
     "elasticflow": "job_id,submit_time,real_iteration,model_name,ddl,batch_size,num_gpu,"
     "real_duration,duration,iteration\n0,60,900,net,9000,64,4,7200,7200,900\n",
+    "kestrel": "id,user_hash,account_hash,partition,qos,gpus_requested,nodes_req,processors_req,"
+    "memory_req,submit_time,start_time,end_time,wallclock_req,wallclock_used,queue_wait,"
+    "state_simple\n0,u,a,gpu-h100,normal,4,1,32,240G,1999-12-31 17:01:00,1999-12-31 17:01:40,"
+    "1999-12-31 19:01:40,14400,7200,40,COMPLETED\n",
+    "cloudbrain": "Task Name,Request GPU,Request CPU,Request Host Memory,Submit Time,Start Time,"
+    "End Time,Job Type,Scheduled Node,GPU Utilization,GPU Memory,CPU Usage,Host Memory Average\n"
+    "u-0-0,4,32,65536,946684860,946684900,946692100,dgx,n-1,81.5,20480,10.5,4096\n",
+    "batsim-jobs": "job_id,workload_name,profile,submission_time,requested_number_of_resources,"
+    "requested_time,success,final_state,starting_time,execution_time,finish_time,waiting_time,"
+    "turnaround_time,stretch,allocated_resources,consumed_energy,metadata\n0,w,p,60,4,9000,1,"
+    "COMPLETED_SUCCESSFULLY,100,7200,7300,40,7240,1.006,0-3,-1,\n",
     "gavel": "net (batch size 8)\tpython m.py\tdir\t-n\t1\t1000\t4\t1\t-1.0\t60\n",
 }
 
@@ -215,6 +226,41 @@ def test_rows_gpu_hours_and_means_are_those_of_the_file(name: str, tmp_path: Pat
     lines = lines_of(tmp_path / "out", datetime(2030, 1, 1, tzinfo=UTC))
     assert lines[0] == f"{hours:,.0f} GPU-hours"
     assert f"mean {mean:,.0f} s" in lines[1]
+
+
+def test_parquet_of_kestrel_holds_durations_sizes_and_zones(tmp_path: Path) -> None:
+    zone = timezone(timedelta(hours=-7))
+    begin = datetime(2025, 4, 1, 12, tzinfo=zone)
+    starts = [begin + timedelta(seconds=40), None]
+    ends, instant = [begin + timedelta(hours=2), begin], pa.timestamp("us", "-07:00")
+    limits = [timedelta(hours=4), timedelta(minutes=30)]
+    jobs = pa.table(
+        {
+            "id": ["1", "2"],
+            "user_hash": ["u", "v"],
+            "account_hash": ["a", "a"],
+            "partition": ["gpu-h100", "standard"],
+            "qos": ["normal", "high"],
+            "gpus_requested": [8, None],
+            "nodes_req": [2, 1],
+            "processors_req": [256, 104],
+            "memory_req": ["256G", "250000M"],
+            "submit_time": pa.array([begin, begin], instant),
+            "start_time": pa.array(starts, instant),
+            "end_time": pa.array(ends, instant),
+            "wallclock_req": pa.array(limits, pa.duration("us")),
+            "wallclock_used": pa.array([timedelta(hours=2), None], pa.duration("us")),
+            "queue_wait": pa.array([timedelta(seconds=40), None], pa.duration("us")),
+            "state_simple": ["COMPLETED", "CANCELLED"],
+        }
+    )
+    pq.write_table(jobs, tmp_path / "jobs.parquet")
+    summary = ingest(tmp_path / "jobs.parquet", tmp_path / "out")
+    kept = {job["job_id"]: job for job in read_dataset(tmp_path / "out").to_pylist()}
+    assert (summary.format, summary.rows_in) == ("kestrel", 2)
+    assert (kept["1"]["gpus"], kept["1"]["memory_mib"]) == (8, 256 * 1024)
+    assert kept["1"]["submit_time"] == datetime(2025, 4, 1, 19, tzinfo=UTC)
+    assert (kept["1"]["duration_s"], kept["1"]["time_limit_s"]) == (7160, 14_400)
 
 
 def test_every_description_has_a_shape_here() -> None:

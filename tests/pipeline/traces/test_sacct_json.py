@@ -179,3 +179,20 @@ def test_json_without_jobs_is_refused_in_a_line(tmp_path: Path) -> None:
     source = written(tmp_path, b'{"meta": {"plugin": {"type": "openapi/dbv0.0.38"}}, "x": 1}')
     with pytest.raises(TraceError, match='this JSON has no list "jobs"'):
         ingest(source, tmp_path / "out", timezone="UTC")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("at", [b'"jobs": [', b'"account"', b'"name": "tra', b'"requested"'])
+def test_a_file_that_is_cut_within_its_first_job_says_so(
+    tmp_path: Path, shape: str, at: bytes
+) -> None:
+    text = dump(shape, {})
+    source = written(tmp_path, text[: text.index(at) + len(at)])
+    with pytest.raises(TraceError, match=r"ends (before|within) its first job: it was cut"):
+        ingest(source, tmp_path / "out", format="sacct", timezone="UTC")
+
+
+def test_a_dump_of_no_job_is_not_cut(tmp_path: Path) -> None:
+    source = written(tmp_path, dump("24.11"))
+    with pytest.raises(TraceError, match="no job in it"):
+        ingest(source, tmp_path / "out", format="sacct", timezone="UTC")

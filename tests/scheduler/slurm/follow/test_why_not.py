@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from scheduler.explain.effect import Eta, Tried
 from scheduler.explain.whatif.forecasts import WhyNot
 from scheduler.service.log.questions import ETA, NODES, TRIED
+from scheduler.slurm.follow.checks import against_trial
 from scheduler.slurm.follow.reasons import _limit
 from scheduler.slurm.read.parse import SlurmJob
 from scheduler.slurm.reason import sentence
@@ -212,3 +214,115 @@ def test_what_slurm_does_not_show_of_a_limit_can_be_written_as_json() -> None:
     shown = _limit(hit)
     assert json.loads(json.dumps(asdict(shown), allow_nan=False))["used"] is None
     assert _limit(replace(hit, used=40.0)).used == 40.0
+
+
+def test_gpus_of_a_node_whose_cpus_are_taken_are_free(scene: Scene) -> None:
+    only_n1(scene)
+    text = why(scene, runs(scene, 1, "n1", cpus=8), waits(scene))
+    assert text.startswith("GPUs are free (4 of 4 on n1), CPUs are not: 0 of 8 free, it asks for 1")
+
+
+def test_a_run_that_has_its_node_to_itself_has_its_gpus_too(scene: Scene) -> None:
+    only_n1(scene)
+    text = why(scene, runs(scene, 1, "n1", cpus=8, exclusive=True), waits(scene))
+    assert text.startswith("on n1 GPUs are short: 0 of 4 free")
+
+
+@pytest.mark.parametrize(("jobs", "words"), [(1, "1 job runs there"), (2, "2 jobs run there")])
+def test_a_whole_node_that_others_use_is_said_without_free_gpus_that_are_none(
+    scene: Scene, jobs: int, words: str
+) -> None:
+    only_n1(scene)
+    hogs = [runs(scene, n, "n1", gpus=0, cpus=1) for n in range(2, jobs + 1)]
+    whole = runs(scene, 1, "n1", gpus=4, cpus=1)
+    text = why(scene, whole, *hogs, waits(scene, exclusive=True))
+    assert text.startswith(f"on n1 it asks for a whole node, and {words}")
+
+
+def test_cpus_that_a_partition_keeps_for_others_are_named(scene: Scene) -> None:
+    only_n1(scene)
+    scene.slurm.says["scontrol -a show partition"] += " MaxCPUsPerNode=4"
+    scene.restart()
+    text = why(scene, runs(scene, 1, "n1", cpus=4), waits(scene))
+    assert text == (
+        "GPUs are free (4 of 4 on n1), CPUs that partition main gives of a node (MaxCPUsPerNode) "
+        "are not: 0 of 4 free, it asks for 1."
+    )
+
+
+@pytest.mark.parametrize("given_out", ["CR_Core_Memory", "CR_Core"])
+def test_all_memory_of_a_node_is_asked_for_by_mem_0(scene: Scene, given_out: str) -> None:
+    only_n1(scene)
+    scene.slurm.says[CONFIG] = f"{SAYS[CONFIG]}\nSelectTypeParameters = {given_out}"
+    scene.restart()
+    counted = (("cpu", 1.0), ("mem", 125 * GIB), ("gres/gpu", 1.0))
+    text = why(scene, runs(scene, 1, "n1", gpus=1, memory=GIB), waits(scene, tres=counted))
+    named = "memory is not: 124 GiB of 125 GiB free, it asks for 125 GiB" in text
+    assert named == (given_out == "CR_Core_Memory")
+
+
+def test_a_crude_start_is_not_before_the_end_of_a_reservation_in_the_way(scene: Scene) -> None:
+    only_n1(scene)
+    begins, ends = int(NOW + 3600), int(NOW + 5 * 3600)
+    scene.slurm.says["scontrol show reservation"] = (
+        f"ReservationName=course StartTime={begins} EndTime={ends} Nodes=n1 Users=root Flags=\n"
+    )
+    scene.restart()
+    asked = waits(scene, time_limit_s=4 * 3600.0, reason="ReqNodeNotAvail, May be reserved")
+    text = why(scene, asked)
+    assert "reservation course has n1" in text
+    outlook = scene.follower._last[0].core.policy.outlook
+    assert outlook is not None
+    assert outlook.kept_until("9", scene.now) == ends
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        ("job requeued in held state", "`scontrol release 9` lets it go, by whoever held it"),
+        ("launch failed requeued held", "`scontrol release 9` lets it go once the node is mended"),
+    ],
+)
+def test_a_job_that_slurm_held_says_how_it_is_let_go(scene: Scene, code: str, words: str) -> None:
+    assert words in why(scene, waits(scene, priority=0, reason=code))
+
+
+def test_singleton_is_said_in_words(scene: Scene) -> None:
+    text = why(scene, waits(scene, reason="Dependency", dependency="singleton(unfulfilled)"))
+    assert text.startswith("it waits for every earlier job of its user with the same name to end")
+
+
+TRIAL = "sbatch: Job 7 to start at {at} using 1 processors on nodes n1 in partition main"
+
+
+def _eta(start: float | None, reason: str = "") -> Eta:
+    one = Tried(start, start, 4, reason=reason, partition="main", why="x")
+    other = replace(one, partition="long")
+    return Eta(NOW, [one, other], asked=["main"])
+
+
+@pytest.mark.parametrize(
+    ("start", "said", "words"),
+    [
+        (NOW, TRIAL.format(at=int(NOW + 7200)), "at the latest: what keeps it is not known"),
+        (NOW, TRIAL.format(at=int(NOW)), ""),
+        (NOW + 600, TRIAL.format(at=int(NOW + 7200)), ""),  # limits end later than jobs
+        (None, TRIAL.format(at=int(NOW)), "what was found against it is not so"),
+        (None, TRIAL.format(at=int(NOW + 7200)), ""),
+        (NOW, "allocation failure: Requested node configuration is not available", "refuses it"),
+        (None, "allocation failure: Requested node configuration is not available", ""),
+        (NOW, TRIAL.format(at=int(NOW + 7200)).replace("main", "long"), ""),
+        (NOW, "sbatch: error: what nobody knows", ""),
+    ],
+)
+def test_what_sbatch_test_only_contradicts_is_withdrawn(
+    start: float | None, said: str, words: str
+) -> None:
+    before = _eta(start)
+    found = against_trial(before, said)
+    assert found.tried[1] == before.tried[1]
+    if not words:
+        assert found == before
+        return
+    assert words in found.tried[0].why
+    assert (found.tried[0].start_p50, found.tried[0].reason) == (None, "")
