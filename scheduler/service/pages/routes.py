@@ -505,8 +505,9 @@ def show(
     )  # fmt: skip
     if viewer.only:
         frame = Frame(base, made_at=time(), guest="shared, to be read only")
-    frame = replace(frame, silent=queries.silent())
     authenticator: Authenticator = request.app.state.authenticator
+    leave = request.app.state.settings.proxy_sign_out if authenticator.vouched(request) else ""
+    frame = replace(frame, silent=queries.silent(), sign_out=leave)
     part = request.headers.get("hx-target", "").removeprefix("part-")
     csrf = authenticator.csrf_word(request)
     try:
