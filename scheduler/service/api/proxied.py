@@ -77,9 +77,13 @@ class Vouched:
             return Viewer(name, Role.SUBMITTER, tuple(dict.fromkeys(vcs)), os_user=account)
         if Role.VIEWER.value in rights:
             return Viewer(name, Role.VIEWER)
-        among = f"none of your groups ({', '.join(groups)})" if groups else "no group of yours"
-        what = f"you are signed in as {name}, but {among} has a role here"
-        raise Problem(403, NO_ROLE, f"{what}: an operator gives one in proxy_roles")
+        raise Problem(
+            403,
+            NO_ROLE,
+            f"you are signed in as {name}, and none of your groups ("
+            f"{', '.join(groups) or 'there are none'}) has a role here: an operator gives one in "
+            "proxy_roles",
+        )
 
 
 def _account(name: str) -> str:

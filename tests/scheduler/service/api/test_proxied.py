@@ -123,7 +123,7 @@ def test_who_has_no_role_reads_why(reached: Reached) -> None:
     assert "signed in as ann" in page.text
     assert page.headers["content-type"].startswith("text/html")
     del headers["X-Forwarded-Groups"]
-    assert "no group of yours" in reached.by().get(WHO, headers=headers).json()["detail"]
+    assert "(there are none) has a role" in reached.by().get(WHO, headers=headers).json()["detail"]
 
 
 @pytest.mark.parametrize("roles", [{"*": "viewer"}, {"*": ["vision"]}])
