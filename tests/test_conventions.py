@@ -213,7 +213,7 @@ SENTENCES_LEFT = {
     "scheduler/core/": 133,
     "scheduler/policies/": 83,
     "scheduler/service/analyst/": 4,
-    "scheduler/service/api/": 51,
+    "scheduler/service/api/": 49,
     "scheduler/service/pages/": 71,
     "pipeline/printed/": 12,
     "pipeline/report/": 79,

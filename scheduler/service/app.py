@@ -38,13 +38,13 @@ from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
-from scheduler.service.api.unread import Unread
 from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import Reads, UnknownJob
 from scheduler.service.log.store.soundness import Soundness
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.unread import Unread
 from scheduler.service.metrics import Counts, Metrics
 from scheduler.service.settings import Settings
 

@@ -31,7 +31,6 @@ from sqlalchemy import Connection, and_, case, exists, func, or_, select
 from features.watch import KINDS, PAST_S, Seen, unlike
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
-from scheduler.service.api.unread import silent
 from scheduler.service.log.header import code_version
 from scheduler.service.log.nodes import closed_gpus_of
 from scheduler.service.log.record import ELIGIBLE, Phase
@@ -48,6 +47,7 @@ from scheduler.service.log.store.tables import (
     on_gpus,
     settings,
 )
+from scheduler.service.log.unread import silent
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
