@@ -222,7 +222,7 @@ SENTENCES_LEFT = {
     "scheduler/core/": 45,
     "scheduler/policies/": 6,
     "scheduler/service/analyst/": 0,
-    "scheduler/service/api/": 51,
+    "scheduler/service/api/": 49,
     "scheduler/charts/": 5,
     "scheduler/service/pages/": 59,
     "scheduler/slurm/twin/": 46,

@@ -270,6 +270,20 @@ def _memory(nvml: Any, handle: Any) -> float:
     return float(info.used) / 2**20
 
 
+def glance(nvml: Any, gpu: Gpu) -> Reading:
+    """Return utilisation, memory in use and power of a GPU at this moment, as far as it says."""
+    probes: dict[str, Callable[[], float]] = {
+        "util_pct": lambda: float(nvml.nvmlDeviceGetUtilizationRates(gpu.handle).gpu),
+        "mem_used_mib": lambda: _memory(nvml, gpu.handle),
+        "power_w": lambda: float(nvml.nvmlDeviceGetPowerUsage(gpu.handle)) / 1000,
+    }
+    found: Reading = {}
+    for name, probe in probes.items():
+        with contextlib.suppress(nvml.NVMLError):
+            found[name] = probe()
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
 Probe = Callable[[Sequence[int], float], Reading]
 
 

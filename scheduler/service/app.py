@@ -33,17 +33,18 @@ from scheduler.service.api.changes import Changes
 from scheduler.service.api.limits import Limits
 from scheduler.service.api.lives import Lives
 from scheduler.service.api.problems import Problem, ProblemDetails
+from scheduler.service.api.proxied import NO_ROLE
 from scheduler.service.api.questions import Questions
 from scheduler.service.api.refusals import Refusals
 from scheduler.service.api.request_guard import LOOPBACK_NAMES, RequestGuard
 from scheduler.service.api.tokens import guard
-from scheduler.service.api.unread import Unread
 from scheduler.service.api.writer import Room, Writer
 from scheduler.service.log.header import service_clock
 from scheduler.service.log.store.paging import BadCursor
 from scheduler.service.log.store.reads import Reads, UnknownJob
 from scheduler.service.log.store.soundness import Soundness
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.unread import Unread
 from scheduler.service.metrics import Counts, Metrics
 from scheduler.service.settings import Settings
 
@@ -129,7 +130,7 @@ def create_app(
     app.state.unread = Unread(store, follows=settings.follows)
 
     problems.install(app)
-    _answer_our_errors(app)
+    _answer_our_errors(app, pages=pages)
     names = [*LOOPBACK_NAMES, settings.host, *settings.named]
     hosts = names if settings.loopback else None
     app.add_middleware(RequestGuard, hosts=hosts, body_bytes=limits.body_bytes)
@@ -154,7 +155,7 @@ def _routes(pages: bool) -> list[BaseRoute]:
     return every.routes
 
 
-def _answer_our_errors(app: FastAPI) -> None:
+def _answer_our_errors(app: FastAPI, *, pages: bool) -> None:
     async def refused(request: Request, error: Exception) -> Response:
         assert isinstance(error, Problem)
         led_in = error.status == 401 and _is_a_person(request)
@@ -162,6 +163,10 @@ def _answer_our_errors(app: FastAPI) -> None:
             await run_in_threadpool(app.state.refusals.note, request, error)
         if led_in:
             return RedirectResponse(session.login_path(request), 303)
+        if error.kind == NO_ROLE and pages and _is_a_person(request):
+            from scheduler.service.pages.routes import refused_page
+
+            return refused_page(request, error.sentence, error.status)
         return problems.answer(error)
 
     async def unknown_job(request: Request, error: Exception) -> Response:

@@ -28,7 +28,7 @@ ATTEMPTS = 4  # of a request that may be repeated, when the server is not there 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 
 
-# headers, as `scheduler.service.api.unread` sets them
+# headers, as `scheduler.service.log.unread` sets them
 UNREAD, NO_DATABASE = "pellucid-slurm-unread-since", "pellucid-slurmdbd-unread-since"
 
 

@@ -26,7 +26,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, and_, case, exists, func, or_, select
 
 from features.watch import KINDS, PAST_S, Seen, unlike
 from scheduler.backends.events import Kind
@@ -39,6 +39,7 @@ from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import (
     decisions,
     events,
+    forecasts,
     jobs,
     leases,
     live,
@@ -46,10 +47,13 @@ from scheduler.service.log.store.tables import (
     on_gpus,
     settings,
 )
+from scheduler.service.log.unread import silent
 
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
 WATCH_S, MOST_WATCHED = 600.0, 20_000
+DAY_S = 86_400.0
+GRACE_S = 2.0  # that starting a process may take are not counted against a forecast
 # after one of these a job may be over, as soon as a decision pass has covered it
 _ENDS = (Kind.ENDED, Kind.NOT_STARTED, Kind.LOST, Kind.CANCEL_ASKED)
 _OVER = [phase.value for phase in Phase if phase.over]
@@ -108,6 +112,7 @@ class Metrics(Collector):
         self._gpu_time: Counter[str] = Counter()
         self._waits: dict[str, list[float]] = {}  # per VC: counts per bucket, then the sum
         self._watched, self._odd = float("-inf"), Counter[str]()
+        self._scored, self._promised = float("-inf"), {"kept": 0, "late": 0}
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -205,6 +210,8 @@ class Metrics(Collector):
         yield self._claims(connection)
         yield from self._service(connection)
         yield self._unlike(connection)
+        yield self._forecasts(connection)
+        yield self._unread()
 
     def _jobs(self, connection: Connection) -> Iterator[Metric]:
         standing = GaugeMetricFamily(
@@ -304,6 +311,52 @@ class Metrics(Collector):
         for kind in KINDS:
             odd.add_metric([kind], self._odd[kind])
         return odd
+
+    def _forecasts(self, connection: Connection) -> Metric:
+        """How forecasts of a start came out in the last day, looked at again every ten minutes.
+
+        Those count that left the start open when the job was submitted. One that still waits and
+        was to have started is late; of those held or changed meanwhile another start was foreseen.
+        """
+        now = self._store.clock.now()
+        if now >= self._scored + WATCH_S:
+            self._scored = now
+            made, job = forecasts.c, jobs.c
+            otherwise = exists().where(
+                events.c.job_id == job.job_id, events.c.kind.in_((Kind.HELD, Kind.CHANGED))
+            )
+            waits = and_(job.started_at.is_(None), job.ended_at.is_(None))
+            came = case((job.started_at.is_not(None), job.started_at), else_=now)
+            late = came > made.start_p90 + GRACE_S
+            query = (
+                select(func.count(), func.sum(case((late, 1), else_=0)))
+                .select_from(forecasts.join(jobs, job.job_id == made.job_id))
+                .where(made.basis == "submission", made.start_p50 < made.start_p90, ~otherwise)
+                .where(or_(job.started_at >= now - DAY_S, and_(waits, made.start_p90 < now)))
+            )
+            scored, late_ones = connection.execute(query).one()
+            self._promised = {"kept": scored - (late_ones or 0), "late": late_ones or 0}
+        found = GaugeMetricFamily(
+            "pellucid_start_forecasts",
+            "Forecasts (p90) of starts that came, or were to come, in the last day.",
+            labels=["outcome"],
+        )
+        for outcome, n in self._promised.items():
+            found.add_metric([outcome], n)
+        return found
+
+    def _unread(self) -> Metric:
+        """Of when what is shown of Slurm is, while it does not answer; else nothing."""
+        found = GaugeMetricFamily(
+            "pellucid_unread_since_timestamp_seconds",
+            "Of when is what is shown of a Slurm that does not answer; absent while it does.",
+            labels=["of"],
+        )
+        who = silent(self._store)
+        for name, since in (("slurm", who.slurm), ("slurmdbd", who.database)):
+            if since is not None:
+                found.add_metric([name], since)
+        return found
 
     def _service(self, connection: Connection) -> Iterator[Metric]:
         build = GaugeMetricFamily("pellucid_build_info", "Code version.", labels=["version"])

@@ -6,6 +6,7 @@ file. Every process of the service is given the same settings.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from datetime import date
 from pathlib import Path
@@ -30,6 +31,7 @@ from scheduler.core.settings import NOT_YAML, printable
 
 # After a stop `pellucid slurm release-all` waits for a lease; the unit gives it 30 s in all.
 ORDER_LEASE_S = 20.0
+EVERYBODY = "*"  # among the groups of proxy_roles: all whom the proxy signed in
 
 
 class SettingsError(ValueError):
@@ -72,6 +74,14 @@ class Settings(BaseSettings):
             any, tokens are asked for.
         api_workers: API processes; 0: none, and nothing listens.
         auth: whether a token is asked for; `auto` = on anything but loopback.
+        proxy_addresses: addresses and networks of the proxy that signs people in, comma-separated:
+            its headers are believed there and nowhere else; "" = there is none.
+        proxy_account: Unix account that the proxy runs in, where it is on this host.
+        proxy_user, proxy_groups: headers with the name of who is signed in, and the groups,
+            comma-separated.
+        proxy_roles: what a group may (`*`: everybody): `operator`, `viewer`, or a list of the
+            virtual clusters it submits to.
+        proxy_sign_out: address at which the proxy signs people out, a path on its own host.
         single_tenant: all who have a token trust each other with everything: jobs of a service that
             does not run as root run in one account, its own.
         lease_s: a decider that is not heard of for so long is replaced, seconds; with `slurm_mode`
@@ -121,6 +131,12 @@ class Settings(BaseSettings):
     server_names: str = Field("", pattern=r"^[A-Za-z0-9.,-]*$")
     api_workers: int = Field(1, ge=0, le=64)
     auth: Literal["auto", "on", "off"] = "auto"
+    proxy_addresses: str = Field("", pattern=r"^[0-9A-Fa-f.:/, ]*$")
+    proxy_account: str = ""
+    proxy_user: str = Field("X-Forwarded-User", pattern=r"^[A-Za-z0-9_-]+$")
+    proxy_groups: str = Field("X-Forwarded-Groups", pattern=r"^[A-Za-z0-9_-]+$")
+    proxy_roles: dict[str, Literal["operator", "viewer"] | list[str]] = {}
+    proxy_sign_out: str = Field("", pattern=r"^(/[^/\\].*)?$")
     single_tenant: bool = False
     lease_s: float = Field(10.0, ge=0.5, le=600)
     poll_s: float = Field(0.05, gt=0, le=5)
@@ -181,6 +197,27 @@ class Settings(BaseSettings):
             )
         return self
 
+    @field_validator("proxy_addresses")
+    @classmethod
+    def _networks(cls, addresses: str) -> str:
+        networks(addresses)
+        return addresses
+
+    @model_validator(mode="after")
+    def _vouched_for(self) -> Self:
+        where = networks(self.proxy_addresses)
+        if any(network.is_loopback for network in where) and not self.proxy_account:
+            raise ValueError(
+                f"proxy_addresses is {self.proxy_addresses}: on this host everybody could say who "
+                "they are; name the Unix account of the proxy in proxy_account"
+            )
+        if where and not self.proxy_roles:
+            raise ValueError(
+                "proxy_roles is empty: nobody whom the proxy signs in could do anything; give "
+                "`GROUP: operator`, `GROUP: viewer` or `GROUP: [VIRTUAL CLUSTER, ...]`"
+            )
+        return self
+
     @property
     def loopback(self) -> bool:
         """True when only this machine can reach the API."""
@@ -199,12 +236,22 @@ class Settings(BaseSettings):
 
     @property
     def needs_token(self) -> bool:
-        return self.auth == "on" or (self.auth == "auto" and not (self.loopback and not self.named))
+        behind = bool(self.named or self.proxy_addresses)
+        return self.auth == "on" or (self.auth == "auto" and (behind or not self.loopback))
 
     @property
     def named(self) -> list[str]:
         """Names of a proxy in front: whoever comes by it comes from anywhere."""
         return [name.lower() for name in self.server_names.split(",") if name]
+
+
+def networks(addresses: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Return networks that are given as addresses or in CIDR, comma-separated.
+
+    Raises ValueError.
+    """
+    given = [one.strip() for one in addresses.split(",")]
+    return [ipaddress.ip_network(one) for one in given if one]
 
 
 def read_settings(file: Path | None = None, **given: Any) -> Settings:

@@ -42,6 +42,7 @@ from scheduler.backends.local.health import Health, News
 from scheduler.backends.local.hearing import Hearing
 from scheduler.backends.local.host import KNOWN, Host, HostError, check_command
 from scheduler.backends.local.leftovers import clear_up, on_gpus
+from scheduler.backends.local.sampling import Usage
 from scheduler.backends.local.spool import (
     CLAIM,
     OVER,
@@ -129,6 +130,7 @@ class LocalBackend:
         self._found: list[Report] | None = None  # while the spool is taken over
         self._news: News = {}  # of nodes where something would not end, or a GPU not answer
         self.health = Health(host, self.spool.root / "silent-gpus.json", nvml_module)
+        self._usage = Usage(self.spool.output, nvml_module)
         host.keep(self.spool.root / KNOWN)
         self._next_check = 0.0
         self._hearing = Hearing(self.spool)
@@ -300,6 +302,8 @@ class LocalBackend:
         self._next_check = now + self.bounds.check_s
         self.health.look(self._news, self.now())
         self.host = self.health.host
+        if not self.host.fake:
+            self._usage.look(self._attempts.values(), self.now())
         there = self._zygote.pid is not None
         for attempt in list(self._attempts.values()):
             if attempt.over:

@@ -1,7 +1,8 @@
 """Who is asking, and whether they may.
 
-A bearer token in the `Authorization` header, or in a cookie for the pages; on loopback, where
-tokens may be off, the user at the other end of the connection. The cookie holds the token itself
+A bearer token in the `Authorization` header, or in a cookie for the pages; whom the site's proxy
+vouches for (`proxied`); on loopback, where tokens may be off, the user at the other end of the
+connection. The cookie holds the token itself
 (HttpOnly, SameSite=Strict): revoking the token ends the session too, and there is no table of
 sessions to keep.
 
@@ -31,6 +32,7 @@ from scheduler.service.api import shares, tokens
 from scheduler.service.api.limits import Buckets, Limits
 from scheduler.service.api.peer import peer_user
 from scheduler.service.api.problems import Problem
+from scheduler.service.api.proxied import Vouched
 from scheduler.service.api.request_guard import BODY
 from scheduler.service.log.store.reads import Reads, VisibleQueries
 from scheduler.service.log.store.store import Store
@@ -43,6 +45,7 @@ KNOWN_S = 1.0  # a token is looked up again after this: a revoked one ends withi
 MAX_KNOWN = 1024
 DAY_S = 86_400.0
 LONGEST_FIELD = 8192  # characters of a field of a form that is no list
+SAYS_WHENCE = {"origin", "sec-fetch-site"}  # a browser does
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 Endpoint = TypeVar("Endpoint", bound=Callable[..., object])
 _ASKING: set[object] = set()
@@ -72,6 +75,7 @@ class Authenticator:
         self._user = service_user()
         self._known: OrderedDict[str, tuple[Viewer, float]] = OrderedDict()  # by digest
         self._peers: OrderedDict[int, tuple[object, str | None]] = OrderedDict()
+        self._vouched = Vouched(settings, self._peer)
         self._limits = limits
         self._rate = Buckets(limits.rate_per_s, limits.burst)
         self._guesses = Buckets(limits.guesses_per_s, limits.guesses_burst)
@@ -174,6 +178,13 @@ class Authenticator:
         secret = request.cookies.get(COOKIE, "")
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
+    def vouched(self, request: Request) -> bool:
+        """Return whether somebody is let in by the word of the site's proxy."""
+        try:
+            return self._vouched.viewer(request) is not None
+        except Problem:
+            return False
+
     def secret(self, request: Request) -> str:
         """The secret that a request was let in by; "" where tokens are off."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
@@ -195,8 +206,12 @@ class Authenticator:
 
     def _identify(self, request: Request) -> tuple[Viewer, bool]:
         header = request.headers.get("authorization")
+        scheme, _, secret = (header or "").partition(" ")
+        if not secret.strip().startswith(tokens.PREFIX):  # else it may be the proxy's own
+            vouched = self._vouched.viewer(request)
+            if vouched is not None:
+                return vouched, False
         if header is not None:
-            scheme, _, secret = header.partition(" ")
             if scheme.lower() != "bearer":
                 raise Problem(401, "unauthorized", "send `Authorization: Bearer TOKEN`")
             return self.enter(request, secret.strip()), True
@@ -246,6 +261,9 @@ class Authenticator:
     def from_our_page(self, request: Request) -> None:
         """Raise Problem unless one of our pages made the visitor's browser send this."""
         self.same_origin(request)
+        if self._vouched.by_proxy(request) and not SAYS_WHENCE & set(request.headers):
+            # the proxy's cookie may come along from anywhere
+            raise Problem(403, "cross-site-request", "this request does not say which page made it")
         if COOKIE not in request.cookies:
             return
         word = request.headers.get(CSRF_HEADER) or _fields(request).get("csrf", "")

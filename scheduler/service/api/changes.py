@@ -368,7 +368,7 @@ def runs_as(viewer: Viewer) -> str:
         raise Problem(
             403,
             "forbidden",
-            "the service runs as root and your token names no operating-system user",
+            "the service runs as root and your sign-in names no operating-system user",
         )
     if not _is_account(user):
         raise Problem(403, "forbidden", f"there is no user {user!r} on this machine")

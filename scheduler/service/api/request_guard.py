@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from scheduler.service.api.problems import Problem, answer, unavailable
-from scheduler.service.api.unread import DATABASE, HEADER, Silent, Unread
+from scheduler.service.log.unread import DATABASE, HEADER, Silent, Unread
 
 BODY = "pellucid.body"  # in the scope: the body as bytes
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")

@@ -7,7 +7,7 @@ from urllib.parse import quote, urlsplit
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
-from scheduler.service.api.auth import COOKIE, Authenticator, form, scheme
+from scheduler.service.api.auth import COOKIE, SAYS_WHENCE, Authenticator, form, scheme
 from scheduler.service.api.problems import Problem
 
 router = APIRouter(include_in_schema=False)
@@ -50,7 +50,7 @@ def login(request: Request) -> Response:
 def logout(request: Request) -> Response:
     """Forget the cookie, when our own page asks for it."""
     authenticator: Authenticator = request.app.state.authenticator
-    if not {"origin", "sec-fetch-site"} & set(request.headers):  # a browser says which
+    if not SAYS_WHENCE & set(request.headers):
         raise Problem(403, "cross-site-request", "this request does not say which page made it")
     authenticator.from_our_page(request)
     answer = RedirectResponse("/login", 303)

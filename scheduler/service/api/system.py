@@ -12,9 +12,9 @@ from scheduler.explain.words import clock_time
 from scheduler.service.api.auth import Seen
 from scheduler.service.api.lives import Lives
 from scheduler.service.api.problems import Problem, responses
-from scheduler.service.api.unread import Unread
 from scheduler.service.log.store.soundness import WHAT_TO_DO, Soundness
 from scheduler.service.log.store.store import Store
+from scheduler.service.log.unread import Unread
 from scheduler.service.metrics import Counts, Metrics
 
 router = APIRouter(tags=["system"])

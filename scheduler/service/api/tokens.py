@@ -189,6 +189,16 @@ def guard(settings: Settings, store: Store) -> None:
             f"auth is 'off' and server_names is {settings.server_names!r}: behind a proxy "
             "everybody comes from this host, and only a token tells them apart"
         )
+    if settings.proxy_addresses and not settings.needs_token:
+        raise SettingsError(
+            "auth is 'off' and proxy_addresses is given: nobody would be asked who they are"
+        )
+    if settings.one_account and any(right != "viewer" for right in settings.proxy_roles.values()):
+        raise SettingsError(
+            "single_tenant is false, and proxy_roles let several people submit: a service that is "
+            "not root runs everybody's jobs in its own account; run it as root, or set "
+            "single_tenant if they trust each other"
+        )
     if settings.one_account:
         with store.engine.connect() as connection:
             names = tenants(connection, time())
@@ -199,6 +209,8 @@ def guard(settings: Settings, store: Store) -> None:
                 "each other's and the service's files; run it as root, leave tokens of one name, "
                 "or set single_tenant if they trust each other"
             )
+    if settings.proxy_addresses:
+        return
     if settings.needs_token and not any(token.holds(time()) for token in every(store)):
         raise SettingsError(
             "no token to enter with: make one first with `pellucid token create NAME --role "

@@ -17,7 +17,6 @@ from features.codec import Json, decode
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import ANOTHER
 from scheduler.explain.explanation import StartForecastRow
-from scheduler.service.api.unread import silent
 from scheduler.service.log.record import Phase
 from scheduler.service.log.store.alike import alike
 from scheduler.service.log.store.paging import cursor, opened
@@ -35,6 +34,7 @@ from scheduler.service.log.store.tables import (
     on_gpus,
 )
 from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.log.unread import silent
 from scheduler.service.pages.lately import Lately
 
 DAY_S = 86_400.0

@@ -63,6 +63,7 @@ class Frame:
         live: address of the stream of changes, ending in its query; "" for none.
         seq: last event in the log when the page was made.
         may_leave: whether there is a session to log out of.
+        sign_out: where the site's proxy signs out whom it signed in; "" for others.
         bundle: digest of the models in use.
         guest: what somebody is who came by a shared link, as shown; "" for others.
         made_at: when the page was made, seconds since the epoch.
@@ -79,6 +80,7 @@ class Frame:
     made_at: float = 0.0
     guest: str = ""
     silent: Sequence[str] = ()
+    sign_out: str = ""
 
     menu = MENU
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from time import time
@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 
 from features.codec import Json
 from features.survival import History
+from scheduler.backends.local.usage import read_usage
 from scheduler.charts.chart import Chart
 from scheduler.charts.histories import pictures
 from scheduler.charts.shapes import placed
@@ -57,6 +58,7 @@ from scheduler.service.pages.models import models
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.render import Frame, assets, render
 from scheduler.service.pages.story import page_of
+from scheduler.service.pages.usage import usage_charts
 from scheduler.service.settings import Settings
 
 router = APIRouter(include_in_schema=False)
@@ -198,6 +200,7 @@ def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None)
             "policy": queries.policy(),
             "acts": _acts(request, viewer),
             "output": _output(request, viewer, found.job),
+            "usage": _usage(request, found.job),
             "inputs": inputs(queries.vcs() if viewer.sees_all else viewer.vcs, found.job),
         }
 
@@ -210,6 +213,14 @@ def _output(request: Request, viewer: Viewer, job: JobRow) -> JobOutput | None:
         with suppress(Problem):
             return output_of(request.app.state.settings, job, offset=-SHOWN_BYTES)
     return None
+
+
+def _usage(request: Request, job: JobRow) -> Sequence[Chart]:
+    """What a job uses, or used, of this host's GPUs, as charts; none elsewhere."""
+    settings = request.app.state.settings
+    if settings.backend != "local" or not job.attempt:
+        return []
+    return usage_charts(read_usage(settings.state_dir / "local", job.job_id, job.attempt))
 
 
 @router.get("/jobs/{job_id}/tail")
@@ -505,8 +516,9 @@ def show(
     )  # fmt: skip
     if viewer.only:
         frame = Frame(base, made_at=time(), guest="shared, to be read only")
-    frame = replace(frame, silent=queries.silent())
     authenticator: Authenticator = request.app.state.authenticator
+    leave = request.app.state.settings.proxy_sign_out if authenticator.vouched(request) else ""
+    frame = replace(frame, silent=queries.silent(), sign_out=leave)
     part = request.headers.get("hx-target", "").removeprefix("part-")
     csrf = authenticator.csrf_word(request)
     try:

@@ -48,8 +48,8 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
         return _page(request, viewer, job_id, problem=refused.sentence, status=refused.status)
     if made is None:
         problem = (
-            "This service asks for no tokens, and a link is signed with one: auth: on in its "
-            "settings file asks for them, and pellucid token create makes one."
+            "You came without a token, and a link is signed with one: pellucid token create makes "
+            "one, and auth: on in the settings file asks for them."
         )
         return _page(request, viewer, job_id, problem=problem, status=409)
     base = f"{scheme(request)}://{request.headers.get('host', '')}"

@@ -11,8 +11,9 @@ from random import Random
 import yaml
 from sqlalchemy import func, select
 
-from scheduler.backends.events import Kind
-from scheduler.service.log.store.tables import decisions, events, jobs
+from scheduler.backends.events import Event, Kind
+from scheduler.service.log.store.store import Store
+from scheduler.service.log.store.tables import decisions, events, forecasts, jobs
 from scheduler.service.metrics import Counts, Metrics
 from tests.scheduler.service.pages.conftest import Lived, busy_morning, scraped
 
@@ -44,7 +45,7 @@ def test_no_label_names_a_job_or_a_user(busy: Lived) -> None:
     labels = {name for _, pairs in scraped(Metrics(busy.store)) for name, _ in pairs}
     assert labels <= {
         "vc", "phase", "state", "use", "kind", "action", "reason", "lease", "process", "version",
-        "le", "of",
+        "le", "of", "outcome",
     }  # fmt: skip
     text = Metrics(busy.store).exposition()[0].decode()
     assert "ada.byron" not in text
@@ -59,11 +60,82 @@ def test_dashboard_and_alerts_ask_for_metrics_that_are_there(busy: Lived) -> Non
     assert len(asked) >= 8
     groups = yaml.safe_load(ALERTS.read_text())["groups"]
     asked += [rule["expr"] for group in groups for rule in group["rules"]]
+    known.add("pellucid_unread_since_timestamp_seconds")  # there only while Slurm is silent
     for expression in asked:
         for name in re.findall(r"pellucid_\w+", expression):
             assert name in known, expression
         for kind in re.findall(r'kind="(\w+)"', expression):
             assert kind in {*Kind}, expression
+
+
+def test_panels_lead_to_pages_that_are_there(busy: Lived) -> None:
+    text = DASHBOARD.read_text()
+    links = set(re.findall(r'"url": "([^"]+)"', text))
+    assert len(links) >= 7
+    with busy.store.engine.connect() as connection:
+        ids = connection.execute(select(jobs.c.job_id)).scalars().all()
+    for link in links:
+        assert link.startswith("${pellucid}/"), link
+        path = re.sub(r"\$\{(job|__field\.labels\.hpc_job)\}", ids[0], link.split("}", 1)[1])
+        assert "$" not in path, link
+        answer = busy.browser("olga").get(path)
+        assert answer.status_code == 200, link
+    assert any("hpc_job" in link for link in links), "of a job's GPU use its page is a click away"
+
+
+def test_alerts_cover_a_refused_model_a_stale_look_and_broken_forecasts() -> None:
+    groups = yaml.safe_load(ALERTS.read_text())["groups"]
+    rules = {rule["alert"]: rule["expr"] for group in groups for rule in group["rules"]}
+    assert "bundle_refused" in rules["PellucidModelRefused"]
+    assert "pellucid_unread_since" in rules["PellucidStaleLook"]
+    assert "pellucid_start_forecasts" in rules["PellucidForecastsBroken"]
+
+
+def test_a_slurm_that_is_silent_is_seen_by_prometheus(store: Store) -> None:
+    name = "pellucid_unread_since_timestamp_seconds"
+
+    def of() -> dict[str, float]:
+        read = scraped(Metrics(store))
+        return {dict(labels)["of"]: value for (n, labels), value in read.items() if n == name}
+
+    assert of() == {}
+    body = {"failed": "no answer", "unread_since": 900.0, "database_since": 800.0}
+    store.append([Event(Kind.ADVISED, 1000.0, body=body)])
+    assert of() == {"slurm": 900.0, "slurmdbd": 800.0}
+    back = {"failed": "", "unread_since": None, "database_since": None}
+    store.append([Event(Kind.ADVISED, 1010.0, body=back)])
+    assert of() == {}
+
+
+def test_forecasts_that_were_kept_and_that_were_not_are_counted(store: Store) -> None:
+    now = store.clock.now()
+
+    def outcomes() -> tuple[float, float]:
+        read = scraped(Metrics(store))
+        name = "pellucid_start_forecasts"
+        kept, late = (read[name, (("outcome", o),)] for o in ("kept", "late"))
+        return kept, late
+
+    def job(name: str, started: float | None, p90: float, p50: float | None = None) -> None:
+        row = dict.fromkeys(("job_id", "name", "owner"), name)
+        given = {"phase": "running" if started else "queued", "submitted_at": now - 900}
+        with store.writing() as connection:
+            seq = connection.execute(select(func.coalesce(func.max(jobs.c.submitted_seq), 0)))
+            at = (seq.scalar() or 0) + 1
+            need = {"vc": "vision", "gpus": 1, "spec": "{}", "submitted_seq": at,
+                    "updated_seq": at}  # fmt: skip
+            connection.execute(jobs.insert().values(**row, **given, **need, started_at=started))
+            made = {"basis": "submission", "made_at": now - 900, "job_id": name}
+            start = now - 850 if p50 is None else p50
+            connection.execute(forecasts.insert().values(**made, start_p50=start, start_p90=p90))
+
+    assert outcomes() == (0, 0)
+    job("kept", now - 600, now - 500)
+    job("late", now - 300, now - 500)
+    job("waits and was to have started", None, now - 100)
+    job("waits", None, now + 100)
+    job("certain to start at once", now - 300, now - 500, p50=now - 500)
+    assert outcomes() == (1, 2)
 
 
 def test_counters_go_on_where_they_stopped(lived: Lived) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import pytest
 
 from features.progress import Progress
+from scheduler.backends.local.spool import name_of
+from scheduler.backends.local.usage import Series
 from scheduler.service.api.output import JobOutput
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.pages.story import JobPage, _bar
@@ -74,3 +77,29 @@ def test_output_is_fetched_again_while_a_job_runs(
     over = ada.get(f"/jobs/{job}").text
     assert "every 3s" not in over
     assert f'href="/submit?again={job}"' in over
+
+
+def test_what_a_job_uses_of_its_gpus_is_drawn_with_its_table(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = lived.submit("ada.byron", gpus=1)
+    lived.settle(300)
+    state = lived.app.state
+    here = state.settings.model_copy(update={"backend": "local"})
+    monkeypatch.setattr(state, "settings", here)
+    path = f"/jobs/{job}"
+    assert 'id="usage"' not in lived.browser("ada.byron").get(path).text
+    row = lived.see("ada.byron").job(job)
+    series = Series(1000.0, 1)
+    for i, mib in enumerate((2048.0, 4096.0, 4096.0)):
+        series.add(1000.0 + 10 * i, [{"util_pct": 40.0 + i, "mem_used_mib": mib}])
+    folder = here.state_dir / "local" / "output"
+    folder.mkdir(parents=True)
+    kept = folder / f"{name_of(job, row.attempt)}.usage"
+    kept.write_text(json.dumps(series.record()))
+    page = lived.browser("ada.byron").get(path).text
+    assert page.count("<figure data-chart") == 2, "there is no chart of what the driver left out"
+    assert 'aria-label="GPU memory, GiB: first 2.0, most 4.0, last 4.0"' in page
+    assert '<th scope="row">1970-01-01 00:16:50</th><td class="num">41</td>' in page
+    assert "static/charts.js" in page
+    assert lived.browser("grace.hopper").get(path).status_code == 404

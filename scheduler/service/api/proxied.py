@@ -1,0 +1,108 @@
+"""Who a site's own proxy vouches for: signing in by OIDC, SAML or LDAP stays with what a site has.
+
+The proxy signs people in and names them and their groups in headers (oauth2-proxy,
+mod_auth_openidc). Anybody can write a header, so it is believed only on a connection from the
+proxy: of its addresses, and where it is on this host, of its Unix account, which the kernel knows.
+On any other connection the headers are as if they were not there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+from collections.abc import Callable, Sequence
+
+from fastapi import Request
+
+from scheduler.service.api.problems import Problem
+from scheduler.service.log.store.visibility import Role, Viewer
+from scheduler.service.settings import EVERYBODY, Settings, networks
+
+LONGEST_NAME = 128  # as a token's
+FIRST_PERSON = 1000  # user ids below are the system's: whoever the proxy names is none of them
+NO_ROLE = "no-role"
+
+
+class Vouched:
+    """Who the site's proxy vouches for, by the headers of a request.
+
+    Args:
+        peer: the Unix user at the other end of a connection within this host, else None.
+    """
+
+    def __init__(self, settings: Settings, peer: Callable[[Request], str | None]):
+        self._settings, self._peer = settings, peer
+        self._networks = networks(settings.proxy_addresses)
+
+    def viewer(self, request: Request) -> Viewer | None:
+        """Return who is vouched for; None: nobody is, and a token may be.
+
+        Raises Problem (400) for headers that contradict each other, (403) for somebody whose groups
+        have no role here.
+        """
+        if not self.by_proxy(request):
+            return None
+        name = _once(request, self._settings.proxy_user)
+        if not name:
+            return None
+        if len(name) > LONGEST_NAME or not name.isprintable():
+            raise Problem(400, "malformed-request", "the name that the proxy gives is none")
+        given = _once(request, self._settings.proxy_groups)
+        groups = [group.strip() for group in given.split(",")]
+        return self._of(name, [group for group in groups if group])
+
+    def by_proxy(self, request: Request) -> bool:
+        """Return whether the connection is the proxy's."""
+        if not self._networks or request.client is None:
+            return False
+        try:
+            address = ipaddress.ip_address(request.client.host)
+        except ValueError:
+            return False
+        address = getattr(address, "ipv4_mapped", None) or address
+        if not any(address in network for network in self._networks):
+            return False
+        # a connection within this host has a user; one from another host has none
+        return (self._peer(request) or "") == self._settings.proxy_account
+
+    def _of(self, name: str, groups: Sequence[str]) -> Viewer:
+        """The rights of somebody: the most that one of their groups has."""
+        rights = [self._settings.proxy_roles.get(group) for group in (EVERYBODY, *groups)]
+        account = _account(name)
+        if Role.OPERATOR.value in rights:
+            return Viewer(name, Role.OPERATOR, os_user=account)
+        vcs = [vc for right in rights if isinstance(right, list) for vc in right]
+        if vcs:
+            return Viewer(name, Role.SUBMITTER, tuple(dict.fromkeys(vcs)), os_user=account)
+        if Role.VIEWER.value in rights:
+            return Viewer(name, Role.VIEWER)
+        raise Problem(
+            403,
+            NO_ROLE,
+            f"you are signed in as {name}, and none of your groups ("
+            f"{', '.join(groups) or 'there are none'}) has a role here: an operator gives one in "
+            "proxy_roles",
+        )
+
+
+def _account(name: str) -> str:
+    """The Unix account of a person, for whom root runs jobs; "" where there is none."""
+    if os.geteuid() != 0:
+        return ""  # all jobs run in the service's own, and for one person only: see `guard`
+    try:
+        return name if pwd.getpwnam(name).pw_uid >= FIRST_PERSON else ""
+    except (KeyError, ValueError):
+        return ""
+
+
+def _once(request: Request, header: str) -> str:
+    """What a header says; "" without it. Raises Problem where it is there twice: one of the two may
+    be the visitor's own."""
+    found = request.headers.getlist(header)
+    if len(found) > 1:
+        raise Problem(400, "malformed-request", f"{header} is there {len(found)} times")
+    try:
+        return found[0].encode("latin-1").decode().strip() if found else ""
+    except UnicodeError:
+        raise Problem(400, "malformed-request", f"{header} is not UTF-8") from None
