@@ -7,6 +7,7 @@ it flattens pairs, too, and refuses what breaks a promise or costs too much.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -224,6 +225,26 @@ def saved(path: Path, asked: Asked, by: str, on: date) -> int:
 def with_shape(bundle: Bundle, asked: Asked) -> Bundle:
     """Return models that are the same but for a changed shape. Raises NoEdit."""
     return bundle.with_duration(asked.changed(bundle.duration))
+
+
+def candidate(bundle: Bundle, asked: Asked, by: str, on: date) -> Bundle:
+    """Return the models with a shape changed, that say who changed it and why. Raises NoEdit."""
+    made = with_shape(bundle, asked)
+    about = {**(bundle.metadata.get("duration") or {})}
+    before = about.pop("edits", None) or {"version": 1, "model": "duration", "edits": []}
+    about.pop("before_after", None)  # of other edits, on days that are not here
+    entries = [{**entry, "on": str(on)} for entry in asked.entries(by, on)]
+    edits = {**before, "edits": [*before["edits"], *entries]}
+    about |= {
+        "edits": edits,
+        "edits_digest": hashlib.sha256(repr(edits).encode()).hexdigest(),
+        "edited_terms": [
+            name
+            for name, term in zip(made.duration.term_names, made.duration.terms, strict=True)
+            if term.origin == "edited"
+        ],
+    }
+    return made.with_duration(made.duration, {"duration": about})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

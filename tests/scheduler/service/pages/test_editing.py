@@ -10,9 +10,11 @@ from random import Random
 import numpy as np
 import pytest
 
-from models.bundle import AdditiveModel, Axis, Term
+from models.bundle import AdditiveModel, Axis, Bundle, Term
+from models.bundle.acceptance import check
 from models.training.edits import apply_edits, read_edits
 from scheduler.service.log.beside import Ended
+from scheduler.service.log.proposals import JUDGED, Judged, Proposals, write
 from scheduler.service.pages.workbench import (
     MOST_PARTS,
     Asked,
@@ -153,3 +155,42 @@ def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
     assert done.headers["location"] == "/models/edit?saved=1"
     assert read_edits(path).edits[0].by == "olga"
     assert "the file holds 1 by now" in browser.get(done.headers["location"]).text
+
+
+def test_an_operator_proposes_what_was_tried(lived: Lived) -> None:
+    lived.settle(60)
+    browser = lived.browser("olga")
+    asked = {"feature": "gpus", "kind": "rise", "why": "more GPUs, longer"}
+    page = browser.get("/models/edit", params=asked)
+    word = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
+    assert word is not None
+    assert "Propose the models with it" in page.text
+    fields = {**asked, "csrf": word[1]}
+    assert lived.browser("ada.byron").post("/models/proposals", data=fields).status_code == 403
+    assert lived.browser("ada.byron").get("/models/proposals").status_code == 403
+    without = browser.post("/models/proposals", data={**fields, "why": ""})
+    assert (without.status_code, "Say why" in without.text) == (422, True)
+    done = browser.post("/models/proposals", data=fields)
+    assert done.headers["location"] == "/models/proposals"
+    (one,) = Proposals(lived.settings.state_dir).each()
+    made = Bundle.load(one.folder / "bundle")
+    about = made.metadata["duration"]
+    assert about["edited_terms"] == ["gpus"]
+    (edit,) = about["edits"]["edits"]
+    assert (edit["by"], edit["why"], edit["monotone"]) == ("olga", "more GPUs, longer", 1)
+    assert made.parts == small_bundle().parts
+    check(made)
+    assert "more GPUs, longer" in browser.get("/models/proposals").text
+    judged = Judged(at=1.7e9, version="3", better=True, reason="shorter", compared=["JCT: -3 s"])
+    write(one.folder / JUDGED, judged)
+    page = browser.get("/models/proposals")
+    assert "JCT: -3 s" in page.text
+    name = {"name": one.name, "csrf": word[1]}
+    assert (
+        lived.browser("ada.byron").post("/models/proposals/promote", data=name).status_code == 403
+    )
+    assert browser.post("/models/proposals/promote", data={"name": one.name}).status_code == 403
+    assert browser.post("/models/proposals/promote", data=name).status_code == 303
+    assert Proposals(lived.settings.state_dir).one(one.name).wanted is not None
+    back = browser.post("/models/proposals/back", data={"why": "", "csrf": word[1]})
+    assert (back.status_code, "Say why" in back.text) == (422, True)
