@@ -105,19 +105,13 @@ def promote(
         from pipeline.stages.evaluate import registry_of
         from pipeline.worlds.cluster_file import read_cluster
 
-        if back and version is not None:
-            raise UserError("--back returns to the former champion: it takes no VERSION")
-        if bundle is not None and (back or version is not None):
-            raise UserError("--bundle registers new models: it takes no VERSION and no --back")
+        _check_alone(bundle, back, version)
         if anyway and not why:
             raise UserError("--anyway needs --why: it is kept with the promotion")
         wanted, who = read_params(params), by or getpass.getuser()
         registry = registry_of(wanted)
-        if bundle is not None:
-            candidate = register(bundle, registry, by=who, why=why or "")
-        else:
-            candidate = _candidate(version, back, registry)
-        present = champion(registry)
+        new = None if bundle is None else register(bundle, registry, by=who, why=why or "")
+        present, candidate = champion(registry), new or _candidate(version, back, registry)
         if shadow is not None:
             accepted(candidate, registry).save(shadow)
             typer.echo(f"Version {candidate.number} is a shadow in {shadow}: pellucid beside.")
@@ -166,6 +160,14 @@ def _jobs(path: Path) -> pa.Table:
             return pq.read_table(file).cast(TRACE_SCHEMA).sort_by("submit_time")
     except (OSError, pa.ArrowException, ValueError) as error:
         raise UserError(f"{path}: no jobs that a service exported ({error})") from None
+
+
+def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
+    """Raises UserError where more than one candidate is named."""
+    if back and version is not None:
+        raise UserError("--back returns to the former champion: it takes no VERSION")
+    if bundle is not None and (back or version is not None):
+        raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:

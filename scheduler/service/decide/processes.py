@@ -152,7 +152,7 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every
         tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
-    if settings.watch_models and not settings.follows:
+    if settings.watch_models:
         folder = settings.state_dir / "bundles"
         tasks.append(partial(keep_watching, settings.database, folder, over.wait))
     if settings.params is not None and settings.bundle is not None and settings.params.is_file():

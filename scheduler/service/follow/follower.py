@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from pathlib import Path
 
 import structlog
 from sqlalchemy import Connection, select
@@ -21,7 +21,7 @@ from sqlalchemy import Connection, select
 from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
-from models.bundle import BundleError
+from models.bundle import Bundle
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -58,6 +58,7 @@ from scheduler.service.follow.checks import against_slurm
 from scheduler.service.follow.claims import Claims
 from scheduler.service.follow.database import Database
 from scheduler.service.follow.histories import Ended, Histories, Over
+from scheduler.service.follow.models import Models
 from scheduler.service.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.service.follow.outputs import Outputs
 from scheduler.service.follow.planner import Planner, nearby
@@ -72,7 +73,7 @@ from scheduler.service.follow.tables import (
     write_nodes,
 )
 from scheduler.service.follow.trials import Means, Refused, Trials
-from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.header import LogHeader, followed_header
 from scheduler.service.log.store import chain
@@ -122,6 +123,7 @@ class Follower:
         shape: nodes by the core's numbers.
         asked: what it follows, and how.
         champion: folder of the champion bundle; checked once per interval.
+        watches: leave it be once a watch went back from it to the former one.
     """
 
     def __init__(
@@ -132,8 +134,9 @@ class Follower:
         store: Store | None,
         asked: Following = ADVISE,
         *,
-        champion: Any = None,
+        champion: Path | None = None,
         bundle_store: BundleStore | None = None,
+        watches: bool = False,
         clock: Clock | None = None,
     ) -> None:
         self.header, self.slurm, self.store = header, slurm, store
@@ -142,8 +145,7 @@ class Follower:
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
         self._table, self._outputs = asked.table, asked.outputs
-        self._champion, self._bundle_store = champion, bundle_store
-        self._champion_seen: Signature | None = None
+        self._models = Models(store, champion, bundle_store, watches=watches)
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
@@ -158,7 +160,7 @@ class Follower:
         self._planner.begin()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._promises = Promises()
-        self._champion_seen = None
+        self._models.begin()
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
         self._written: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason written
         self.reasons: dict[str, SlurmReason] = {}  # why jobs wait, of the last look
@@ -227,15 +229,12 @@ class Follower:
     # --- what is learned ----------------------------------------------------------------------
 
     def _use_champion(self) -> None:
-        found = signature(self._champion) if self._champion is not None else None
-        if found is None or found == self._champion_seen or self._bundle_store is None:
-            return
-        self._champion_seen = found
-        try:
-            self.memory.use(self._bundle_store.take(self._champion))
-            self._planner.asking.forget()
-        except (BundleError, OSError) as error:
-            self.log.warning("bundle_refused", why=str(error))
+        """Take the champion when it is another one, or the former one where a watch went back."""
+        self._models.look(self.clock.now(), self.lease, self._used)
+
+    def _used(self, bundle: Bundle) -> None:
+        self.memory.use(bundle)
+        self._planner.asking.forget()
 
     def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
         """Take in the progress that running jobs report."""
@@ -408,6 +407,7 @@ class Follower:
         self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
+        events += self._models.scored(self.memory, now)
         rows = self._rows.of(snapshot, self.reasons, by_slurm=self._planner.by_slurm)
         over = self._rows.ended(ended, now)
         changed = [*self._rows.changed(rows), *over]
@@ -624,6 +624,7 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
         ),
         champion=settings.bundle,
         bundle_store=BundleStore(settings.state_dir / "bundles"),
+        watches=settings.watch_models,
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
 
