@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 import structlog
 from sqlalchemy import Connection, select
@@ -21,7 +20,6 @@ from sqlalchemy import Connection, select
 from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
-from models.bundle import Bundle
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
 from scheduler.backends.slurm.client import Slurm, SlurmDown, SlurmError
@@ -122,8 +120,7 @@ class Follower:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
         asked: what it follows, and how.
-        champion: folder of the champion bundle; checked once per interval.
-        watches: leave it be once a watch went back from it to the former one.
+        models: what it predicts with; None: with what it sees alone.
     """
 
     def __init__(
@@ -134,9 +131,7 @@ class Follower:
         store: Store | None,
         asked: Following = ADVISE,
         *,
-        champion: Path | None = None,
-        bundle_store: BundleStore | None = None,
-        watches: bool = False,
+        models: Models | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.header, self.slurm, self.store = header, slurm, store
@@ -145,7 +140,7 @@ class Follower:
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
         self._table, self._outputs = asked.table, asked.outputs
-        self._models = Models(store, champion, bundle_store, watches=watches)
+        self._models = models or Models(store, None, None, watches=False)
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
@@ -195,7 +190,8 @@ class Follower:
         self._planner.reshape(jobs)
         # clocks are set back; histories do not go back
         now = max(self.clock.now(), self._histories.heard)
-        self._use_champion()
+        if self._models.look(self.memory, self.clock.now(), self.lease):
+            self._planner.asking.forget()
         self._held.forget()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.update(mine, now)
@@ -227,14 +223,6 @@ class Follower:
         return snapshot
 
     # --- what is learned ----------------------------------------------------------------------
-
-    def _use_champion(self) -> None:
-        """Take the champion when it is another one, or the former one where a watch went back."""
-        self._models.look(self.clock.now(), self.lease, self._used)
-
-    def _used(self, bundle: Bundle) -> None:
-        self.memory.use(bundle)
-        self._planner.asking.forget()
 
     def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
         """Take in the progress that running jobs report."""
@@ -622,9 +610,12 @@ def run_follower(settings: Settings, stopping: Callable[[], bool], holder: str =
             table=None if order else Table(slurm),
             outputs=Outputs(slurm) if settings.slurm_read_progress else None,
         ),
-        champion=settings.bundle,
-        bundle_store=BundleStore(settings.state_dir / "bundles"),
-        watches=settings.watch_models,
+        models=Models(
+            store,
+            settings.bundle,
+            BundleStore(settings.state_dir / "bundles"),
+            watches=settings.watch_models,
+        ),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
 

@@ -6,13 +6,14 @@ ends of jobs a watch compares models with the former ones, as where we decide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
 
-from models.bundle import Bundle, BundleError
+from models.bundle import BundleError
 from scheduler.backends.events import Event, Kind
 from scheduler.core.estimates import LiveEstimator
 from scheduler.explain.whatif.memory import Memory
@@ -52,38 +53,43 @@ class Models:
         self._digest = ""
         self._scored: dict[str, float] = {}  # jobs that are not over -> when they were submitted
 
-    def look(self, now: float, lease: Lease | None, use: Callable[[Bundle], None]) -> None:
-        """Have the models used that are to be, where these are others than those in use."""
+    def look(self, memory: Memory, now: float, lease: Lease | None) -> bool:
+        """Have the memory use the models that are to be. Returns whether these are others now."""
         if self._bundles is None:
-            return
-        found = signature(self._champion) if self._champion is not None else None
-        steps = [lambda: self._go_back(use)]
+            return False
+        before, found = self._digest, None
+        if self._champion is not None:
+            found = signature(self._champion)
+        steps = [partial(self._go_back, memory)]
         if found is not None and found != self._seen:
             self._seen = found
-            steps.insert(0, lambda: self._take(now, lease, use))
+            steps.insert(0, partial(self._take, memory, now, lease))
         for step in steps:  # where the champion is refused, that of the log is used
             try:
                 step()
             except (BundleError, OSError) as error:
                 self._log.warning("bundle_refused", why=str(error))
+        return self._digest != before
 
-    def _take(self, now: float, lease: Lease | None, use: Callable[[Bundle], None]) -> None:
+    def _take(self, memory: Memory, now: float, lease: Lease | None) -> None:
         assert self._bundles is not None
         assert self._champion is not None
         bundle = self._bundles.take(self._champion)
         if self._store is not None and self._watches:
             not_left(self._store, bundle.digest)
+        memory.use(bundle)
+        self._digest = bundle.digest
         if self._store is not None and bundle.digest != self._in_log():
             body = {"digest": bundle.digest, "path": str(self._champion)}
             self._store.append([Event(Kind.BUNDLE, now, body=body)], lease=lease)
-        self._use(bundle, use)
 
-    def _go_back(self, use: Callable[[Bundle], None]) -> None:
+    def _go_back(self, memory: Memory) -> None:
         """Use what the log says is in use, where a watch wrote that down."""
         assert self._bundles is not None
         digest = self._in_log()
         if digest and digest != self._digest:
-            self._use(self._bundles.find({"digest": digest}), use)
+            memory.use(self._bundles.find({"digest": digest}))
+            self._digest = digest
 
     def _in_log(self) -> str:
         if self._store is None:
@@ -91,10 +97,6 @@ class Models:
         with self._store.reading() as connection:
             last = self._store.last_in(connection, Kind.BUNDLE)
         return "" if last is None else str(last.body["digest"])
-
-    def _use(self, bundle: Bundle, use: Callable[[Bundle], None]) -> None:
-        use(bundle)
-        self._digest = bundle.digest
 
     def scored(self, memory: Memory, now: float) -> Sequence[Event]:
         """Return what each job that came since the last look is predicted from."""

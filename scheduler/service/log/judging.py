@@ -68,7 +68,7 @@ def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping)
     clock = service_clock(store)
     try:
         while not stopping(POLL_S):
-            step(store, Proposals(state_dir), desk, clock, stopping)
+            step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
     finally:
         store.close()
 
@@ -80,7 +80,7 @@ def step(
     log = structlog.get_logger(LOG)
     for one in reversed(proposals.each()):
         if one.state == "judging":
-            found = _judged(store, one, desk, clock, stopping)
+            found = _judged(store, one, desk, clock=clock, stopping=stopping)
             if found is None:
                 return False
             write(one.folder / JUDGED, found)

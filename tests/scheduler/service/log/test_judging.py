@@ -62,14 +62,14 @@ def test_a_proposal_is_judged_then_promoted(store: Store, tmp_path: Path) -> Non
     assert (one.state, one.proposed.by, one.proposed.why) == ("judging", "olga", "a test")
     with pytest.raises(NoProposal, match="has not been judged"):
         kept.promote(one.name, by="olga", why="", anyway=True, now=1.7e9)
-    assert step(store, kept, program, now, never)
+    assert step(store, kept, program, clock=now, stopping=never)
     (one,) = kept.each()
     assert one.state == "better"
     assert one.judged is not None
     assert (one.judged.version, one.judged.compared) == ("7", ["mean JCT: -3 s"])
-    assert not step(store, kept, program, now, never), "nothing is asked for"
+    assert not step(store, kept, program, clock=now, stopping=never), "nothing is asked for"
     kept.promote(one.name, by="oleg", why="", anyway=False, now=1.7e9)
-    assert step(store, kept, program, now, never)
+    assert step(store, kept, program, clock=now, stopping=never)
     assert kept.one(one.name).state == "promoted"
     judge, promote = called(tmp_path)
     assert ["--bundle", str(one.folder / BUNDLE), "--preview"] == judge[6:9]
@@ -83,14 +83,14 @@ def test_a_proposal_is_judged_then_promoted(store: Store, tmp_path: Path) -> Non
 
 def test_one_that_is_not_better_takes_a_reason(store: Store, tmp_path: Path) -> None:
     kept, program = proposed(tmp_path), desk(tmp_path, {**BETTER, "better": False})
-    step(store, kept, program, now, never)
+    step(store, kept, program, clock=now, stopping=never)
     (one,) = kept.each()
     assert one.state == "not better"
     for why, anyway in (("", True), ("because", False)):
         with pytest.raises(NoProposal, match="not better beyond chance"):
             kept.promote(one.name, by="olga", why=why, anyway=anyway, now=1.7e9)
     kept.promote(one.name, by="olga", why="because", anyway=True, now=1.7e9)
-    step(store, kept, desk(tmp_path, {}, 1, "it fell over"), now, never)
+    step(store, kept, desk(tmp_path, {}, 1, "it fell over"), clock=now, stopping=never)
     one = kept.one(one.name)
     assert one.state == "failed"
     assert one.done is not None
@@ -100,7 +100,7 @@ def test_one_that_is_not_better_takes_a_reason(store: Store, tmp_path: Path) -> 
 
 def test_what_cannot_be_judged_says_why(store: Store, tmp_path: Path) -> None:
     kept = proposed(tmp_path)
-    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), now, never)
+    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), clock=now, stopping=never)
     (one,) = kept.each()
     assert one.state == "unjudged"
     assert one.judged is not None
@@ -118,9 +118,9 @@ def test_a_stop_breaks_it_off_and_it_is_run_again(
         "import json, sys\n", "import json, sys, time\ntime.sleep(60)\n"
     )
     program.write_text(text)
-    assert not step(store, kept, waits, now, lambda _: True)
+    assert not step(store, kept, waits, clock=now, stopping=lambda _: True)
     assert kept.each()[0].state == "judging"
-    assert step(store, kept, desk(tmp_path, BETTER), now, never)
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
     assert kept.each()[0].state == "better"
 
 
@@ -131,7 +131,7 @@ def test_the_former_champion_comes_back(store: Store, tmp_path: Path) -> None:
     kept.go_back(by="olga", why="worse", now=1.7e9)
     with pytest.raises(NoProposal, match="already"):
         kept.go_back(by="olga", why="worse", now=1.7e9 + 5)
-    assert step(store, kept, desk(tmp_path, {}), now, never)
+    assert step(store, kept, desk(tmp_path, {}), clock=now, stopping=never)
     (one,) = kept.each()
     assert (one.back, one.state) == (True, "promoted")
     assert "--back" in called(tmp_path)[0]
