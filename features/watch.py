@@ -89,10 +89,23 @@ def unlike(jobs: Sequence[Seen], now: float) -> list[Alarm]:
     None where a week is not known.
     """
     recent_from = now - DAY_S
-    past = [job for job in jobs if now - PAST_S <= job.submitted < recent_from]
-    if not past or recent_from - min(job.submitted for job in past) < LEAST_PAST_S:
+    usual = usual_of(jobs, recent_from)
+    if usual is None:
         return []
-    return Watch(past).alarms(job for job in jobs if job.submitted >= recent_from)
+    return usual.alarms(job for job in jobs if job.submitted >= recent_from)
+
+
+def usual_of(jobs: Iterable[Seen], until: float) -> Watch | None:
+    """Return what is usual of the jobs of up to four weeks before a day; None where a week is not
+    known.
+
+    Args:
+        until: the day's start; later jobs are left out.
+    """
+    past = [job for job in jobs if until + DAY_S - PAST_S <= job.submitted < until]
+    if not past or until - min(job.submitted for job in past) < LEAST_PAST_S:
+        return None
+    return Watch(past)
 
 
 class _Observation(NamedTuple):

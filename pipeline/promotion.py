@@ -23,7 +23,16 @@ from models.bundle import Bundle, BundleError
 from models.bundle.acceptance import check
 from models.training.errors import TrainingError
 from models.training.judging import Judgement, Paired, better_in_all, judge, most_telling
-from models.training.tracking import Registry, Version, bundle_of, champion, promote
+from models.training.tracking import (
+    Registry,
+    TrainedOn,
+    Version,
+    bundle_of,
+    champion,
+    log_training,
+    promote,
+    registered,
+)
 from pipeline.replaying import DRAWS, Replay, replayed
 from pipeline.worlds.venus import TrackError
 from scheduler.assembly import CoreSpec
@@ -147,6 +156,29 @@ def accepted(version: Version, registry: Registry) -> Bundle:
         bundle = bundle_of(version, registry, scratch)
     check(bundle)
     return bundle
+
+
+def register(folder: Path, registry: Registry, *, by: str, why: str) -> Version:
+    """Return the version that holds the bundle in a folder; register it where none does.
+
+    Args:
+        by, why: who proposes it, and why; kept with its run.
+
+    Raises BundleError when no service could decide with it.
+    """
+    bundle = Bundle.load(folder)
+    check(bundle)
+    known = registered(bundle.digest, registry)
+    if known is not None:
+        return known
+    made = bundle.metadata.get("duration") or {}
+    return log_training(
+        folder,
+        params={"proposed_by": by, "proposed_why": why},
+        metrics={},
+        data=TrainedOn(digest=str(made.get("data_digest", ""))),
+        registry=registry,
+    )
 
 
 def in_experiment() -> bool:

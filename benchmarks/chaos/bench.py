@@ -31,8 +31,8 @@ from scheduler.service.decide import begin, processes
 from scheduler.service.decide import supervisor as supervisors
 from scheduler.service.decide.decider import Decider
 from scheduler.service.log.fold import State
+from scheduler.service.log.store import leases, tables
 from scheduler.service.log.store import line as lines
-from scheduler.service.log.store import tables
 from scheduler.service.log.store.schema import prepare
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Role
@@ -115,6 +115,7 @@ class Bench:
         _install_app(patches)
         _watch(patches)
         _watch_appends(patches)
+        _watch_leases(patches)
         costs.install(patches)
         return self
 
@@ -213,21 +214,64 @@ def _watch(patches: system.Patches) -> None:
 
 
 def _watch_appends(patches: system.Patches) -> None:
-    """What is written under a lease, and what is ordered, is noted when it is committed."""
+    """What is written under a lease, and what is ordered, is noted when it is committed; so is who
+    holds the lease as it is written."""
     append = Store.append
 
-    def appended(self: Store, *args: Any, **more: Any) -> list[Event]:
-        done = append(self, *args, **more)
-        if active() is not None:
-            if done and (lease := more.get("lease")) is not None:
-                PLAYED[0].note("wrote", seq=done[0].seq, lease=lease.name, holder=lease.holder,
-                               term=lease.term)  # fmt: skip
-            for event in done:
-                if event.kind is Kind.ORDERED and "priority" in event.body:
-                    PLAYED[0].note("ordered", job=event.job_id, priority=event.body["priority"])
+    def appended(
+        self: Store, new: Any, also: Any = None, *, lease: leases.Lease | None = None
+    ) -> list[Event]:
+        if active() is None:
+            return append(self, new, also, lease=lease)
+
+        def tables_too(connection: Connection, numbered: list[Event]) -> None:
+            now = None if lease is None else leases.lease_of(connection, lease.name)
+            if lease is not None and now is not None and now.term != lease.term:
+                PLAYED[0].note("unfenced", lease=lease.name, holder=lease.holder, term=lease.term,
+                               by=now.holder, now=now.term)  # fmt: skip
+            if also is not None:
+                also(connection, numbered)
+
+        done = append(self, new, tables_too, lease=lease)
+        if done and lease is not None:
+            PLAYED[0].note("wrote", seq=done[0].seq, lease=lease.name, holder=lease.holder,
+                           term=lease.term)  # fmt: skip
+        for event in done:
+            if event.kind is Kind.ORDERED and "priority" in event.body:
+                PLAYED[0].note("ordered", job=event.job_id, priority=event.body["priority"])
         return done
 
     patches.put(Store, "append", appended)
+
+
+def _watch_leases(patches: system.Patches) -> None:
+    """How long a lease had not been renewed when somebody else took it is noted."""
+    renew, take = leases.renew, leases.Watch.take
+
+    def renewed(connection: Connection, clock: Any, lease: leases.Lease) -> leases.Lease:
+        began = PLAYED[0].kernel.clock if active() is not None else 0.0
+        done = renew(connection, clock, lease)
+        if active() is not None:
+            PLAYED[0].renewed[done.name, done.term, done.beats] = began
+        return done
+
+    def taken(
+        self: leases.Watch, connection: Connection, clock: Any, name: str, holder: str, *more: Any
+    ) -> leases.Lease | None:
+        if active() is None:
+            return take(self, connection, clock, name, holder, *more)
+        was = leases.lease_of(connection, name)
+        done = take(self, connection, clock, name, holder, *more)
+        if done is not None and was is not None and was.for_s and was.holder != holder:
+            at = PLAYED[0].renewed.get((name, was.term, was.beats))
+            if at is not None:
+                silent_s = PLAYED[0].kernel.clock - at
+                PLAYED[0].note("took", lease=name, holder=holder, term=done.term,
+                               for_s=was.for_s, silent_s=silent_s)  # fmt: skip
+        return done
+
+    patches.put(leases, "renew", renewed)
+    patches.put(leases.Watch, "take", taken)
 
 
 def quiet() -> None:

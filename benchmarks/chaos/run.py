@@ -132,6 +132,8 @@ class Simulation:
         self.kernel = Kernel(plan.seed, plan.crash_at, plan.freeze_s)
         self.kernel.on_kill, self.kernel.on_start = self._killed, self._started
         self.kernel.on_freeze = self._frozen
+        # when each lease was renewed, by name, term and count
+        self.renewed: dict[tuple[str, int, int], float] = {}
         if plan.power:
             self.kernel.on_point = self._power_fails
         self.host, self.elsewhere = Host("host", booted_at=-5000.0), Host("elsewhere")

@@ -122,6 +122,18 @@ class Bundle:
         """Names of the models present."""
         return tuple(self._models)
 
+    def with_duration(
+        self, duration: AdditiveModel, metadata: Mapping[str, Any] | None = None
+    ) -> Bundle:
+        """Return the same models but for the durations.
+
+        Args:
+            metadata: replaces what is there, by name.
+        """
+        kept = {**self._models, "duration": duration}
+        about = {**self.metadata, **(metadata or {})}
+        return Bundle(**kept, metadata=about, created_by=self.created_by)
+
     def _model(self, name: str, _: type[T]) -> T:
         if name not in self._models:
             raise BundleError(f"the bundle has no {name} model")

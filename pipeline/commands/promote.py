@@ -15,6 +15,8 @@ from pipeline.errors import UserError
 from pipeline.options import JSON_OBJECT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from models.training.tracking import Registry, Version
     from pipeline.promotion import Proposal
 
@@ -30,6 +32,13 @@ def promote(
     back: Annotated[
         bool, typer.Option("--back", help="Return to the former champion instead.")
     ] = False,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            help="Register the models in a folder first, and judge those; --why is kept with them.",
+            metavar="FOLDER",
+        ),
+    ] = None,
     shadow: Annotated[
         Path | None,
         typer.Option(
@@ -49,7 +58,13 @@ def promote(
         bool, typer.Option("--anyway", help="Though it is not better beyond chance; needs --why.")
     ] = False,
     why: Annotated[str | None, typer.Option(help="Reason, kept with the promotion.")] = None,
-    trace: Annotated[Path, typer.Option(help="Dataset to judge on.")] = Path("data/trace"),
+    by: Annotated[
+        str | None, typer.Option(help="Who asks, kept likewise; by default the account.")
+    ] = None,
+    trace: Annotated[
+        Path,
+        typer.Option(help="Dataset to judge on, or a Parquet file of a service's finished jobs."),
+    ] = Path("data/trace"),
     out: Annotated[Path, typer.Option(help="Where services read the champion's bundle.")] = Path(
         "data/bundle"
     ),
@@ -79,23 +94,24 @@ def promote(
 
       pellucid promote --shadow data/shadow
 
+      pellucid promote --bundle mine --why "gpus made monotone" --preview
+
       pellucid promote --back --why "forecasts of long jobs got worse"
     """
     with user_errors():
         from models.training.tracking import champion
-        from pipeline.promotion import Proposal, accepted, carried_out, proposed
+        from pipeline.promotion import Proposal, accepted, carried_out, proposed, register
         from pipeline.stages.common import read_params
         from pipeline.stages.evaluate import registry_of
-        from pipeline.traces import read_dataset
         from pipeline.worlds.cluster_file import read_cluster
 
-        if back and version is not None:
-            raise UserError("--back returns to the former champion: it takes no VERSION")
+        _check_alone(bundle, back, version)
         if anyway and not why:
             raise UserError("--anyway needs --why: it is kept with the promotion")
-        wanted = read_params(params)
+        wanted, who = read_params(params), by or getpass.getuser()
         registry = registry_of(wanted)
-        present, candidate = champion(registry), _candidate(version, back, registry)
+        new = None if bundle is None else register(bundle, registry, by=who, why=why or "")
+        present, candidate = champion(registry), new or _candidate(version, back, registry)
         if shadow is not None:
             accepted(candidate, registry).save(shadow)
             typer.echo(f"Version {candidate.number} is a shadow in {shadow}: pellucid beside.")
@@ -109,7 +125,7 @@ def promote(
                 proposal = proposed(
                     candidate,
                     registry,
-                    read_dataset(trace),
+                    _jobs(trace),
                     read_cluster(wanted.cluster),
                     draws=draws,
                 )
@@ -122,10 +138,36 @@ def promote(
         if not yes and not _agreed(candidate):
             raise typer.Exit(NOT_BETTER)
         reason = why or proposal.reason
-        bundle = carried_out(proposal, reason, registry, out, by=getpass.getuser(), why=why)
+        made = carried_out(proposal, reason, registry, out, by=who, why=why)
     typer.echo(
-        f"Version {candidate.number} is champion; {out} holds {bundle.digest[:12]}.", err=as_json
+        f"Version {candidate.number} is champion; {out} holds {made.digest[:12]}.", err=as_json
     )
+
+
+def _jobs(path: Path) -> pa.Table:
+    """The jobs to judge on: a dataset, or what a service exported. Raises UserError, TraceError."""
+    from features.given import arrow_file
+    from features.schema import TRACE_SCHEMA
+    from pipeline.traces import read_dataset
+
+    if not path.is_file():
+        return read_dataset(path)
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with arrow_file(path) as file:
+            return pq.read_table(file).cast(TRACE_SCHEMA).sort_by("submit_time")
+    except (OSError, pa.ArrowException, ValueError) as error:
+        raise UserError(f"{path}: no jobs that a service exported ({error})") from None
+
+
+def _check_alone(bundle: Path | None, back: bool, version: str | None) -> None:
+    """Raises UserError where more than one candidate is named."""
+    if back and version is not None:
+        raise UserError("--back returns to the former champion: it takes no VERSION")
+    if bundle is not None and (back or version is not None):
+        raise UserError("--bundle registers new models: it takes no VERSION and no --back")
 
 
 def _candidate(version: str | None, back: bool, registry: Registry) -> Version:

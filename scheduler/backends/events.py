@@ -53,6 +53,8 @@ class Kind(StrEnum):
     CLOCK_MENDED = "clock_mended"
     REFUSED = "refused"  # what, why: a request that was turned down
     FORECAST = "forecast"  # early, late figures stored at submission
+    # bundle, inputs: what its duration was predicted from, where Slurm decides
+    SCORED = "scored"
     ADVISED = "advised"  # running, waiting, left_out, ...: a poll of a queue we only follow
     # of a job in Slurm, which is about to be changed: was, priority, dry; or comment, dry
     ORDERED = "ordered"
@@ -66,6 +68,7 @@ INPUTS = frozenset(Kind) - {
     Kind.FORECAST,
     Kind.BUNDLE_REFUSED,
     Kind.BUNDLE_RETURNED,
+    Kind.SCORED,
     Kind.ADVISED,
     Kind.ORDERED,
 }

@@ -17,13 +17,15 @@ _JOB = re.compile(r"\d+(?:[_+]\d+)?")  # in a dependency, as Slurm has it
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """A job that waits.
+    """A job that waits, or several that wait for the same.
 
     Attributes:
+        job_id: of the one that waits longest. gpus: that all of them ask for.
         code: of its reason, or Slurm's word; "": none yet. words: what it means; "": what the
             code does.
         since: when it was submitted or held, seconds since the epoch; None: nobody knows.
         waits_for: the jobs in its way, by their ids.
+        jobs: how many they are.
     """
 
     job_id: str
@@ -32,6 +34,7 @@ class Waiting:
     words: str = ""
     since: float | None = None
     waits_for: frozenset[str] = frozenset()
+    jobs: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,22 +124,28 @@ _WORDS: Mapping[str, str] = {
 }
 
 
-def causes_of(waits: Sequence[Waiting], others: Mapping[str, Other], now: float) -> Causes:
+def causes_of(
+    waits: Sequence[Waiting],
+    others: Mapping[str, Other],
+    now: float,
+    named: Sequence[Waiting] = (),
+) -> Causes:
     """Those that wait, counted.
 
     Args:
         others: the jobs that may be shown, by id: no other one is named.
+        named: the same jobs by who is in their way, where `waits` does not say that.
     """
     by: dict[tuple[str, str], list[Waiting]] = {}
     for job in waits:
         by.setdefault((job.code, job.words), []).append(job)
     found = [_cause(*of, jobs) for of, jobs in by.items()]
     return Causes(
-        waiting=len(waits),
+        waiting=sum(job.jobs for job in waits),
         gpus=sum(job.gpus for job in waits),
         now=now,
         causes=sorted(found, key=lambda cause: (-cause.gpus, -cause.jobs, cause.text)),
-        waited_for=_waited_for(waits, others),
+        waited_for=_waited_for([*waits, *named], others),
     )
 
 
@@ -147,7 +156,7 @@ def _cause(code: str, words: str, jobs: Sequence[Waiting]) -> Cause:
         code=code,
         text=words or (phrase(code) if known else code) or "not evaluated yet",
         step=next_step(Reason(code)) if known else "",
-        jobs=len(jobs),
+        jobs=sum(job.jobs for job in jobs),
         gpus=sum(job.gpus for job in jobs),
         oldest=oldest.since,
         example=oldest.job_id,
@@ -155,18 +164,18 @@ def _cause(code: str, words: str, jobs: Sequence[Waiting]) -> Cause:
 
 
 def _waited_for(waits: Iterable[Waiting], others: Mapping[str, Other]) -> list[WaitedFor]:
-    found: dict[str, list[int]] = {}
+    found: dict[str, list[Waiting]] = {}
     for job in waits:
         for one in (job.waits_for & others.keys()) - {job.job_id}:
-            found.setdefault(one, []).append(job.gpus)
+            found.setdefault(one, []).append(job)
     rows = [
         WaitedFor(
             job_id=one,
             owner=others[one].owner,
             phase=others[one].phase,
-            jobs=len(gpus),
-            gpus=sum(gpus),
+            jobs=sum(job.jobs for job in those),
+            gpus=sum(job.gpus for job in those),
         )
-        for one, gpus in found.items()
+        for one, those in found.items()
     ]
     return sorted(rows, key=lambda row: (-row.jobs, -row.gpus, row.job_id))[:HOLDERS]

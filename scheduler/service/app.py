@@ -148,9 +148,24 @@ def _routes(pages: bool) -> list[BaseRoute]:
     every.include_router(session.router)
     if pages:
         from scheduler.service.pages import acting as acting_pages
-        from scheduler.service.pages import editing, operations, routes, sharing, submitting
+        from scheduler.service.pages import (
+            editing,
+            operations,
+            proposing,
+            routes,
+            sharing,
+            submitting,
+        )
 
-        for page in (routes, editing, operations, acting_pages, sharing, submitting):
+        for page in (
+            routes,
+            editing,
+            proposing,
+            operations,
+            acting_pages,
+            sharing,
+            submitting,
+        ):
             every.include_router(page.router)
     return every.routes
 

@@ -28,7 +28,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 from sqlalchemy import Connection, and_, case, exists, func, or_, select
 
-from features.watch import KINDS, PAST_S, Seen, unlike
+from features.watch import DAY_S, KINDS, PAST_S, Alarm, Seen, Watch, usual_of
 from scheduler.backends.events import Kind
 from scheduler.core.decisions import Action
 from scheduler.service.log.header import code_version
@@ -52,8 +52,8 @@ from scheduler.service.log.unread import silent
 WAIT_BUCKETS_S = (1, 10, 60, 300, 900, 3600, 10_800, 43_200, 86_400, 259_200, 604_800)
 BATCH = 5000
 WATCH_S, MOST_WATCHED = 600.0, 20_000
-DAY_S = 86_400.0
 GRACE_S = 2.0  # that starting a process may take are not counted against a forecast
+USUAL_S = 6 * 3600.0  # what is usual is worked out again
 # after one of these a job may be over, as soon as a decision pass has covered it
 _ENDS = (Kind.ENDED, Kind.NOT_STARTED, Kind.LOST, Kind.CANCEL_ASKED)
 _OVER = [phase.value for phase in Phase if phase.over]
@@ -113,6 +113,8 @@ class Metrics(Collector):
         self._waits: dict[str, list[float]] = {}  # per VC: counts per bucket, then the sum
         self._watched, self._odd = float("-inf"), Counter[str]()
         self._scored, self._promised = float("-inf"), {"kept": 0, "late": 0}
+        self._usual: Watch | None = None
+        self._usual_until = float("-inf")
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)
 
@@ -283,26 +285,37 @@ class Metrics(Collector):
                 made.add_metric([one.kind, outcome], n)
         return made
 
+    def _ended_since(self, connection: Connection, since: float) -> list[Seen]:
+        """The latest jobs that ended since then, at most `MOST_WATCHED`."""
+        columns = (
+            jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus, jobs.c.vc,
+            jobs.c.owner,
+        )  # fmt: skip
+        query = select(*columns).where(jobs.c.ended_at >= since, jobs.c.started_at.is_not(None))
+        query = query.order_by(jobs.c.ended_at.desc()).limit(MOST_WATCHED)
+        return [
+            Seen(r.submitted_at, r.ended_at - r.started_at, r.gpus, r.vc, r.owner)
+            for r in connection.execute(query)
+        ]
+
     def _unlike(self, connection: Connection) -> Metric:
-        """How much of the last day is unlike the past weeks, looked at again every ten minutes."""
+        """How much of the last day is unlike the past weeks, looked at again every ten minutes.
+
+        What is usual is worked out four times a day; a look is at the jobs since, and no more.
+        """
         now = self._store.clock.now()
         if now >= self._watched + WATCH_S:
             self._watched = now
-            query = (
-                select(
-                    jobs.c.submitted_at, jobs.c.started_at, jobs.c.ended_at, jobs.c.gpus,
-                    jobs.c.vc, jobs.c.owner,
-                )
-                .where(jobs.c.ended_at >= now - PAST_S, jobs.c.started_at.is_not(None))
-                .order_by(jobs.c.ended_at.desc())
-                .limit(MOST_WATCHED)
-            )  # fmt: skip
-            ended = [
-                Seen(r.submitted_at, r.ended_at - r.started_at, r.gpus, r.vc, r.owner)
-                for r in connection.execute(query)
-            ]
-            kinds = (alarm.kind for alarm in unlike(ended, now))
-            self._odd = Counter(kinds)
+            if now >= self._usual_until + DAY_S + USUAL_S:
+                self._usual_until = now - DAY_S
+                past = self._ended_since(connection, now - PAST_S)
+                self._usual = usual_of(past, self._usual_until)
+            alarms: Sequence[Alarm] = ()
+            if self._usual is not None:
+                recent = self._ended_since(connection, self._usual_until)
+                late = [job for job in recent if job.submitted >= self._usual_until]
+                alarms = self._usual.alarms(late)
+            self._odd = Counter(alarm.kind for alarm in alarms)
         odd = GaugeMetricFamily(
             "pellucid_unlike_past_weeks",
             "Groups whose jobs of the last day are unlike those of the past weeks.",

@@ -53,6 +53,8 @@ class Settings(BaseSettings):
         shadow: folder of models that predict beside those in use, and decide nothing.
         watch_models: go back to the former models when new ones are worse beyond chance on what
             has ended since.
+        params: of the pipeline (`params.yaml`), which name registry and cluster: with them
+            operators have models judged and promoted on the pages; else by `pellucid promote`.
         state_dir: what is not in the database: bundles in use, the backend's files, exports.
         backend: where decisions take effect: simulated, local, slurm, or module:function.
         slurm_mode: what the `slurm` backend does: explain, or order the queue, too.
@@ -113,6 +115,7 @@ class Settings(BaseSettings):
     bundle: Path | None = Path("data/bundle")
     shadow: Path | None = Path("data/shadow")
     watch_models: bool = True
+    params: Path | None = Path("params.yaml")
     state_dir: Path = Path("data/service")
     backend: str = "local"
     slurm_mode: Literal["advise", "order"] = "advise"

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import nullcontext
+from typing import Any
 
 import pytest
 import structlog
@@ -16,6 +17,7 @@ from benchmarks.chaos.kernel import Host, Kernel
 from benchmarks.chaos.run import Plan, Simulation
 from scheduler.service.decide import decider, supervisor
 from scheduler.service.decide.supervisor import Supervisor
+from scheduler.service.log.store import leases
 
 long = pytest.mark.skipif(
     not os.environ.keys() & {"PELLUCID_WALKS", "PELLUCID_TEST_DATABASE"},
@@ -186,3 +188,31 @@ def test_a_decider_that_is_killed_over_a_backlog_for_ever_is_found(
     monkeypatch.setattr(supervisor, "DOUBLED", 0)
     run = bench.play(Plan(1, calm=True, backlog=100_000))
     assert any("of the backlog were never decided on" in line for line in run.wrong), run.wrong
+
+
+@long
+def test_an_append_that_is_not_fenced_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is frozen for longer than its lease as it is about to write goes on writing."""
+    bench.play(Plan(1, calm=True))
+    trace = PLAYED[0].kernel.trace
+    points = [n for n, (_, _, where) in enumerate(trace, 1) if where == "before a write"]
+    monkeypatch.setattr(leases, "fence", lambda *_: None)
+    tried = points[len(points) // 4 :: max(1, len(points) // 12)]
+    plans = (Plan(1, calm=True, crash_at=(n,), freeze_s=5.0) for n in tried)
+    assert any("was written by" in one for plan in plans for one in bench.play(plan).wrong)
+
+
+def test_a_lease_that_is_taken_too_early_is_found(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = leases.Watch._silent
+
+    def longer(self: leases.Watch, *args: Any) -> tuple[float, bool]:
+        silent_s, known = silent(self, *args)
+        return 4.0 * silent_s, known
+
+    monkeypatch.setattr(leases.Watch, "_silent", longer)
+    run = bench.play(Plan(1))
+    assert any("s after it was renewed, and holds for" in one for one in run.wrong)

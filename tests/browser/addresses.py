@@ -46,4 +46,5 @@ def addresses(
     yield "missing", "/jobs/nothing-there"
     if operator:
         yield "edit", "/models/edit?feature=gpus&kind=clip&low=-1&high=1&why=test"
+        yield "proposals", "/models/proposals"
         yield "drain", "/nodes/change?node=node000&reason=fan"

@@ -13,6 +13,8 @@ simulation or from real processes. The rules stand in `docs/api.md` and
               unknown (whoever stood by it died as it ended)
     decides   the process `holder` decides, under `term`; said again at least every second
     wrote     events were committed under `term` of a lease by its holder; `seq`: of the first
+    took      `holder` took a lease of another, `silent_s` after that renewed it; it holds `for_s`
+    unfenced  the same as events are written under `term`, where `by` holds the lease under `now`
     started, died, frozen, clock, fault, power, ...   what happened to processes and machines
     restored  a machine was replaced, what ran there is not known; `seq`: of the log's last event,
               which is all that there is in the backup

@@ -6,6 +6,7 @@ from collections import Counter
 
 from tests.checker.history import Entry, History
 
+CLOCK_S = 0.05  # by which a reading may be off
 MARGIN_S = 3.0  # for reading the log anew, and between two looks at the lease
 BACKOFF_S = 30.0  # longest pause before a process that died again and again is started
 
@@ -42,6 +43,25 @@ def who_lost_the_lease_writes_nothing(history: History) -> list[str]:
             )
         highest[one["lease"]] = max(most, one["term"])
     return found
+
+
+def leases_are_taken_once_they_ran_out(history: History) -> list[str]:
+    """Nobody takes a lease that was renewed less long ago than it holds, but its own holder."""
+    return [
+        f"lease {one['lease']!r} was taken by {one['holder']} {one['silent_s']:.1f} s after it was "
+        f"renewed, and holds for {one['for_s']:g} s"
+        for one in history.by["took"]
+        if one["silent_s"] < one["for_s"] - CLOCK_S
+    ]
+
+
+def what_is_written_is_fenced(history: History) -> list[str]:
+    """Nothing is written under a lease that another holds by then."""
+    return [
+        f"{one['holder']} wrote under term {one['term']} of {one['lease']!r}, which {one['by']} "
+        f"held under term {one['now']}"
+        for one in history.by["unfenced"]
+    ]
 
 
 def somebody_takes_over(history: History) -> list[str]:
@@ -149,5 +169,7 @@ RULES = (
     terms_go_up,
     one_decides_at_a_time,
     who_lost_the_lease_writes_nothing,
+    leases_are_taken_once_they_ran_out,
+    what_is_written_is_fenced,
     somebody_takes_over,
 )

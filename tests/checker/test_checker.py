@@ -169,6 +169,13 @@ BROKEN = [
             (9, "decider", "one", 1), (8, "decider", "two", 2), (10, "analyst", "one", 1),
         ]
     ))),
+    ("was taken by two 2.5 s after", add({
+        "what": "took", "lease": "decider", "holder": "two", "term": 2, "for_s": 10.0,
+        "silent_s": 2.5,
+    })),
+    ("one wrote under term 1 of 'decider'", add({
+        "what": "unfenced", "lease": "decider", "holder": "one", "term": 1, "by": "two", "now": 2,
+    })),
     ("nobody decided from 4.0 to 30.0", add(LATER, AT_THE_END)),
     ("nobody decided from 4.0 to 60.0", add(AT_THE_END)),
     ("nobody decided from 0.0 to 60.0", lambda h: [

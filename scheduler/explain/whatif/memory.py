@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -80,6 +80,10 @@ class Memory(Estimator):
     def of(self, job_id: str) -> SubmittedJob | None:
         """What is remembered of a job that has not ended."""
         return self._live.get(job_id)
+
+    def live(self) -> Mapping[str, SubmittedJob]:
+        """Return what is remembered of all jobs that have not ended."""
+        return self._live
 
     def believed(self, queued: QueuedJob) -> SubmittedJob:
         """The same of one in a core, whose own progress counts where it is known."""

@@ -38,7 +38,7 @@ from scheduler.service.log.store.leases import Lease, LeaseLost
 from scheduler.service.log.store.payloads import drop, payload_of
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.tables import jobs, nodes, settings
-from scheduler.service.log.watch_models import was_left
+from scheduler.service.log.watch_models import not_left
 
 LEASE = "decider"
 NEVER = 2**31 - 1
@@ -504,11 +504,8 @@ class Decider:
             return
         try:
             bundle = self.bundle_store.take(self.champion)
-            if self.watches and was_left(self.store, bundle.digest):
-                raise BundleError(
-                    f"bundle {bundle.digest[:12]} was worse than the one before, which decides "
-                    "again: promote another, or serve with watch_models: false"
-                )
+            if self.watches:
+                not_left(self.store, bundle.digest)
         except (BundleError, OSError) as error:
             body = {"path": str(self.champion), "why": str(error)}
             if body != self._champion_refused:  # one that grows would fill the log

@@ -20,6 +20,7 @@ from scheduler.service.decide.decider import Decider
 from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.export import keep_exporting
 from scheduler.service.log.header import LogHeader
+from scheduler.service.log.judging import Desk, keep_judging
 from scheduler.service.log.notices import keep_notifying
 from scheduler.service.log.retention import keep_pruning
 from scheduler.service.log.snapshots import StateCheckpoints
@@ -151,9 +152,12 @@ def run_maintenance(settings: Settings, stopping: Stopping) -> None:
         path = settings.state_dir / "export" / "finished.parquet"
         every = settings.export_every
         tasks.append(partial(keep_exporting, settings.database, path, every, over.wait))
-    if settings.watch_models and not settings.follows:
+    if settings.watch_models:
         folder = settings.state_dir / "bundles"
         tasks.append(partial(keep_watching, settings.database, folder, over.wait))
+    if settings.params is not None and settings.bundle is not None and settings.params.is_file():
+        desk = Desk(params=settings.params, out=settings.bundle)
+        tasks.append(partial(keep_judging, settings.database, settings.state_dir, desk, over.wait))
     if settings.mail_program:
         cursor = settings.state_dir / NOTICED
         tasks.append(

@@ -158,25 +158,30 @@ def ended_with(connection: Connection, digest: str, since: float, most: int = MO
     Args:
         since: when the bundle came into use: older decisions are not looked at.
     """
-    scored = (
-        select(
-            decisions.c.seq, decisions.c.job_id, decisions.c.body,
-            jobs.c.owner, jobs.c.started_at, jobs.c.ended_at,
-        )
-        .join(jobs, jobs.c.job_id == decisions.c.job_id)
-        .where(decisions.c.action == "enqueue", decisions.c.at >= since)
-        .where(jobs.c.state.in_(STATES), jobs.c.started_at.is_not(None))
-        .order_by(decisions.c.seq.desc())
-        .limit(2 * most)
-    )  # fmt: skip
-    rows = connection.execute(scored).mappings().all()
     found: dict[str, tuple[float, Ended]] = {}
-    for row, body in zip(rows, bodies(connection, decisions, rows), strict=True):
-        score = json.loads(body).get("score") or {}
-        if score.get("bundle") == digest and score.get("inputs"):
-            ran_s = max(0.0, row["ended_at"] - row["started_at"])
-            one = Ended(row["owner"], tuple(score["inputs"]), ran_s, row["job_id"])
-            found[row["job_id"]] = row["ended_at"], one  # the first of its scores is the last here
+    for table in (decisions, events):
+        what = (
+            table.c.action == "enqueue" if table is decisions else table.c.kind == Kind.SCORED.value
+        )
+        scored = (
+            select(
+                table.c.seq, table.c.job_id, table.c.body,
+                jobs.c.owner, jobs.c.started_at, jobs.c.ended_at,
+            )
+            .join(jobs, jobs.c.job_id == table.c.job_id)
+            .where(what, table.c.at >= since)
+            .where(jobs.c.state.in_(STATES), jobs.c.started_at.is_not(None))
+            .order_by(table.c.seq.desc())
+            .limit(2 * most)
+        )  # fmt: skip
+        rows = connection.execute(scored).mappings().all()
+        for row, body in zip(rows, bodies(connection, table, rows), strict=True):
+            given = json.loads(body)
+            score = given if table is events else given.get("score") or {}
+            if score.get("bundle") == digest and score.get("inputs"):
+                ran_s = max(0.0, row["ended_at"] - row["started_at"])
+                one = Ended(row["owner"], tuple(score["inputs"]), ran_s, row["job_id"])
+                found[row["job_id"]] = row["ended_at"], one  # the first of its scores is last here
     return [one for _, one in sorted(found.values(), key=lambda pair: pair[0])][-most:]
 
 

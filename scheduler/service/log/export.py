@@ -43,9 +43,7 @@ def finished(store: Store) -> pa.Table:
         over = jobs.c.phase.in_([p.value for p in OVER])
         query = select(jobs).where(over, jobs.c.state.is_not(None))
         rows = connection.execute(query.order_by(jobs.c.submitted_seq)).mappings().all()
-        ran = _latest(connection, Kind.ENDED, "ran_s")
-        seen = _latest(connection, Kind.OBSERVED, "profile")
-        seen |= _latest(connection, Kind.PROFILED, "profile")
+        ran, seen = _latest(connection, Kind.ENDED, "ran_s"), profiles(connection)
     lines, wrong = [], {}
     for i, row in enumerate(rows, 1):
         try:
@@ -90,9 +88,16 @@ def _count(store: Store) -> int:
         return connection.execute(select(func.count()).where(over)).scalar_one()
 
 
-def _latest(connection: Connection, kind: Kind, name: str) -> dict[str, Any]:
+def profiles(connection: Connection, since: float = 0.0) -> Mapping[str, Any]:
+    """Return what was seen of jobs on GPUs, by job; of events since then."""
+    seen = _latest(connection, Kind.OBSERVED, "profile", since)
+    return seen | _latest(connection, Kind.PROFILED, "profile", since)
+
+
+def _latest(connection: Connection, kind: Kind, name: str, since: float = 0.0) -> dict[str, Any]:
     """A field of the latest event of a kind, by job."""
-    query = select(events.c.seq, events.c.job_id, events.c.body).where(events.c.kind == kind.value)
+    query = select(events.c.seq, events.c.job_id, events.c.body)
+    query = query.where(events.c.kind == kind.value, events.c.at >= since)
     rows = connection.execute(query.order_by(events.c.seq)).all()
     texts = bodies(connection, events, rows)
     return {row.job_id: json.loads(body).get(name) for row, body in zip(rows, texts, strict=True)}

@@ -80,6 +80,15 @@ def was_left(store: Store, digest: str) -> bool:
         return bool(used) and last.get("from") == digest and last.get("to") == used[-1][0]
 
 
+def not_left(store: Store, digest: str) -> None:
+    """Raise BundleError if a bundle was left because it was worse, and none was promoted since."""
+    if was_left(store, digest):
+        raise BundleError(
+            f"bundle {digest[:12]} was worse than the one before, which decides again: promote "
+            "another, or serve with watch_models: false"
+        )
+
+
 def _return(store: Store, bundles: BundleStore, found: Beside, seq: int, now: float) -> None:
     assert found.error is not None
     assert found.error_in_use is not None

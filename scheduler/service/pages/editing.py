@@ -6,69 +6,111 @@ the format of `pellucid train --edits`; the models in use stay.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import RedirectResponse, Response
 
+from models.bundle import AdditiveModel, Bundle
 from scheduler.explain.stories import bundle_in_use
 from scheduler.service.api.auth import Operator, form
 from scheduler.service.log.beside import SHOWN, ended_with, uses
 from scheduler.service.log.store.store import Store
 from scheduler.service.log.store.visibility import Viewer
+from scheduler.service.pages.lastweek import NoReplay, Starts, played_apart
 from scheduler.service.pages.queries import PageQueries
 from scheduler.service.pages.routes import show
-from scheduler.service.pages.workbench import KINDS, Asked, NoEdit, Tried, editable, saved, tried
+from scheduler.service.pages.workbench import (
+    KINDS,
+    Asked,
+    Drawing,
+    NoEdit,
+    Tried,
+    drawing,
+    editable,
+    saved,
+    tried,
+)
 from scheduler.service.settings import Settings
 
 router = APIRouter(include_in_schema=False)
-FIELDS = ("feature", "kind", "low", "high", "score", "why")
+FIELDS = ("feature", "kind", "low", "high", "score", "points", "why")
 FILE = "edits.yaml"
 
 
 @router.get("/models/edit")
 def try_edit(request: Request, viewer: Operator) -> Response:
-    """A form for a change of a shape function; with a change, what it would do."""
-    return _answer(request, viewer, request.query_params)
+    """A form for a change of a shape function; with a change, what it would do.
+
+    With `replay`, also which starts of last week it moves: that takes a while.
+    """
+    given = request.query_params
+    return answer(request, viewer, given, parts=given.getlist("part"))
 
 
 @router.post("/models/edit")
 def save_edit(request: Request, viewer: Operator) -> Response:
-    """Save a change (`feature`, `kind`, `low`, `high`, `score`, `why`), with who made it."""
-    fields = form(request)
-    asked = _asked(fields)
+    """Save a change (the fields of `Asked`), with who made it."""
+    fields = form(request, lists=("points",))
     settings: Settings = request.app.state.settings
-    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
     try:
-        bundle = bundle_in_use(queries.bundle())
-        if bundle is None:
-            raise NoEdit("No models are in use.")
-        asked.changed(bundle.duration)
+        asked, _ = changed_in_use(request, viewer, fields)
         today = datetime.fromtimestamp(request.app.state.changes.now(), UTC).date()
         count = saved(settings.state_dir / FILE, asked, viewer.name, today)
     except NoEdit as error:
-        return _answer(request, viewer, fields, problem=str(error))
+        return answer(request, viewer, fields, problem=str(error))
     base = request.scope.get("root_path", "")
     return RedirectResponse(f"{base}/models/edit?saved={count}", 303)
 
 
-def _asked(fields: Mapping[str, str]) -> Asked:
-    return Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
+def changed_in_use(
+    request: Request, viewer: Viewer, fields: Mapping[str, str]
+) -> tuple[Asked, Bundle]:
+    """Return the change that a form asks for, and the models in use. Raises NoEdit: it is none of
+    theirs."""
+    asked = _asked(fields)
+    queries = PageQueries(request.app.state.store, viewer, request.app.state.reads.bundles)
+    bundle = bundle_in_use(queries.bundle())
+    if bundle is None:
+        raise NoEdit("No models are in use.")
+    asked.changed(bundle.duration)
+    return asked, bundle
 
 
-def _answer(
-    request: Request, viewer: Viewer, fields: Mapping[str, str], *, problem: str = ""
+def _asked(
+    fields: Mapping[str, str], model: AdditiveModel | None = None, parts: Sequence[str] = ()
+) -> Asked:
+    """What the fields ask for; of the parts of a drawn shape, those that were moved."""
+    asked = Asked(**{name: fields.get(name, "").strip() for name in FIELDS})
+    if model is None or asked.kind != "draw" or fields.get("of") != asked.feature:
+        return asked
+    return replace(asked, points=drawing(model, replace(asked, kind="")).points(parts))
+
+
+def answer(
+    request: Request,
+    viewer: Viewer,
+    fields: Mapping[str, str],
+    *,
+    parts: Sequence[str] = (),
+    problem: str = "",
 ) -> Response:
+    """Return the page, with what a change would do, or why it cannot be made."""
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
-    asked = _asked(fields)
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found: Tried | None = None
-        why_not, bundle = problem, bundle_in_use(queries.bundle())
+        starts: Starts | None = None
+        no_starts = ""
+        why_not, bundle, drawn = problem, bundle_in_use(queries.bundle()), Drawing()
         shapes = {} if bundle is None else editable(bundle.duration)
+        asked = _asked(fields, None if bundle is None else bundle.duration, parts)
+        if bundle is not None:
+            drawn = drawing(bundle.duration, asked)
         if bundle is not None and asked.kind and not problem:
             with store.reading() as connection:
                 since = uses(connection)[-1][1]
@@ -77,11 +119,21 @@ def _answer(
                 found = tried(bundle.duration, asked, ended)
             except NoEdit as error:
                 why_not = str(error)
+        if bundle is not None and found is not None and fields.get("replay"):
+            folder = settings.state_dir / "bundles" / bundle.digest
+            try:
+                starts = played_apart(store, folder, asked, queries.now())
+            except NoReplay as error:
+                no_starts = str(error)
         return {
             "asked": asked,
+            "fields": FIELDS,
             "kinds": KINDS,
             "shapes": [(name, axis.spec.text or name) for name, (_, _, axis) in shapes.items()],
+            "drawing": drawn,
             "tried": found,
+            "starts": starts,
+            "no_starts": no_starts,
             "problem": why_not,
             "saved": fields.get("saved", ""),
             "file": settings.state_dir / FILE,

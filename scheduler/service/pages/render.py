@@ -30,7 +30,8 @@ MENU = (
     ("/forecasts", "Forecasts"),
 )
 _OWN = (
-    "style.css", "app.js", "times.js", "watch.js", "charts.js", "icon.svg", "vendor/htmx.min.js",
+    "style.css", "app.js", "times.js", "watch.js", "charts.js", "edit.js", "icon.svg",
+    "vendor/htmx.min.js",
 )  # fmt: skip
 _MACROS = {
     "parts": "_parts.html", "drawn": "_timeline.html", "of": "_job.html", "grouped": "_groups.html"

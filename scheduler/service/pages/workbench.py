@@ -7,8 +7,10 @@ it flattens pairs, too, and refuses what breaks a promise or costs too much.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -20,9 +22,9 @@ from numpy.typing import NDArray
 from features.files import write_whole
 from features.given import read_text
 from features.spec import Value
-from models.bundle import AdditiveModel, Axis, Term
+from models.bundle import AdditiveModel, Axis, Bundle, Term
 from scheduler.charts.chart import Chart
-from scheduler.charts.shapes import shape
+from scheduler.charts.shapes import factor_text, shape, span
 from scheduler.service.log.beside import Ended
 
 Floats = NDArray[np.float64]
@@ -32,10 +34,13 @@ KINDS = {
     "fix": "flatten: one score from here to there",
     "rise": "monotone: it never falls",
     "fall": "monotone: it never rises",
+    "draw": "draw: as dragged",
 }
 MOST_SCORE = 20.0  # as training takes it
 GPUS_UP_TO = (1, 4, 8)  # classes of gang size
 MOVED = 10  # predictions that are listed
+MOST_PARTS = 48  # of a shape that is drawn: more are too narrow to drag
+ROOM = 1.5  # above and below a shape that is drawn
 
 
 class NoEdit(ValueError):
@@ -50,6 +55,7 @@ class Asked:
         feature: of which; kind: of `KINDS`.
         low, high: scores it is held between (clip), or from where to where (fix; "": no end).
         score: of a fix.
+        points: of a drawn shape, "from:to:score" for each part that was moved, ";" between.
         why: kept with the edit.
     """
 
@@ -58,22 +64,26 @@ class Asked:
     low: str = ""
     high: str = ""
     score: str = ""
+    points: str = ""
     why: str = ""
 
-    def entry(self, by: str, on: date) -> Mapping[str, object]:
-        """Return the edit as a file has it. Raises NoEdit."""
+    def entries(self, by: str, on: date) -> Sequence[Mapping[str, object]]:
+        """Return it as edits of a file. Raises NoEdit."""
         if not self.why.strip():
             raise NoEdit("Say why: it is kept with the edit.")
-        change: dict[str, object] = {"feature": self.feature}
+        changes: list[dict[str, object]] = []
         if self.kind == "clip":
             low, high = self._between()
-            change["clip"] = {"low": low, "high": high}
-        elif self.kind == "fix":
-            start, to, score = self._region()
-            change["fix"] = {"from": start, "to": to, "score": score}
+            changes.append({"clip": {"low": low, "high": high}})
+        elif self.kind in ("fix", "draw"):
+            changes += [
+                {"fix": {"from": start, "to": to, "score": score}}
+                for start, to, score in self._regions()
+            ]
         else:
-            change["monotone"] = self._direction()
-        return {**change, "why": self.why.strip(), "by": by, "on": on}
+            changes.append({"monotone": self._direction()})
+        about = {"why": self.why.strip(), "by": by, "on": on}
+        return [{"feature": self.feature, **change, **about} for change in changes]
 
     def changed(self, model: AdditiveModel) -> AdditiveModel:
         """Return the model with the shape changed. Raises NoEdit."""
@@ -82,9 +92,10 @@ class Asked:
             raise NoEdit(f"There is no shape {self.feature!r} that can be changed here.")
         if self.kind == "clip":
             scores = np.clip(term.scores, *self._between())
-        elif self.kind == "fix":
-            start, to, score = self._region()
-            scores = np.where(_within(axis, start, to), score, term.scores)
+        elif self.kind in ("fix", "draw"):
+            scores = term.scores
+            for start, to, score in self._regions():
+                scores = np.where(_within(axis, start, to), score, scores)
         else:
             direction = self._direction()
             if axis.spec.monotone not in (0, direction):
@@ -104,12 +115,16 @@ class Asked:
             raise NoEdit("The lowest score is above the highest.")
         return low, high
 
-    def _region(self) -> tuple[float | None, float | None, float]:
-        start = None if not self.low else _number(self.low, "from", math.inf)
-        to = None if not self.high else _number(self.high, "to", math.inf)
-        if start is not None and to is not None and start >= to:
-            raise NoEdit("From is not below to.")
-        return start, to, _number(self.score, "score")
+    def _regions(self) -> Sequence[tuple[float | None, float | None, float]]:
+        """Of a fix, or of each part of a drawn shape: from, to and score."""
+        if self.kind == "fix":
+            return [_region(self.low, self.high, self.score)]
+        parts = [part.split(":") for part in self.points.split(";") if part.strip()]
+        if not parts:
+            raise NoEdit("Nothing was moved.")
+        if len(parts) > MOST_PARTS or any(len(part) != 3 for part in parts):
+            raise NoEdit(f"Parts: from:to:score, with ; between, at most {MOST_PARTS}.")
+        return [_region(*(text.strip() for text in part)) for part in parts]
 
     def _direction(self) -> int:
         if self.kind not in ("rise", "fall"):
@@ -201,10 +216,106 @@ def saved(path: Path, asked: Asked, by: str, on: date) -> int:
     if path.exists():
         held = yaml.safe_load(read_text(path)) or {}
         known = list(held.get("edits") or [])
-    known.append(dict(asked.entry(by, on)))
+    known += map(dict, asked.entries(by, on))
     held = {"version": 1, "model": "duration", "edits": known}
     write_whole(path, yaml.safe_dump(held, sort_keys=False, allow_unicode=True))
     return len(known)
+
+
+def with_shape(bundle: Bundle, asked: Asked) -> Bundle:
+    """Return models that are the same but for a changed shape. Raises NoEdit."""
+    return bundle.with_duration(asked.changed(bundle.duration))
+
+
+def candidate(bundle: Bundle, asked: Asked, by: str, on: date) -> Bundle:
+    """Return the models with a shape changed, that say who changed it and why. Raises NoEdit."""
+    made = with_shape(bundle, asked)
+    about = {**(bundle.metadata.get("duration") or {})}
+    before = about.pop("edits", None) or {"version": 1, "model": "duration", "edits": []}
+    about.pop("before_after", None)  # of other edits, on days that are not here
+    entries = [{**entry, "on": str(on)} for entry in asked.entries(by, on)]
+    edits = {**before, "edits": [*before["edits"], *entries]}
+    about |= {
+        "edits": edits,
+        "edits_digest": hashlib.sha256(repr(edits).encode()).hexdigest(),
+        "edited_terms": [
+            name
+            for name, term in zip(made.duration.term_names, made.duration.terms, strict=True)
+            if term.origin == "edited"
+        ],
+    }
+    return made.with_duration(made.duration, {"duration": about})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of a shape that can be dragged.
+
+    Attributes:
+        start, to: as an edit has them; "": no end.
+        text: in words.
+        score: as it is; now: as it is dragged.
+        factor: on the estimate, as it is dragged, in words.
+    """
+
+    start: str
+    to: str
+    text: str
+    score: str
+    now: str
+    factor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drawing:
+    """A shape, part by part, to be dragged between two scores."""
+
+    parts: tuple[Part, ...] = ()
+    low: str = ""
+    high: str = ""
+
+    def points(self, now: Sequence[str]) -> str:
+        """Return the parts that are elsewhere `now`, as `Asked.points` has them."""
+        return ";".join(
+            f"{part.start}:{part.to}:{score}"
+            for part, score in zip(self.parts, now, strict=False)
+            if score != part.score
+        )
+
+
+def drawing(model: AdditiveModel, asked: Asked) -> Drawing:
+    """Return the shape that is asked about, to be dragged; neighbours that are most alike are one
+    part where there are more than `MOST_PARTS`."""
+    place, term, axis = editable(model).get(asked.feature, (None, None, None))
+    if place is None or term is None or axis is None:
+        return Drawing()
+    groups = [[k] for k in term.seen()]
+    while len(groups) > MOST_PARTS:
+        means = [float(term.scores[group].mean()) for group in groups]
+        nearest = int(np.argmin(np.abs(np.diff(means))))
+        groups[nearest : nearest + 2] = [groups[nearest] + groups[nearest + 1]]
+    now = term.scores
+    if asked.kind == "draw":
+        with suppress(NoEdit):
+            now = asked.changed(model).terms[place].scores
+    ends = ["", *(repr(cut) for cut in axis.cuts), ""]
+    both = [[f"{float(of[group].mean()):.2f}" for group in groups] for of in (term.scores, now)]
+    values = [float(score) for scores in both for score in scores]
+    return Drawing(
+        parts=tuple(
+            Part(
+                start=ends[group[0] - 1],
+                to=ends[group[-1]],
+                text=span(axis, group),
+                score=score,
+                now=moved,
+                factor=factor_text(float(moved)),
+            )
+            for group, score, moved in zip(groups, *both, strict=True)
+        ),
+        low=f"{max(-MOST_SCORE, min(values) - ROOM):.2f}",
+        high=f"{min(MOST_SCORE, max(values) + ROOM):.2f}",
+    )
 
 
 def isotonic(values: Floats, weights: Floats, direction: int) -> Floats:
@@ -260,6 +371,14 @@ def _within(axis: Axis, start: float | None, to: float | None) -> NDArray[np.boo
         low < (math.inf if to is None else to)
     )
     return np.concatenate([[False], inside])
+
+
+def _region(low: str, high: str, score: str) -> tuple[float | None, float | None, float]:
+    start = None if not low else _number(low, "from", math.inf)
+    to = None if not high else _number(high, "to", math.inf)
+    if start is not None and to is not None and start >= to:
+        raise NoEdit("From is not below to.")
+    return start, to, _number(score, "score")
 
 
 def _number(text: str, name: str, most: float = MOST_SCORE) -> float:

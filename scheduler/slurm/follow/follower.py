@@ -13,7 +13,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 import structlog
 from sqlalchemy import Connection, select
@@ -21,7 +20,6 @@ from sqlalchemy import Connection, select
 from features.clock import Clock
 from features.codec import Json
 from features.garbage import uncollected
-from models.bundle import BundleError
 from profiler.progress import table
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Action, Decision, Reason
@@ -39,7 +37,7 @@ from scheduler.explain.whatif.forecasts import (
 )
 from scheduler.explain.whatif.memory import Memory
 from scheduler.explain.words import clock_time
-from scheduler.service.log.bundles import BundleStore, Signature, signature
+from scheduler.service.log.bundles import BundleStore
 from scheduler.service.log.fold import encoded
 from scheduler.service.log.forecasts import never
 from scheduler.service.log.forecasts import write as write_forecasts
@@ -59,6 +57,7 @@ from scheduler.slurm.follow.checks import against_slurm
 from scheduler.slurm.follow.claims import Claims
 from scheduler.slurm.follow.database import Database
 from scheduler.slurm.follow.histories import Ended, Histories, Over
+from scheduler.slurm.follow.models import Models
 from scheduler.slurm.follow.orders import PRIORITY, Order, Orders, release_all
 from scheduler.slurm.follow.outputs import Outputs
 from scheduler.slurm.follow.planner import Planner, nearby
@@ -122,7 +121,7 @@ class Follower:
         store: None: nothing is written anywhere.
         shape: nodes by the core's numbers.
         asked: what it follows, and how.
-        champion: folder of the champion bundle; checked once per interval.
+        models: what it predicts with; None: with what it sees alone.
     """
 
     def __init__(
@@ -133,8 +132,7 @@ class Follower:
         store: Store | None,
         asked: Following = ADVISE,
         *,
-        champion: Any = None,
-        bundle_store: BundleStore | None = None,
+        models: Models | None = None,
         clock: Clock | None = None,
     ) -> None:
         self.header, self.slurm, self.store = header, slurm, store
@@ -143,8 +141,7 @@ class Follower:
         self.log = structlog.get_logger("follower")
         self.lease: Lease | None = None
         self._table, self._outputs = asked.table, asked.outputs
-        self._champion, self._bundle_store = champion, bundle_store
-        self._champion_seen: Signature | None = None
+        self._models = models or Models(store, None, None, watches=False)
         self._looks = 0
         self._not_modelled: dict[str, int] = {}
         self._failed = ""  # why the last look failed
@@ -159,7 +156,7 @@ class Follower:
         self._planner.begin()
         self._histories = Histories(self.memory, lambda names: self.shape.vc_of(names))
         self._promises = Promises()
-        self._champion_seen = None
+        self._models.begin()
         self._last: tuple[ClusterSnapshot, list[str]] | None = None
         self._written: dict[str, tuple[Action, Reason]] = {}  # job -> action and reason written
         self.reasons: dict[str, SlurmReason] = {}  # why jobs wait, of the last look
@@ -194,7 +191,8 @@ class Follower:
         self._planner.reshape(jobs)
         # clocks are set back; histories do not go back
         now = max(self.clock.now(), self._histories.heard)
-        self._use_champion()
+        if self._models.look(self.memory, self.clock.now(), self.lease):
+            self._planner.asking.forget()
         self._held.forget()
         mine = [job for job in jobs if self.shape.vc_of(job.partition)]
         ended = self._histories.update(mine, now)
@@ -226,17 +224,6 @@ class Follower:
         return snapshot
 
     # --- what is learned ----------------------------------------------------------------------
-
-    def _use_champion(self) -> None:
-        found = signature(self._champion) if self._champion is not None else None
-        if found is None or found == self._champion_seen or self._bundle_store is None:
-            return
-        self._champion_seen = found
-        try:
-            self.memory.use(self._bundle_store.take(self._champion))
-            self._planner.asking.forget()
-        except (BundleError, OSError) as error:
-            self.log.warning("bundle_refused", why=str(error))
 
     def _hear(self, jobs: Sequence[SlurmJob], now: float) -> None:
         """Take in the progress that running jobs report."""
@@ -409,6 +396,7 @@ class Follower:
         self._seen_last = body | {"unread_since": now}
         events = [Event(Kind.ADVISED, now, body=body)]
         events += [order.event(now, self.slurm.dry) for order in orders]
+        events += self._models.scored(self.memory, now)
         rows = self._rows.of(snapshot, self.reasons, by_slurm=self._planner.by_slurm)
         over = self._rows.ended(ended, now)
         changed = [*self._rows.changed(rows), *over]
@@ -623,8 +611,12 @@ def run_follower(
             table=None if order else Table(slurm),
             outputs=Outputs(slurm) if settings.slurm_read_progress else None,
         ),
-        champion=settings.bundle,
-        bundle_store=BundleStore(settings.state_dir / "bundles"),
+        models=Models(
+            store,
+            settings.bundle,
+            BundleStore(settings.state_dir / "bundles"),
+            watches=settings.watch_models,
+        ),
     )
     follower.run(stopping, holder, settings.slurm_interval_s, settings.lease_s)
 

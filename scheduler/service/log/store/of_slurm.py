@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, String, func, literal_column
+from sqlalchemy import ColumnElement, String, case, func, literal_column
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import GenericFunction
 
@@ -30,6 +30,11 @@ def _in_postgresql(element: json_field, compiler: Any, **given: Any) -> str:
     return f"(({column})::json ->> {name})"
 
 
+def field_of(column: ColumnElement[Any], name: str) -> ColumnElement[str]:
+    """Return a field of the JSON in a column, "" where there is none."""
+    return func.coalesce(case((column != "", json_field(column, literal_column(f"'{name}'")))), "")
+
+
 def _field(name: str) -> ColumnElement[str]:
     return json_field(jobs.c.slurm, literal_column(f"'{name}'"))
 
@@ -38,3 +43,6 @@ account: ColumnElement[str] = func.coalesce(_field("account"), "")
 qos: ColumnElement[str] = func.coalesce(_field("qos"), "")
 # or the virtual cluster, where there is no Slurm
 partition: ColumnElement[str] = func.coalesce(func.nullif(_field("partition"), ""), jobs.c.vc)
+
+# what those of one cause have in common
+CAUSE = {name: field_of(jobs.c.slurm, name) for name in ("code", "limit", "meaning", "dependency")}

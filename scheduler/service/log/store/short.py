@@ -203,26 +203,82 @@ class ShortRows(VisibleRows):
         return frozenset(row["node"] for row in self._all(query))
 
     def causes(self, now: float) -> Causes:
-        """Those of the viewer's jobs that wait, by cause; and who are waited for among them all."""
-        every = self.short()
-        waits = [job for job in every if job.phase in WAITING]
-        lines = self.latest_decisions([job.job_id for job in waits])
-        found = [_waiting(job, lines.get(job.job_id)) for job in waits]
-        others = {job.job_id: Other(job.job_id, job.owner, job.phase) for job in every}
-        return causes_of(found, others, now)
+        """Those of the viewer's jobs that wait, by cause; and who are waited for among them all.
+
+        The database counts them: what it gives is a row for each cause, however many wait.
+        """
+        waits = self._waiting()
+        named = self._named()
+        ids = sorted({one for wait in (*waits, *named) for one in wait.waits_for})
+        others = dict[str, Other]()
+        for some in _batches(ids):
+            query = select(jobs.c.job_id, jobs.c.owner, jobs.c.phase)
+            rows = self._all(query.where(live, jobs.c.job_id.in_(some), self._mine()))
+            others |= {row["job_id"]: Other(**row) for row in rows}
+        return causes_of(waits, others, now, named)
+
+    def _waiting(self) -> list[Waiting]:
+        """The viewer's jobs that wait, those of one cause together."""
+        held, since = jobs.c.hold != "", _FIELDS["since"]
+        of = [case((held, ""), else_=column).label(name) for name, column in slurms.CAUSE.items()]
+        reason = case((held, "held"), else_=jobs.c.reason).label("reason")
+        by = (reason, jobs.c.slurm.is_not(None) & ~held, *of)
+        order = (since.is_(None), since, jobs.c.submitted_seq)
+        ranked = (
+            select(
+                jobs.c.job_id,
+                reason,
+                *of,
+                since.label("since"),
+                by[1].label("in_slurm"),
+                func.sum(jobs.c.gpus).over(partition_by=by).label("gpus"),
+                func.count().over(partition_by=by).label("jobs"),
+                func.row_number().over(partition_by=by, order_by=order).label("place"),
+            )
+            .where(live, jobs.c.phase.in_(WAITING), self._mine())
+            .subquery()
+        )
+        return [_together(row) for row in self._all(select(ranked).where(ranked.c.place == 1))]
+
+    def _named(self) -> list[Waiting]:
+        """For whom they wait by the latest decision about each, those alike together."""
+        every = decisions.alias()
+        latest = select(func.max(every.c.seq)).where(every.c.job_id == jobs.c.job_id)
+        blocker, held_by = (
+            slurms.field_of(decisions.c.body, name).label(name) for name in ("blocker", "held_by")
+        )
+        other = case((blocker != jobs.c.job_id, blocker), else_="").label("blocker")
+        query = (
+            select(other, held_by, func.count().label("jobs"), func.sum(jobs.c.gpus).label("gpus"))
+            .select_from(jobs.join(decisions, decisions.c.seq == latest.scalar_subquery()))
+            .where(live, jobs.c.phase.in_(WAITING), jobs.c.hold == "", self._mine())
+            .group_by(other, held_by)
+        )
+        found = []
+        for row in self._all(query):
+            named = {row["blocker"], *json.loads(row["held_by"] or "[]")} - {""}
+            if named:
+                found.append(
+                    Waiting(
+                        job_id="",
+                        gpus=row["gpus"],
+                        code="",
+                        waits_for=frozenset(named),
+                        jobs=row["jobs"],
+                    )
+                )
+        return found
 
 
-def _waiting(job: Short, line: Line | None) -> Waiting:
-    """A job that waits, and for whom by the latest decision about it."""
-    body = line.body if line is not None else {}
-    named = {one for one in (body.get("blocker"), *body.get("held_by", ())) if one is not None}
-    if job.slurm and not job.hold:
-        found = of_slurm(job.job_id, job.gpus, job.since, job.why())
-        return replace(found, waits_for=found.waits_for | named)
-    return Waiting(
-        job_id=job.job_id,
-        gpus=job.gpus,
-        code="held" if job.hold else job.reason,
-        since=job.since,
-        waits_for=frozenset() if job.hold else frozenset(named),
-    )
+def _together(row: RowMapping) -> Waiting:
+    """Jobs of one cause, from the row of the one that waits longest."""
+    if not row["in_slurm"]:
+        found = Waiting(
+            job_id=row["job_id"], gpus=row["gpus"], code=row["reason"], since=row["since"]
+        )
+    else:
+        known = {name: row[name] for name in ("code", "meaning", "dependency")}
+        limit = {"limit": json.loads(row["limit"])} if row["limit"] else {}
+        reason = decode(SlurmReason, {**known, **limit})
+        found = of_slurm(row["job_id"], row["gpus"], row["since"], reason)
+    return replace(found, jobs=row["jobs"])

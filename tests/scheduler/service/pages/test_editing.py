@@ -10,9 +10,19 @@ from random import Random
 import numpy as np
 import pytest
 
+from models.bundle import AdditiveModel, Axis, Bundle, Term
+from models.bundle.acceptance import check
 from models.training.edits import apply_edits, read_edits
 from scheduler.service.log.beside import Ended
-from scheduler.service.pages.workbench import Asked, NoEdit, saved, tried
+from scheduler.service.log.proposals import JUDGED, Judged, Proposals, write
+from scheduler.service.pages.workbench import (
+    MOST_PARTS,
+    Asked,
+    NoEdit,
+    drawing,
+    saved,
+    tried,
+)
 from tests.scheduler.service.pages.bundle import small_bundle
 from tests.scheduler.service.pages.conftest import Lived, busy_morning
 
@@ -24,20 +34,23 @@ TODAY = date(2026, 3, 1)
 
 
 ALL = Asked(feature="gpus", kind="fix", score="1", why="all of them")
+DRAWN = Asked(feature="gpus", kind="draw", points=":2.0:-0.5;4.0::0.7", why="dragged")
 
 
-@pytest.mark.parametrize("asked", [CLIP, FIX, ALL], ids=lambda asked: asked.kind)
+@pytest.mark.parametrize("asked", [CLIP, FIX, ALL, DRAWN], ids=lambda asked: asked.kind)
 def test_training_makes_of_the_saved_file_what_was_shown(asked: Asked, tmp_path: Path) -> None:
     path = tmp_path / "edits.yaml"
-    assert saved(path, asked, "olga", TODAY) == 1
+    count = 2 if asked is DRAWN else 1
+    assert saved(path, asked, "olga", TODAY) == count
     edits = read_edits(path)
     assert (edits.edits[0].by, edits.edits[0].on, edits.edits[0].why) == ("olga", TODAY, asked.why)
     trained, shown = apply_edits(MODEL, edits).model, asked.changed(MODEL)
     for a, b in zip(trained.terms, shown.terms, strict=True):
         assert np.array_equal(a.scores, b.scores)
         assert a.origin == b.origin
-    assert saved(path, RISE, "olga", TODAY) == 2
-    assert [edit.change for edit in read_edits(path).edits] == [asked.kind, "monotone"]
+    assert saved(path, RISE, "olga", TODAY) == count + 1
+    own = "fix" if asked is DRAWN else asked.kind
+    assert [edit.change for edit in read_edits(path).edits] == [own] * count + ["monotone"]
 
 
 def test_monotone_is_the_nearest_line_by_the_rows_of_each_bin() -> None:
@@ -73,11 +86,41 @@ def test_errors_by_group_and_the_predictions_that_change_most() -> None:
         (Asked(feature="gpus", kind="fix", low="4", high="2", score="1", why="x"), "not below"),
         (Asked(feature="gpus", kind="drop", why="x"), "Choose a change"),
         (Asked(feature="gpu_type", kind="rise", why="x"), "no shape 'gpu_type'"),
+        (Asked(feature="gpus", kind="draw", why="x"), "Nothing was moved"),
+        (Asked(feature="gpus", kind="draw", points="2:4", why="x"), "from:to:score"),
+        (Asked(feature="gpus", kind="draw", points=":2:30", why="x"), "at most 20"),
     ],
 )
 def test_what_is_no_change_is_a_sentence(asked: Asked, why: str) -> None:
     with pytest.raises(NoEdit, match=why):
         asked.changed(MODEL)
+
+
+def test_what_is_dragged_is_what_was_moved() -> None:
+    shape = drawing(MODEL, Asked(feature="gpus"))
+    assert [(part.start, part.to, part.score) for part in shape.parts] == [
+        ("", "2.0", "-0.20"), ("2.0", "4.0", "0.00"), ("4.0", "", "0.40"),
+    ]  # fmt: skip
+    assert (shape.low, shape.high) == ("-1.70", "1.90")
+    assert shape.points(["-0.20", "0.00", "0.40"]) == ""
+    assert shape.points(["-0.50", "0.00", "0.70"]) == ":2.0:-0.50;4.0::0.70"
+    again = drawing(MODEL, DRAWN)
+    assert [(part.score, part.now) for part in again.parts] == [
+        ("-0.20", "-0.50"), ("0.00", "0.00"), ("0.40", "0.70"),
+    ]  # fmt: skip
+    assert again.parts[0].factor == "×0.61"
+
+
+def test_neighbours_that_are_most_alike_are_dragged_together() -> None:
+    spec = MODEL.axes[0].spec
+    scores = np.array([0.0, *np.repeat([0.1, 0.5, 0.9], [30, 40, 31])])
+    term = Term((0,), scores, np.ones(102), np.zeros(102))
+    axis = Axis(spec, cuts=tuple(float(i) for i in range(1, 101)))
+    wide = AdditiveModel([axis, *MODEL.axes[1:]], [term], 6.0)
+    shape = drawing(wide, Asked(feature="gpus"))
+    assert len(shape.parts) == MOST_PARTS
+    assert {part.score for part in shape.parts} == {"0.10", "0.50", "0.90"}
+    assert [part.to for part in shape.parts][:-1] == [part.start for part in shape.parts][1:]
 
 
 def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
@@ -97,6 +140,12 @@ def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
     word = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
     assert word is not None
     path = lived.settings.state_dir / "edits.yaml"
+    shown = browser.get("/models/edit", params={"feature": "gpus"}).text
+    assert shown.count('type="range"') == 3
+    moved = {"feature": "gpus", "kind": "draw", "of": "gpus", "part": ["-0.20", "0.00", "0.10"]}
+    assert 'name="points" value="4.0::0.10"' in browser.get("/models/edit", params=moved).text
+    other = {**moved, "feature": "user_submitted_1h"}
+    assert "Nothing was moved" in browser.get("/models/edit", params=other).text
     without = browser.post("/models/edit", data={**asked, "why": "", "csrf": word[1]})
     assert without.status_code == 422
     assert "Say why" in without.text
@@ -106,3 +155,42 @@ def test_an_operator_tries_and_saves_in_the_browser(lived: Lived) -> None:
     assert done.headers["location"] == "/models/edit?saved=1"
     assert read_edits(path).edits[0].by == "olga"
     assert "the file holds 1 by now" in browser.get(done.headers["location"]).text
+
+
+def test_an_operator_proposes_what_was_tried(lived: Lived) -> None:
+    lived.settle(60)
+    browser = lived.browser("olga")
+    asked = {"feature": "gpus", "kind": "rise", "why": "more GPUs, longer"}
+    page = browser.get("/models/edit", params=asked)
+    word = re.search(r'name="csrf" value="([0-9a-f]+)"', page.text)
+    assert word is not None
+    assert "Propose the models with it" in page.text
+    fields = {**asked, "csrf": word[1]}
+    assert lived.browser("ada.byron").post("/models/proposals", data=fields).status_code == 403
+    assert lived.browser("ada.byron").get("/models/proposals").status_code == 403
+    without = browser.post("/models/proposals", data={**fields, "why": ""})
+    assert (without.status_code, "Say why" in without.text) == (422, True)
+    done = browser.post("/models/proposals", data=fields)
+    assert done.headers["location"] == "/models/proposals"
+    (one,) = Proposals(lived.settings.state_dir).each()
+    made = Bundle.load(one.folder / "bundle")
+    about = made.metadata["duration"]
+    assert about["edited_terms"] == ["gpus"]
+    (edit,) = about["edits"]["edits"]
+    assert (edit["by"], edit["why"], edit["monotone"]) == ("olga", "more GPUs, longer", 1)
+    assert made.parts == small_bundle().parts
+    check(made)
+    assert "more GPUs, longer" in browser.get("/models/proposals").text
+    judged = Judged(at=1.7e9, version="3", better=True, reason="shorter", compared=["JCT: -3 s"])
+    write(one.folder / JUDGED, judged)
+    page = browser.get("/models/proposals")
+    assert "JCT: -3 s" in page.text
+    name = {"name": one.name, "csrf": word[1]}
+    assert (
+        lived.browser("ada.byron").post("/models/proposals/promote", data=name).status_code == 403
+    )
+    assert browser.post("/models/proposals/promote", data={"name": one.name}).status_code == 403
+    assert browser.post("/models/proposals/promote", data=name).status_code == 303
+    assert Proposals(lived.settings.state_dir).one(one.name).wanted is not None
+    back = browser.post("/models/proposals/back", data={"why": "", "csrf": word[1]})
+    assert (back.status_code, "Say why" in back.text) == (422, True)

@@ -141,6 +141,31 @@ def test_all_that_wait_are_counted_by_cause(lived: Lived) -> None:
     assert "No job waits." in lived.browser("olga").get("/causes").text
 
 
+@pytest.mark.parametrize("more", [0, 60])
+def test_what_is_read_to_count_causes_does_not_grow_with_who_waits(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    monkeypatch.setattr(short, "FIGURES", 5)
+    asked = [{"name": "w", "gpus": 4, "vc": "vision"} for _ in range(12 + more)]
+    submit_many(lived, "ada.byron", asked)
+    lived.settle(1)
+    view, rows = lived.see("olga"), list[int]()
+    every = view._all
+
+    def counted(query: Any) -> Any:
+        found = every(query)
+        rows.append(len(found))
+        return found
+
+    monkeypatch.setattr(view, "_all", counted)
+    found = view.causes(0.0)
+    running = sum(job.phase == "running" for job in lived.see("olga").jobs(limit=200).items)
+    assert found.waiting == 12 + more - running
+    assert sum(one.jobs for one in found.causes) == found.waiting
+    assert sum(rows) <= 12, rows
+    assert len(rows) <= 4
+
+
 def test_every_job_is_on_some_page_however_many_there_are(
     lived: Lived, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,191 @@
+"""Has what operators propose judged and promoted, by `pellucid promote`, one at a time.
+
+The models are judged as any candidate is, and what decides loads no training library: the program
+is another process, that takes little of the processor. One that was broken off by a stop is run
+again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import structlog
+
+from features.files import write_table
+from models.bundle import Bundle, BundleError
+from scheduler.service.log.export import finished
+from scheduler.service.log.header import service_clock
+from scheduler.service.log.proposals import (
+    BUNDLE,
+    DONE,
+    JUDGED,
+    Done,
+    Judged,
+    Proposal,
+    Proposals,
+    write,
+)
+from scheduler.service.log.store.store import Store
+
+POLL_S = 2.0
+LONGEST_S = 4 * 3600.0  # of one judgement
+LEAST_JOBS, LEAST_USERS = 200, 8  # of ours that are judged on; fewer: those of the pipeline
+JOBS = "jobs.parquet"
+TRACE = Path("data/trace")  # of the pipeline, beside its parameters
+LOG = "judging"
+Stopping = Callable[[float], bool]
+Ran = tuple[int, str, str]  # exit status, standard output, the last line of standard error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """What candidates are judged with.
+
+    Attributes:
+        params: of the pipeline: they name registry and cluster.
+        out: where services read the champion's bundle.
+        program: `pellucid`.
+    """
+
+    params: Path
+    out: Path
+    program: Sequence[str] = (str(Path(sys.executable).with_name("pellucid")),)
+
+
+def keep_judging(database: str, state_dir: Path, desk: Desk, stopping: Stopping) -> None:
+    """Judge and promote what is asked for, until stopped."""
+    store = Store(database)
+    clock = service_clock(store)
+    try:
+        while not stopping(POLL_S):
+            step(store, Proposals(state_dir), desk, clock=clock, stopping=stopping)
+    finally:
+        store.close()
+
+
+def step(
+    store: Store, proposals: Proposals, desk: Desk, clock: Callable[[], float], stopping: Stopping
+) -> bool:
+    """Take one proposal further. Returns whether there was one."""
+    log = structlog.get_logger(LOG)
+    for one in reversed(proposals.each()):
+        if one.state == "judging":
+            found = _judged(store, one, desk, clock=clock, stopping=stopping)
+            if found is None:
+                return False
+            write(one.folder / JUDGED, found)
+            log.info("judged", proposal=one.name, better=found.better, why=found.error)
+            return True
+        if one.state == "promoting":
+            done = _promoted(one, desk, clock, stopping)
+            if done is None:
+                return False
+            write(one.folder / DONE, done)
+            log.info("promoted", proposal=one.name, by=one.proposed.by, why=done.error)
+            return True
+    return False
+
+
+def _judged(
+    store: Store, one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
+) -> Judged | None:
+    asked = ["--bundle", str(one.folder / BUNDLE), "--preview", "--why", one.proposed.why]
+    try:
+        trace = judged_on(store, one, desk)
+    except (BundleError, OSError, pa.ArrowException) as error:
+        return Judged(at=clock(), error=str(error).splitlines()[0])
+    ran = _run(desk, [*asked, "--by", one.proposed.by, "--trace", str(trace)], stopping)
+    if ran is None:
+        return None
+    status, text, problem = ran
+    try:
+        found: Mapping[str, Any] = json.loads(text)
+        return Judged(
+            at=clock(),
+            version=str(found["version"]),
+            better=bool(found["better"]),
+            reason=str(found["reason"]),
+            compared=[str(line) for line in found["compared"]],
+        )
+    except (ValueError, LookupError, TypeError):
+        return Judged(at=clock(), error=problem or f"ended with {status}")
+
+
+def _promoted(
+    one: Proposal, desk: Desk, clock: Callable[[], float], stopping: Stopping
+) -> Done | None:
+    assert one.wanted is not None
+    asked = ["--yes", "--by", one.wanted.by]
+    asked += ["--why", one.wanted.why] if one.wanted.why else []
+    if one.back:
+        asked.append("--back")
+    else:
+        assert one.judged is not None
+        own = one.folder / JOBS
+        asked += [one.judged.version, "--trace", str(own if own.exists() else _of_pipeline(desk))]
+        asked += ["--anyway"] if one.wanted.anyway else []
+    ran = _run(desk, asked, stopping)
+    if ran is None:
+        return None
+    status, _, problem = ran
+    return Done(at=clock(), error="" if status == 0 else problem or f"ended with {status}")
+
+
+def judged_on(store: Store, one: Proposal, desk: Desk) -> Path:
+    """Return the jobs that a proposal is judged on: ours, where enough have ended since it learned;
+    else those of the pipeline."""
+    learned = Bundle.load(one.folder / BUNDLE).metadata.get("duration", {}).get("window_to")
+    table = finished(store)
+    if learned:
+        since = datetime.fromisoformat(str(learned)).timestamp() * 1000
+        moments = table.column("submit_time").cast(pa.int64()).to_pylist()
+        users = table.column("user").to_pylist()
+        new = [user for user, at in zip(users, moments, strict=True) if at > since]
+        if len(new) >= LEAST_JOBS and len(set(new)) >= LEAST_USERS:
+            write_table(one.folder / JOBS, table)
+            return one.folder / JOBS
+    return _of_pipeline(desk)
+
+
+def _of_pipeline(desk: Desk) -> Path:
+    return desk.params.parent / TRACE
+
+
+def _run(desk: Desk, asked: Sequence[str], stopping: Stopping) -> Ran | None:
+    """Run `pellucid promote`; None: it was broken off, because the service stops."""
+    files = ["--params", str(desk.params), "--out", str(desk.out), "--json"]
+    process = subprocess.Popen(
+        ["nice", *desk.program, "promote", *files, *asked],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    waited = 0.0
+    try:
+        while True:
+            try:
+                out, problem = process.communicate(timeout=POLL_S)
+            except subprocess.TimeoutExpired:
+                waited += POLL_S
+                if stopping(0.0):
+                    return None
+                if waited >= LONGEST_S:
+                    return 1, "", f"took longer than {LONGEST_S / 3600:g} h"
+            else:
+                lines = problem.decode(errors="replace").strip().splitlines() or [""]
+                return process.returncode, out.decode(errors="replace"), lines[-1][:500]
+    finally:
+        if process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()

@@ -1,0 +1,209 @@
+"""Models that an operator proposes on the pages, and what became of them.
+
+A proposal is a folder: the models, who proposed them and why, how they compared with the champion,
+who asked to promote them. Pages write what is asked; the maintenance process has `pellucid promote`
+judge and promote (`scheduler.service.log.judging`), and writes how that ended.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from features.files import write_whole
+from features.given import read_text
+from models.bundle import Bundle
+
+FOLDER, BUNDLE = "proposals", "bundle"  # in the state folder; in that of a proposal
+PROPOSED, JUDGED, WANTED, DONE = "proposed.json", "judged.json", "wanted.json", "done.json"
+SHOWN = 20  # the latest
+T = TypeVar("T")
+WORD = re.compile(r"[0-9]{1,12}-[0-9a-f]{8}")  # names a proposal
+
+
+class NoProposal(ValueError):
+    """What was asked for cannot be; a sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposed:
+    """What was proposed.
+
+    Attributes:
+        at, by, why: when (seconds since the epoch), by whom, and why.
+        digest: of the models; "": the former champion is to come back.
+        former: digest of those that were in use.
+        change: edits, as a file of edits has them.
+    """
+
+    at: float
+    by: str
+    why: str
+    digest: str = ""
+    former: str = ""
+    change: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """How it compares with the champion.
+
+    Attributes:
+        at: when it was judged.
+        version: of the registered model.
+        better: beyond chance in one figure, and worse in none.
+        reason: the outcome as one line; compared: a line for each figure.
+        error: why it could not be judged; "": it was.
+    """
+
+    at: float
+    version: str = ""
+    better: bool = False
+    reason: str = ""
+    compared: Sequence[str] = ()
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """That it is to be promoted: by whom, why, and whether though it is not better."""
+
+    at: float
+    by: str
+    why: str = ""
+    anyway: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Done:
+    """How the promotion ended; `error` "": it is champion."""
+
+    at: float
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proposal:
+    """A proposal and how far it is."""
+
+    name: str
+    folder: Path = field(repr=False)
+    proposed: Proposed
+    judged: Judged | None = None
+    wanted: Wanted | None = None
+    done: Done | None = None
+
+    @property
+    def back(self) -> bool:
+        """Return whether it asks for the former champion."""
+        return not self.proposed.digest
+
+    @property
+    def state(self) -> str:
+        """Return how far it is, one word."""
+        if self.done is not None:
+            return "failed" if self.done.error else "promoted"
+        if self.wanted is not None:
+            return "promoting"
+        if self.judged is None:
+            return "judging"
+        return "unjudged" if self.judged.error else "better" if self.judged.better else "not better"
+
+
+class Proposals:
+    """The proposals of a service, in its state folder."""
+
+    def __init__(self, state_dir: Path):
+        self.folder = state_dir / FOLDER
+
+    def propose(
+        self,
+        bundle: Bundle,
+        former: str,
+        change: Sequence[Mapping[str, Any]],
+        *,
+        by: str,
+        why: str,
+        now: float,
+    ) -> Proposal:
+        """Keep models that somebody proposes. Raises NoProposal."""
+        if not why.strip():
+            raise NoProposal("Say why: it is kept with the models.")
+        if any(one.proposed.digest == bundle.digest and not one.done for one in self.each()):
+            raise NoProposal("The same models are proposed already.")
+        name = f"{int(now)}-{bundle.digest[:8]}"
+        bundle.save(self.folder / name / BUNDLE)
+        asked = Proposed(
+            at=now,
+            by=by,
+            why=why.strip(),
+            digest=bundle.digest,
+            former=former,
+            change=[{**one, "on": str(one.get("on", ""))} for one in change],
+        )
+        write(self.folder / name / PROPOSED, asked)
+        return self.one(name)
+
+    def go_back(self, *, by: str, why: str, now: float) -> Proposal:
+        """Ask for the former champion. Raises NoProposal."""
+        if not why.strip():
+            raise NoProposal("Say why: it is kept with the models.")
+        if any(one.back and not one.done for one in self.each()):
+            raise NoProposal("That is asked for already.")
+        name = f"{int(now)}-{'0' * 8}"
+        write(self.folder / name / PROPOSED, Proposed(at=now, by=by, why=why.strip()))
+        write(self.folder / name / WANTED, Wanted(at=now, by=by, why=why.strip()))
+        return self.one(name)
+
+    def promote(self, name: str, *, by: str, why: str, anyway: bool, now: float) -> None:
+        """Ask for a proposal to become champion. Raises NoProposal."""
+        found = self.one(name)
+        if found.judged is None or found.judged.error or found.wanted is not None:
+            raise NoProposal("It has not been judged, or is promoted already.")
+        if not found.judged.better and not (anyway and why.strip()):
+            raise NoProposal("It is not better beyond chance: promote it anyway, and say why.")
+        write(found.folder / WANTED, Wanted(at=now, by=by, why=why.strip(), anyway=anyway))
+
+    def one(self, name: str) -> Proposal:
+        """Return a proposal by its name. Raises NoProposal."""
+        folder = self.folder / name
+        if WORD.fullmatch(name):
+            proposed = _read(folder / PROPOSED, Proposed)
+            if proposed is not None:
+                return Proposal(
+                    name=name,
+                    folder=folder,
+                    proposed=proposed,
+                    judged=_read(folder / JUDGED, Judged),
+                    wanted=_read(folder / WANTED, Wanted),
+                    done=_read(folder / DONE, Done),
+                )
+        raise NoProposal("There is no such proposal.")
+
+    def each(self) -> list[Proposal]:
+        """Return the latest proposals, the latest first."""
+        try:
+            names = [one.name for one in self.folder.iterdir() if WORD.fullmatch(one.name)]
+        except OSError:
+            return []
+        names.sort(key=lambda name: -int(name.partition("-")[0]))
+        there = [name for name in names if (self.folder / name / PROPOSED).exists()]
+        return [self.one(name) for name in there[:SHOWN]]
+
+
+def write(path: Path, what: Proposed | Judged | Wanted | Done) -> None:
+    """Write a part of a proposal, whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(asdict(what)), durable=True)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    """A part of a proposal; None: it is not there yet, or cannot be read."""
+    try:
+        return kind(**json.loads(read_text(path)))
+    except (OSError, ValueError, TypeError):
+        return None

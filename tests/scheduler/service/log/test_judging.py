@@ -1,0 +1,155 @@
+"""What operators propose: judged and promoted by another program, which tells how that ended."""
+
+from __future__ import annotations
+
+import json
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from models.training.judging import LEAST_ROWS
+from models.training.judging import LEAST_USERS as USERS
+from scheduler.service.log import judging
+from scheduler.service.log.judging import JOBS, LEAST_JOBS, LEAST_USERS, Desk, judged_on, step
+from scheduler.service.log.proposals import BUNDLE, NoProposal, Proposals
+from scheduler.service.log.store.store import Store
+from tests.scheduler.service.pages.bundle import small_bundle
+
+BETTER = {"version": "7", "better": True, "reason": "shorter waits", "compared": ["mean JCT: -3 s"]}
+
+
+def never(_: float) -> bool:
+    return False
+
+
+def now() -> float:
+    return 1.7e9
+
+
+def desk(folder: Path, answer: object, status: int = 0, problem: str = "") -> Desk:
+    """A program that notes how it was called, and answers so."""
+    program = folder / "program"
+    program.write_text(
+        f"#!{sys.executable}\nimport json, sys\n"
+        f"open({str(folder / 'called')!r}, 'a').write(json.dumps(sys.argv[1:]) + '\\n')\n"
+        f"print({json.dumps(answer)!r})\n"
+        f"print({problem!r}, file=sys.stderr)\nsys.exit({status})\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return Desk(params=folder / "params.yaml", out=folder / "out", program=(str(program),))
+
+
+def called(folder: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (folder / "called").read_text().splitlines()]
+
+
+def proposed(folder: Path) -> Proposals:
+    kept = Proposals(folder)
+    change = [{"feature": "gpus", "monotone": 1}]
+    kept.propose(small_bundle(), "0" * 64, change, by="olga", why="a test", now=1.7e9)
+    return kept
+
+
+def test_it_asks_for_as_many_jobs_as_the_judge() -> None:
+    assert (LEAST_JOBS, LEAST_USERS) == (LEAST_ROWS, USERS)
+
+
+def test_a_proposal_is_judged_then_promoted(store: Store, tmp_path: Path) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, BETTER)
+    (one,) = kept.each()
+    assert (one.state, one.proposed.by, one.proposed.why) == ("judging", "olga", "a test")
+    with pytest.raises(NoProposal, match="has not been judged"):
+        kept.promote(one.name, by="olga", why="", anyway=True, now=1.7e9)
+    assert step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.state == "better"
+    assert one.judged is not None
+    assert (one.judged.version, one.judged.compared) == ("7", ["mean JCT: -3 s"])
+    assert not step(store, kept, program, clock=now, stopping=never), "nothing is asked for"
+    kept.promote(one.name, by="oleg", why="", anyway=False, now=1.7e9)
+    assert step(store, kept, program, clock=now, stopping=never)
+    assert kept.one(one.name).state == "promoted"
+    judge, promote = called(tmp_path)
+    assert ["--bundle", str(one.folder / BUNDLE), "--preview"] == judge[6:9]
+    assert judge[judge.index("--by") + 1] == "olga"
+    assert promote[promote.index("--by") + 1] == "oleg"
+    assert "7" in promote
+    assert "--anyway" not in promote
+    with pytest.raises(NoProposal, match="promoted already"):
+        kept.promote(one.name, by="oleg", why="", anyway=False, now=1.7e9)
+
+
+def test_one_that_is_not_better_takes_a_reason(store: Store, tmp_path: Path) -> None:
+    kept, program = proposed(tmp_path), desk(tmp_path, {**BETTER, "better": False})
+    step(store, kept, program, clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.state == "not better"
+    for why, anyway in (("", True), ("because", False)):
+        with pytest.raises(NoProposal, match="not better beyond chance"):
+            kept.promote(one.name, by="olga", why=why, anyway=anyway, now=1.7e9)
+    kept.promote(one.name, by="olga", why="because", anyway=True, now=1.7e9)
+    step(store, kept, desk(tmp_path, {}, 1, "it fell over"), clock=now, stopping=never)
+    one = kept.one(one.name)
+    assert one.state == "failed"
+    assert one.done is not None
+    assert one.done.error == "it fell over"
+    assert "--anyway" in called(tmp_path)[-1]
+
+
+def test_what_cannot_be_judged_says_why(store: Store, tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    step(store, kept, desk(tmp_path, [], 2, "Error: no registry"), clock=now, stopping=never)
+    (one,) = kept.each()
+    assert one.state == "unjudged"
+    assert one.judged is not None
+    assert one.judged.error == "Error: no registry"
+
+
+def test_a_stop_breaks_it_off_and_it_is_run_again(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(judging, "POLL_S", 0.01)
+    kept = proposed(tmp_path)
+    waits = desk(tmp_path, BETTER)
+    program = Path(waits.program[0])
+    text = program.read_text().replace(
+        "import json, sys\n", "import json, sys, time\ntime.sleep(60)\n"
+    )
+    program.write_text(text)
+    assert not step(store, kept, waits, clock=now, stopping=lambda _: True)
+    assert kept.each()[0].state == "judging"
+    assert step(store, kept, desk(tmp_path, BETTER), clock=now, stopping=never)
+    assert kept.each()[0].state == "better"
+
+
+def test_the_former_champion_comes_back(store: Store, tmp_path: Path) -> None:
+    kept = Proposals(tmp_path)
+    with pytest.raises(NoProposal, match="Say why"):
+        kept.go_back(by="olga", why=" ", now=1.7e9)
+    kept.go_back(by="olga", why="worse", now=1.7e9)
+    with pytest.raises(NoProposal, match="already"):
+        kept.go_back(by="olga", why="worse", now=1.7e9 + 5)
+    assert step(store, kept, desk(tmp_path, {}), clock=now, stopping=never)
+    (one,) = kept.each()
+    assert (one.back, one.state) == (True, "promoted")
+    assert "--back" in called(tmp_path)[0]
+
+
+def test_names_are_ours_and_the_same_is_proposed_once(tmp_path: Path) -> None:
+    kept = proposed(tmp_path)
+    for name in ("../../etc", "1-0000000g", "", "1-00000000"):
+        with pytest.raises(NoProposal, match="no such proposal"):
+            kept.one(name)
+    with pytest.raises(NoProposal, match="proposed already"):
+        kept.propose(small_bundle(), "", [], by="olga", why="again", now=1.7e9)
+    with pytest.raises(NoProposal, match="Say why"):
+        kept.propose(small_bundle(), "", [], by="olga", why="", now=1.7e9)
+
+
+def test_few_jobs_of_ours_are_not_judged_on(store: Store, tmp_path: Path) -> None:
+    (one,) = proposed(tmp_path).each()
+    found = judged_on(store, one, desk(tmp_path, BETTER))
+    assert found == tmp_path / "data/trace"
+    assert not (one.folder / JOBS).exists()

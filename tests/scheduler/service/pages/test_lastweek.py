@@ -1,0 +1,107 @@
+"""Which starts a change of a shape moves, in a replay of last week."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from scheduler.assembly import CoreSpec
+from scheduler.backends.base import Launch
+from scheduler.backends.simulated import JobOutcome
+from scheduler.core.cluster import ClusterSpec
+from scheduler.service.log.store.store import Store
+from scheduler.service.pages import lastweek
+from scheduler.service.pages.lastweek import MOVED_S, NoReplay, played_apart, read, starts
+from scheduler.service.pages.workbench import Asked
+from scheduler.simulation.work import Work
+from tests.scheduler.service.pages.bundle import small_bundle
+from tests.scheduler.service.pages.conftest import Lived, begin
+
+SPEC = CoreSpec.of(ClusterSpec({"vision": 1, "speech": 1}, gpus_per_node=4), "pellucid")
+# large gangs are believed to be short: they go first
+LARGE_FIRST = Asked(feature="gpus", kind="draw", points="4.0::-5", why="a test")
+NOTHING = Asked(feature="gpus", kind="clip", low="-20", high="20", why="a test")
+
+
+@pytest.fixture
+def contended(store: Store, tmp_path: Path) -> Lived:
+    """One node, all of which is taken while small and large jobs come to wait."""
+    lived = begin(store, tmp_path, SPEC)
+    truth = {"first": 3000.0, "large": 900.0}
+    lived.world._truth = lambda launch: JobOutcome(Work(truth.get(name_of(lived, launch), 600.0)))
+    lived.settle(60)
+    for name, gpus in (("first", 4), ("small", 2), ("small", 2), ("small", 2), ("large", 4)):
+        lived.submit("ada.byron", name=name, gpus=gpus, vc="vision")
+        lived.settle(30)
+    lived.settle(20_000)
+    return lived
+
+
+def name_of(lived: Lived, launch: Launch) -> str:
+    return lived.see("olga").job(launch.job_id).name
+
+
+def test_a_change_moves_starts_both_ways(contended: Lived) -> None:
+    now = contended.world.now()
+    found = starts(contended.store, small_bundle(), LARGE_FIRST, now)
+    assert (found.jobs, found.whole) == (5, True)
+    names = {one.job_id: contended.see("olga").job(one.job_id).name for one in
+             (*found.earlier, *found.later)}  # fmt: skip
+    assert {names[one.job_id] for one in found.earlier} == {"large"}
+    assert {names[one.job_id] for one in found.later} == {"small"}
+    assert found.count_earlier == len(found.earlier)
+    assert found.count_later == len(found.later)
+    assert all(one.later_s <= -MOVED_S for one in found.earlier)
+    assert found.wait_s != found.wait_then_s
+    assert read(asdict(found)) == found
+
+
+def test_no_change_moves_nothing(contended: Lived) -> None:
+    found = starts(contended.store, small_bundle(), NOTHING, contended.world.now())
+    assert (found.count_earlier, found.count_later) == (0, 0)
+    assert found.wait_s == found.wait_then_s > 0
+
+
+def test_what_was_before_the_week_holds_its_gpus_and_is_not_compared(contended: Lived) -> None:
+    first = min(contended.see("olga").jobs(limit=10).items, key=lambda job: job.submitted_at)
+    inside = first.submitted_at + 5.0
+    found = starts(contended.store, small_bundle(), NOTHING, inside + lastweek.WEEK_S)
+    assert found.jobs == 4
+    assert found.wait_s > 2000, "the first still holds the node"
+
+
+def test_a_week_that_is_too_long_is_cut_to_its_last_jobs(
+    contended: Lived, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lastweek, "MOST", 3)
+    found = starts(contended.store, small_bundle(), NOTHING, contended.world.now())
+    assert not found.whole
+    assert found.jobs == 3
+
+
+def test_it_is_played_in_another_process_and_one_at_a_time(contended: Lived) -> None:
+    store, now = contended.store, contended.world.now()
+    folder = contended.settings.state_dir / "bundles" / small_bundle().digest
+    apart = played_apart(store, folder, LARGE_FIRST, now)
+    assert apart == starts(store, small_bundle(), LARGE_FIRST, now)
+    with lastweek._ONE, pytest.raises(NoReplay, match="Another replay runs"):
+        played_apart(store, folder, LARGE_FIRST, now)
+    with pytest.raises(NoReplay, match=r"no bundle\.json there"):
+        played_apart(store, folder.with_name("gone"), LARGE_FIRST, now)
+    with pytest.raises(NoReplay, match="from:to:score"):
+        played_apart(store, folder, replace(LARGE_FIRST, points="x"), now)
+    with pytest.raises(NoReplay, match="No job of last week"):
+        starts(store, small_bundle(), LARGE_FIRST, now + 2 * lastweek.WEEK_S)
+
+
+def test_the_page_lists_the_starts_that_move(contended: Lived) -> None:
+    browser = contended.browser("olga")
+    asked = {"feature": "gpus", "kind": "fix", "low": "4", "score": "-5", "why": "a test"}
+    assert "Starts that change" not in browser.get("/models/edit", params=asked).text
+    page = browser.get("/models/edit", params={**asked, "replay": "1"}).text
+    assert "Of 5 jobs, replayed with the models as they are" in page
+    assert re.search(r'data-label="moves by">[^<]+ earlier</td>', page)
+    assert re.search(r'data-label="moves by">[^<]+ later</td>', page)
