@@ -214,7 +214,7 @@ SENTENCES_LEFT = {
     "scheduler/policies/": 52,
     "scheduler/service/analyst/": 0,
     "scheduler/service/api/": 51,
-    "scheduler/service/pages/": 64,
+    "scheduler/service/pages/": 54,
     "pipeline/printed/": 0,
     "pipeline/report/": 79,
     "pipeline/replay/": 60,

@@ -13,6 +13,7 @@ from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
+    Analysis,
     Cause,
     Group,
     InTheWay,
@@ -22,7 +23,6 @@ from scheduler.explain.answer import (
     Next,
     NotShared,
     ShutNode,
-    WaitAnalysis,
 )
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
@@ -85,7 +85,7 @@ class _About:
     """
 
     job: Explanation | None
-    wait: WaitAnalysis | None
+    wait: Analysis | None
     depth: Depth
     reader: Reader
     now: float
@@ -112,7 +112,7 @@ _Rows = Iterator[tuple[str, str]]
 
 
 def render(
-    found: Explanation | WaitAnalysis,
+    found: Explanation | Analysis,
     depth: Depth,
     reader: Reader,
     now: float | None = None,
@@ -144,7 +144,7 @@ def render(
 
 
 def says(
-    found: Explanation | WaitAnalysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
+    found: Explanation | Analysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
 ) -> dict[str, str]:
     """Return what is to be read of a finding at its own moment, by kind; "" where there is
     nothing."""
@@ -158,7 +158,7 @@ def _starts_by_slurm(job: Explanation) -> bool:
     return job.slurm is not None and not job.slurm.started and job.phase not in OVER
 
 
-def _in_own_words(found: Explanation | WaitAnalysis, rows: list[Row]) -> list[Row]:
+def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
     """Return rows without a reason of Slurm's that is text somebody wrote: it is data."""
     slurm = found.slurm if isinstance(found, Explanation) else None
     if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
@@ -386,8 +386,8 @@ def _could(about: _About) -> _Rows:
     if job is None:
         return
     if about.wait is not None:
-        helps = job.analysis.suggestions if job.analysis is not None else []
-        offers = [offer_words(one, about.now) for one in helps[: BRIEFLY if brief else None]]
+        best = about.wait.suggestions[: BRIEFLY if brief else None]
+        offers = [offer_words(one, about.now) for one in best]
         never = [f"{job.next_step}."] * about.never
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
@@ -457,7 +457,7 @@ _SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
 )
 
 
-def dominant(found: WaitAnalysis) -> str:
+def dominant(found: Analysis) -> str:
     """Return what the policy decided last, with the numbers of now; of a reason that only a newer
     service knows, its name."""
     if found.reason not in {*Reason}:
@@ -478,7 +478,7 @@ def dominant(found: WaitAnalysis) -> str:
     return sentence_of(stands)
 
 
-def in_the_way(found: WaitAnalysis, *, recorded: bool = False) -> str:
+def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
     """Return what is in the way, in a few sentences."""
     if found.reason == Reason.VC_TOO_SMALL:
         return f"It {dominant(found)}."
@@ -494,7 +494,7 @@ def in_the_way(found: WaitAnalysis, *, recorded: bool = False) -> str:
     return f"{numbers} It would start {when} (tried)."
 
 
-def _counts(found: WaitAnalysis, *, recorded: bool = False) -> str:
+def _counts(found: Analysis, *, recorded: bool = False) -> str:
     """Return what there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are
     closed"."""
     free = found.free or 0
@@ -510,7 +510,7 @@ def _counts(found: WaitAnalysis, *, recorded: bool = False) -> str:
     return text
 
 
-def otherwise(found: WaitAnalysis) -> str:
+def otherwise(found: Analysis) -> str:
     """Return what would do as well as what is in the way; "" where nothing was found."""
     if found.instead:
         few, many = min(map(len, found.instead)), max(map(len, found.instead))
@@ -571,7 +571,7 @@ def _who(group: Group) -> str:
     return who + f" and {hidden:,} of others" * bool(hidden)
 
 
-def place(found: WaitAnalysis) -> str:
+def place(found: Analysis) -> str:
     """Return its place in line, and what puts it there."""
     if found.position is None:
         return "It is in no queue yet."
@@ -582,7 +582,7 @@ def place(found: WaitAnalysis) -> str:
     return f"{text}: {', '.join(terms)}." if terms else f"{text}."
 
 
-def promise(found: WaitAnalysis) -> str:
+def promise(found: Analysis) -> str:
     """Return from when on GPUs are kept for it, with what that depends on; "" when nothing is."""
     if found.reserved is not None and found.reserved.own:
         return _kept(found.reserved)

@@ -6,9 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 
 from scheduler.core.plural import count
-from scheduler.explain.answer import InTheWay
+from scheduler.explain.answer import Analysis, InTheWay
 from scheduler.explain.blockers import Kind
-from scheduler.explain.explanation import Analysis
 from scheduler.explain.render import WHAT, node_words, says
 
 

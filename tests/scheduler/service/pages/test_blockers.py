@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.answer import InTheWay, ShutNode
-from scheduler.explain.explanation import Analysis
+from scheduler.explain.answer import Analysis, InTheWay, ShutNode
 from scheduler.service.pages.blockers import Run, blockers_page
 from tests.scheduler.service.pages.conftest import Lived
 
