@@ -27,7 +27,7 @@ from scheduler.explain.answer import (
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
 from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
-from scheduler.explain.reasons import SHARING
+from scheduler.explain.reasons import SHARING, sentence
 from scheduler.explain.slurm import SlurmReason
 from scheduler.explain.slurm import rows as slurm_rows
 from scheduler.explain.words import (
@@ -104,8 +104,7 @@ class _About:
     @property
     def in_slurm(self) -> SlurmReason | None:
         """Return why a followed Slurm has it waiting; None of one that it started."""
-        found = None if self.job is None or self.over else self.job.slurm
-        return None if found is None or found.started else found
+        return None if self.job is None else _in_slurm(self.job)
 
 
 _Rows = Iterator[tuple[str, str]]
@@ -127,7 +126,7 @@ def render(
     """
     job = found if isinstance(found, Explanation) else None
     wait = found.analysis if isinstance(found, Explanation) else found
-    if wait is not None and (wait.unavailable or (job is not None and _starts_by_slurm(job))):
+    if wait is not None and (wait.unavailable or (job is not None and _in_slurm(job))):
         wait = None
     if job is not None and wait is None and depth is Depth.BRIEF:
         depth = Depth.WHOLE
@@ -135,8 +134,8 @@ def render(
     about = _About(job=job, wait=wait, depth=depth, reader=reader, now=at, codes=codes)
     rows = [
         Row(kind, label, text)
-        for kind, least, most, say in _SAYS
-        if least <= depth <= most
+        for kind, least, say in _SAYS
+        if least <= depth
         for label, text in say(about)
         if text
     ]
@@ -154,8 +153,15 @@ def says(
     return texts
 
 
-def _starts_by_slurm(job: Explanation) -> bool:
-    return job.slurm is not None and not job.slurm.started and job.phase not in OVER
+def comment(d: Decision) -> str:
+    """Return why a job waits as Slurm's AdminComment has it: everybody may read that, so no other
+    job is named."""
+    return f"{d.reason}: {sentence(d, visible=())}"
+
+
+def _in_slurm(job: Explanation) -> SlurmReason | None:
+    waits = job.slurm is not None and not job.slurm.started and job.phase not in OVER
+    return job.slurm if waits else None
 
 
 def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
@@ -429,31 +435,31 @@ def _left_out(about: _About) -> _Rows:
         yield "Not examined", f"what is in its way: {found.unavailable}."
 
 
-# by kind: from which depth on it is shown, up to which, and its words; in this order
-_SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
-    ("dominant", Depth.LINE, Depth.WHOLE, _first),
-    ("start", Depth.WHOLE, Depth.WHOLE, _start),
-    ("times", Depth.WHOLE, Depth.WHOLE, _times),
-    ("hold", Depth.BRIEF, Depth.WHOLE, _hold),
-    ("slurm", Depth.WHOLE, Depth.WHOLE, _slurms),
-    ("detail", Depth.WHOLE, Depth.WHOLE, _detail),
-    ("in_the_way", Depth.BRIEF, Depth.WHOLE, _way),
-    ("otherwise", Depth.WHOLE, Depth.WHOLE, _otherwise),
-    ("nodes", Depth.WHOLE, Depth.WHOLE, _nodes),
-    ("place", Depth.WHOLE, Depth.WHOLE, _placed),
-    ("latest", Depth.WHOLE, Depth.WHOLE, _latest),
-    ("wait", Depth.WHOLE, Depth.WHOLE, _waited),
-    ("promised", Depth.WHOLE, Depth.WHOLE, _promised),
-    ("overtaken", Depth.BRIEF, Depth.WHOLE, _overtaken),
-    ("promise", Depth.WHOLE, Depth.WHOLE, _promise),
-    ("history", Depth.WHOLE, Depth.WHOLE, _history),
-    ("changed", Depth.BRIEF, Depth.WHOLE, _changed),
-    ("sharing", Depth.WHOLE, Depth.WHOLE, _sharing),
-    ("earlier", Depth.WHOLE, Depth.WHOLE, _earlier),
-    ("suggestions", Depth.BRIEF, Depth.WHOLE, _could),
-    ("belief", Depth.WHOLE, Depth.WHOLE, _believed),
-    ("packing", Depth.WHOLE, Depth.WHOLE, _packed),
-    ("not_examined", Depth.WHOLE, Depth.WHOLE, _left_out),
+# by kind: from which depth on it is shown, and its words; in this order
+_SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
+    ("dominant", Depth.LINE, _first),
+    ("start", Depth.WHOLE, _start),
+    ("times", Depth.WHOLE, _times),
+    ("hold", Depth.BRIEF, _hold),
+    ("slurm", Depth.WHOLE, _slurms),
+    ("detail", Depth.WHOLE, _detail),
+    ("in_the_way", Depth.BRIEF, _way),
+    ("otherwise", Depth.WHOLE, _otherwise),
+    ("nodes", Depth.WHOLE, _nodes),
+    ("place", Depth.WHOLE, _placed),
+    ("latest", Depth.WHOLE, _latest),
+    ("wait", Depth.WHOLE, _waited),
+    ("promised", Depth.WHOLE, _promised),
+    ("overtaken", Depth.BRIEF, _overtaken),
+    ("promise", Depth.WHOLE, _promise),
+    ("history", Depth.WHOLE, _history),
+    ("changed", Depth.BRIEF, _changed),
+    ("sharing", Depth.WHOLE, _sharing),
+    ("earlier", Depth.WHOLE, _earlier),
+    ("suggestions", Depth.BRIEF, _could),
+    ("belief", Depth.WHOLE, _believed),
+    ("packing", Depth.WHOLE, _packed),
+    ("not_examined", Depth.WHOLE, _left_out),
 )
 
 

@@ -21,7 +21,7 @@ from scheduler.backends.slurm.parse import ParseError, SlurmJob
 from scheduler.backends.slurm.site import config_of, slurm_word
 from scheduler.backends.slurm.snapshot import ClusterSnapshot
 from scheduler.core.decisions import Action
-from scheduler.explain.reasons import sentence
+from scheduler.explain.render import comment
 
 OURS = "pellucid: "  # begins an AdminComment that may be overwritten
 COMMENT_S = 300.0  # between two AdminComments of one job
@@ -165,9 +165,8 @@ def _may_say(job: SlurmJob) -> bool:
 
 
 def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
-    """Why they wait. Everybody may read it, so no other job is named."""
-    waits = (d for d in snapshot.decisions if d.action is Action.WAIT)
-    return {d.job_id: f"{d.reason}: {sentence(d, visible=())}" for d in waits}
+    """Why they wait."""
+    return {d.job_id: comment(d) for d in snapshot.decisions if d.action is Action.WAIT}
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:
