@@ -59,7 +59,7 @@ def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
     found = decode(Analysis, analysis)
     bound_s = found.bound.left_s if found.bound else None
     much = says(found, depth=Depth.BRIEF)["changed"]
-    return {**analysis, **says(found), "changed_much": much, "bound_s": bound_s}
+    return {**says(found), **analysis, "changed_much": much, "bound_s": bound_s}
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:
