@@ -224,7 +224,7 @@ SENTENCES_LEFT = {
     "scheduler/service/analyst/": 0,
     "scheduler/service/api/": 49,
     "scheduler/charts/": 5,
-    "scheduler/service/pages/": 59,
+    "scheduler/service/pages/": 49,
     "scheduler/slurm/twin/": 46,
     "pipeline/printed/": 0,
     "pipeline/report/": 79,

@@ -12,7 +12,7 @@ from features.state import FEATURES
 from models.bundle import PACKING_FEATURES, PAIR_FEATURES
 from pipeline.printed.why import lines_of
 from scheduler.core.decisions import Reason
-from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.answer import Analysis
 from scheduler.explain.explanation import Explanation
 from scheduler.explain.render import Depth, says
 
@@ -56,10 +56,10 @@ def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str
 
 def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
     """Return an analysis with the sentences that its readers make of it beside its values."""
-    found = decode(WaitAnalysis, analysis)
+    found = decode(Analysis, analysis)
     bound_s = found.bound.left_s if found.bound else None
     much = says(found, depth=Depth.BRIEF)["changed"]
-    return {**analysis, **says(found), "changed_much": much, "bound_s": bound_s}
+    return {**says(found), **analysis, "changed_much": much, "bound_s": bound_s}
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:

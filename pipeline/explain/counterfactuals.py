@@ -18,7 +18,7 @@ from features.codec import Json
 from pipeline.explain.run import RunError, RunFolder
 from pipeline.worlds import Scenario, TrackError, open_scenario
 from scheduler.core.core import Core
-from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.answer import Analysis
 from scheduler.explain.findings import analysis
 from scheduler.explain.life import Phase, Span
 from scheduler.explain.render import Reader, says
@@ -46,7 +46,7 @@ class Counterfactuals:
     """
 
     at: float
-    wait: WaitAnalysis
+    wait: Analysis
     helped: tuple[Outcome, ...]
 
 

@@ -3,9 +3,13 @@ made of them where they are read (`explain.render`)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from features.codec import decode
 from scheduler.core.findings import Hold, NodesLookedAt, Promise
+from scheduler.explain.effect import WhatIfAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +177,7 @@ class MovedStart:
 
 
 @dataclass(frozen=True, slots=True)
-class WaitAnalysis:
+class Analysis:
     """Why it waits at this moment, tried on a copy of the core.
 
     Attributes:
@@ -200,6 +204,7 @@ class WaitAnalysis:
         not_examined: what was left out, in words.
         unavailable: why there is no analysis.
         seq: the last event of the log that was known then.
+        suggestions: changes that were seen to help.
     """
 
     at: float | None = None
@@ -233,3 +238,11 @@ class WaitAnalysis:
     not_examined: tuple[str, ...] = ()
     unavailable: str = ""
     seq: int | None = None
+    suggestions: list[WhatIfAnswer] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, job_id: str, why: Mapping[str, Any]) -> Analysis:
+        """Return an analyst's answer about a job; of what would help only what is known to be for
+        the asker."""
+        found = [WhatIfAnswer.of(job_id, one["changes"], one) for one in why.get("suggestions", ())]
+        return replace(decode(cls, {**why, "suggestions": ()}), suggestions=found)

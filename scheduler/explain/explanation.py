@@ -3,15 +3,11 @@ pages, and the command line, which decodes them. Loads nothing but the standard 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, field
 
-from features.codec import decode
 from scheduler.core.receipts import Receipt
-from scheduler.explain.answer import OrderTerm, WaitAnalysis
+from scheduler.explain.answer import Analysis, OrderTerm
 from scheduler.explain.belief import Belief
-from scheduler.explain.effect import WhatIfAnswer
 from scheduler.slurm.reason import SlurmReason
 
 
@@ -107,20 +103,6 @@ class Packing:
     left_s: float | None = None
     partner_left_s: float | None = None
     text: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Analysis(WaitAnalysis):
-    __doc__ = f"""{WaitAnalysis.__doc__}
-        suggestions: changes that were seen to help."""
-
-    suggestions: list[WhatIfAnswer] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, job_id: str, why: Mapping[str, Any], suggested: Mapping[str, Any]) -> Analysis:
-        found = suggested.get("suggestions", ())
-        helps = [WhatIfAnswer.of(job_id, one["changes"], one) for one in found]
-        return replace(decode(cls, why), suggestions=helps)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from scheduler.core.findings import Findings, Partner, Promise
 from scheduler.core.obstacles import Obstacle
 from scheduler.core.queue import QueuedJob
 from scheduler.explain.answer import (
+    Analysis,
     Group,
     InTheWay,
     Kept,
     NotShared,
     OrderTerm,
     ShutNode,
-    WaitAnalysis,
 )
 from scheduler.explain.blockers import Holder, Kind, find_blockers
 from scheduler.explain.explanation import Compared, ComparedTerm
@@ -41,7 +41,7 @@ def analysis(
     names: bool = False,
     closed: Mapping[int, ShutNode] = MappingProxyType({}),
     most: int | None = LISTED,
-) -> WaitAnalysis:
+) -> Analysis:
     """Explain a job that waits to its owner; others' jobs are not named. LookupError when it does
     not wait.
 
@@ -78,7 +78,7 @@ def analysis(
     holders = tuple(map(plain, blockers.holders))
     found = _found(core, queued) if waits else Findings()
     order = core.policy.order_terms(queued, now) if waits else ()
-    return WaitAnalysis(
+    return Analysis(
         at=now,
         reason=reason.value,
         need=queued.job.gpus,

@@ -13,6 +13,7 @@ from scheduler.core.findings import NodesLookedAt
 from scheduler.core.phase import OVER
 from scheduler.core.plural import are, count, were
 from scheduler.explain.answer import (
+    Analysis,
     Cause,
     Group,
     InTheWay,
@@ -22,12 +23,11 @@ from scheduler.explain.answer import (
     Next,
     NotShared,
     ShutNode,
-    WaitAnalysis,
 )
 from scheduler.explain.causes import Causes
 from scheduler.explain.effect import ByNode, Eta, WhatIfAnswer
 from scheduler.explain.explanation import Compared, Explanation, StartForecastRow
-from scheduler.explain.reasons import SHARING
+from scheduler.explain.reasons import SHARING, sentence
 from scheduler.explain.words import (
     AT_ONCE_S,
     bound_words,
@@ -85,7 +85,7 @@ class _About:
     """
 
     job: Explanation | None
-    wait: WaitAnalysis | None
+    wait: Analysis | None
     depth: Depth
     reader: Reader
     now: float
@@ -104,15 +104,14 @@ class _About:
     @property
     def in_slurm(self) -> SlurmReason | None:
         """Return why a followed Slurm has it waiting; None of one that it started."""
-        found = None if self.job is None or self.over else self.job.slurm
-        return None if found is None or found.started else found
+        return None if self.job is None else _in_slurm(self.job)
 
 
 _Rows = Iterator[tuple[str, str]]
 
 
 def render(
-    found: Explanation | WaitAnalysis,
+    found: Explanation | Analysis,
     depth: Depth,
     reader: Reader,
     now: float | None = None,
@@ -127,7 +126,7 @@ def render(
     """
     job = found if isinstance(found, Explanation) else None
     wait = found.analysis if isinstance(found, Explanation) else found
-    if wait is not None and (wait.unavailable or (job is not None and _starts_by_slurm(job))):
+    if wait is not None and (wait.unavailable or (job is not None and _in_slurm(job))):
         wait = None
     if job is not None and wait is None and depth is Depth.BRIEF:
         depth = Depth.WHOLE
@@ -135,8 +134,8 @@ def render(
     about = _About(job=job, wait=wait, depth=depth, reader=reader, now=at, codes=codes)
     rows = [
         Row(kind, label, text)
-        for kind, least, most, say in _SAYS
-        if least <= depth <= most
+        for kind, least, say in _SAYS
+        if least <= depth
         for label, text in say(about)
         if text
     ]
@@ -144,7 +143,7 @@ def render(
 
 
 def says(
-    found: Explanation | WaitAnalysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
+    found: Explanation | Analysis, reader: Reader = Reader.PAGE, depth: Depth = Depth.WHOLE
 ) -> dict[str, str]:
     """Return what is to be read of a finding at its own moment, by kind; "" where there is
     nothing."""
@@ -154,11 +153,18 @@ def says(
     return texts
 
 
-def _starts_by_slurm(job: Explanation) -> bool:
-    return job.slurm is not None and not job.slurm.started and job.phase not in OVER
+def comment(d: Decision) -> str:
+    """Return why a job waits as Slurm's AdminComment has it: everybody may read that, so no other
+    job is named."""
+    return f"{d.reason}: {sentence(d, visible=())}"
 
 
-def _in_own_words(found: Explanation | WaitAnalysis, rows: list[Row]) -> list[Row]:
+def _in_slurm(job: Explanation) -> SlurmReason | None:
+    waits = job.slurm is not None and not job.slurm.started and job.phase not in OVER
+    return job.slurm if waits else None
+
+
+def _in_own_words(found: Explanation | Analysis, rows: list[Row]) -> list[Row]:
     """Return rows without a reason of Slurm's that is text somebody wrote: it is data."""
     slurm = found.slurm if isinstance(found, Explanation) else None
     if slurm is None or not slurm.code or re.fullmatch(r"[A-Za-z]{1,48}", slurm.code):
@@ -386,8 +392,8 @@ def _could(about: _About) -> _Rows:
     if job is None:
         return
     if about.wait is not None:
-        helps = job.analysis.suggestions if job.analysis is not None else []
-        offers = [offer_words(one, about.now) for one in helps[: BRIEFLY if brief else None]]
+        best = about.wait.suggestions[: BRIEFLY if brief else None]
+        offers = [offer_words(one, about.now) for one in best]
         never = [f"{job.next_step}."] * about.never
         texts = offers if brief else [f"{one}." for one in offers]
         for text in [*texts, *never] if brief else [*never, *texts]:
@@ -429,35 +435,35 @@ def _left_out(about: _About) -> _Rows:
         yield "Not examined", f"what is in its way: {found.unavailable}."
 
 
-# by kind: from which depth on it is shown, up to which, and its words; in this order
-_SAYS: tuple[tuple[str, Depth, Depth, Callable[[_About], _Rows]], ...] = (
-    ("dominant", Depth.LINE, Depth.WHOLE, _first),
-    ("start", Depth.WHOLE, Depth.WHOLE, _start),
-    ("times", Depth.WHOLE, Depth.WHOLE, _times),
-    ("hold", Depth.BRIEF, Depth.WHOLE, _hold),
-    ("slurm", Depth.WHOLE, Depth.WHOLE, _slurms),
-    ("detail", Depth.WHOLE, Depth.WHOLE, _detail),
-    ("in_the_way", Depth.BRIEF, Depth.WHOLE, _way),
-    ("otherwise", Depth.WHOLE, Depth.WHOLE, _otherwise),
-    ("nodes", Depth.WHOLE, Depth.WHOLE, _nodes),
-    ("place", Depth.WHOLE, Depth.WHOLE, _placed),
-    ("latest", Depth.WHOLE, Depth.WHOLE, _latest),
-    ("wait", Depth.WHOLE, Depth.WHOLE, _waited),
-    ("promised", Depth.WHOLE, Depth.WHOLE, _promised),
-    ("overtaken", Depth.BRIEF, Depth.WHOLE, _overtaken),
-    ("promise", Depth.WHOLE, Depth.WHOLE, _promise),
-    ("history", Depth.WHOLE, Depth.WHOLE, _history),
-    ("changed", Depth.BRIEF, Depth.WHOLE, _changed),
-    ("sharing", Depth.WHOLE, Depth.WHOLE, _sharing),
-    ("earlier", Depth.WHOLE, Depth.WHOLE, _earlier),
-    ("suggestions", Depth.BRIEF, Depth.WHOLE, _could),
-    ("belief", Depth.WHOLE, Depth.WHOLE, _believed),
-    ("packing", Depth.WHOLE, Depth.WHOLE, _packed),
-    ("not_examined", Depth.WHOLE, Depth.WHOLE, _left_out),
+# by kind: from which depth on it is shown, and its words; in this order
+_SAYS: tuple[tuple[str, Depth, Callable[[_About], _Rows]], ...] = (
+    ("dominant", Depth.LINE, _first),
+    ("start", Depth.WHOLE, _start),
+    ("times", Depth.WHOLE, _times),
+    ("hold", Depth.BRIEF, _hold),
+    ("slurm", Depth.WHOLE, _slurms),
+    ("detail", Depth.WHOLE, _detail),
+    ("in_the_way", Depth.BRIEF, _way),
+    ("otherwise", Depth.WHOLE, _otherwise),
+    ("nodes", Depth.WHOLE, _nodes),
+    ("place", Depth.WHOLE, _placed),
+    ("latest", Depth.WHOLE, _latest),
+    ("wait", Depth.WHOLE, _waited),
+    ("promised", Depth.WHOLE, _promised),
+    ("overtaken", Depth.BRIEF, _overtaken),
+    ("promise", Depth.WHOLE, _promise),
+    ("history", Depth.WHOLE, _history),
+    ("changed", Depth.BRIEF, _changed),
+    ("sharing", Depth.WHOLE, _sharing),
+    ("earlier", Depth.WHOLE, _earlier),
+    ("suggestions", Depth.BRIEF, _could),
+    ("belief", Depth.WHOLE, _believed),
+    ("packing", Depth.WHOLE, _packed),
+    ("not_examined", Depth.WHOLE, _left_out),
 )
 
 
-def dominant(found: WaitAnalysis) -> str:
+def dominant(found: Analysis) -> str:
     """Return what the policy decided last, with the numbers of now; of a reason that only a newer
     service knows, its name."""
     if found.reason not in {*Reason}:
@@ -478,7 +484,7 @@ def dominant(found: WaitAnalysis) -> str:
     return sentence_of(stands)
 
 
-def in_the_way(found: WaitAnalysis, *, recorded: bool = False) -> str:
+def in_the_way(found: Analysis, *, recorded: bool = False) -> str:
     """Return what is in the way, in a few sentences."""
     if found.reason == Reason.VC_TOO_SMALL:
         return f"It {dominant(found)}."
@@ -494,7 +500,7 @@ def in_the_way(found: WaitAnalysis, *, recorded: bool = False) -> str:
     return f"{numbers} It would start {when} (tried)."
 
 
-def _counts(found: WaitAnalysis, *, recorded: bool = False) -> str:
+def _counts(found: Analysis, *, recorded: bool = False) -> str:
     """Return what there is for it: "2 of 16 are free now, 2 of them kept for another job, 8 are
     closed"."""
     free = found.free or 0
@@ -510,7 +516,7 @@ def _counts(found: WaitAnalysis, *, recorded: bool = False) -> str:
     return text
 
 
-def otherwise(found: WaitAnalysis) -> str:
+def otherwise(found: Analysis) -> str:
     """Return what would do as well as what is in the way; "" where nothing was found."""
     if found.instead:
         few, many = min(map(len, found.instead)), max(map(len, found.instead))
@@ -571,7 +577,7 @@ def _who(group: Group) -> str:
     return who + f" and {hidden:,} of others" * bool(hidden)
 
 
-def place(found: WaitAnalysis) -> str:
+def place(found: Analysis) -> str:
     """Return its place in line, and what puts it there."""
     if found.position is None:
         return "It is in no queue yet."
@@ -582,7 +588,7 @@ def place(found: WaitAnalysis) -> str:
     return f"{text}: {', '.join(terms)}." if terms else f"{text}."
 
 
-def promise(found: WaitAnalysis) -> str:
+def promise(found: Analysis) -> str:
     """Return from when on GPUs are kept for it, with what that depends on; "" when nothing is."""
     if found.reserved is not None and found.reserved.own:
         return _kept(found.reserved)

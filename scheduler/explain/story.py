@@ -25,7 +25,7 @@ from scheduler.explain.life import (
     waits_of,
 )
 from scheduler.explain.terms import Breakdown, breakdowns
-from scheduler.explain.waited import wait_words
+from scheduler.explain.waited import as_predicted, wait_words
 from scheduler.explain.words import (
     duration,
     moment,
@@ -162,16 +162,11 @@ def gain_words(sharing: Sharing) -> str:
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
     """Who had GPUs of a virtual cluster while a job waited, those of most GPU-time by name."""
     for one in held[:HOLDERS]:
-        known = [
-            f"{word} {duration(seconds)}"
-            for word, seconds in (("predicted", one.estimate_s), ("ran", one.ran_s))
-            if seconds is not None
-        ]
-        more_of = f" ({', '.join(known)})" if known else ""
         whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
         most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
         gpus = f"{most}{count(one.gpus, 'GPU')}"
-        yield f"Meanwhile job {one.job_id}{whose} had {gpus} for {duration(one.seconds)}{more_of}."
+        had = f"had {gpus} for {duration(one.seconds)}{as_predicted(one)}"
+        yield f"Meanwhile job {one.job_id}{whose} {had}."
     if len(held) > HOLDERS:
         more = count(len(held) - HOLDERS, "more job")
         yield f"{more} had GPUs there for some of that time."

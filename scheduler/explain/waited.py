@@ -28,7 +28,7 @@ def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
     needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
     named = [one for one in recorded.held if one.job_id != ANOTHER][:NAMED]
-    holders = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{_against(one)}" for one in named]
+    holders = [f"job {one.job_id} had {gpu_hours(one.gpu_s)}{as_predicted(one)}" for one in named]
     if rest := [one for one in recorded.held if one not in named]:
         had = "" if holders else "had "
         hours = gpu_hours(sum(one.gpu_s for one in rest))
@@ -38,8 +38,8 @@ def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
     return " ".join(filter(None, (text, overtaken_words(recorded.overtaken))))
 
 
-def _against(one: Held) -> str:
-    """How long one of them has run, beside what was predicted."""
+def as_predicted(one: Held) -> str:
+    """Return how long a job that had GPUs meanwhile has run, beside what was predicted."""
     ran = "has run" if one.runs else "ran"
     known = [
         f"{word} {duration(seconds)}"

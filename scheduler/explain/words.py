@@ -348,6 +348,60 @@ _ACTS = {
 }
 
 
+def event_words(kind: str) -> str:
+    """Return a kind of event as a person reads it; one that only a newer service knows by name."""
+    return _EVENTS.get(kind, kind)
+
+
+_EVENTS: dict[str, str] = {
+    "submitted": "submitted",
+    "cancel_asked": "asked to be cancelled",
+    "priority_set": "priority changed",
+    "held": "held",
+    "released": "released",
+    "changed": "changed",
+    "started": "runs",
+    "observed": "measured while running",
+    "pair_observed": "speed beside its partner measured",
+    "progress": "its own progress read",
+    "unread": "its own progress not known",
+    "profiled": "profiling run over",
+    "ended": "ended",
+    "lost": "lost",
+    "not_started": "could not be started",
+    "forecast": "forecast made",
+}
+
+
+def window(p50: float, p90: float | None, now: float) -> str:
+    """Return how far a moment lies ahead: "20 min to 1 h", with even odds and nine in ten."""
+    soon = duration(max(0.0, p50 - now))
+    return soon if p90 is None else f"{soon} to {duration(max(0.0, p90 - now))}"
+
+
+def end_words(p50: float | None, p90: float | None, past_s: float | None, now: float) -> str:
+    """Return when a run should end, and how much later than predicted."""
+    if p50 is None:
+        return "its end is not foreseen"
+    text = f"expected to end in {window(p50, p90, now)}"
+    return f"{text}, {duration(past_s)} later than predicted" if past_s else text
+
+
+def expected_start(p50: float, p90: float | None, now: float) -> str:
+    """Return when a waiting job should start, from now on."""
+    return f"expected to start in {window(p50, p90, now)}"
+
+
+def ends_words(ends_in_s: Sequence[float]) -> str:
+    """Return when the first and the last of some runs should end; "" of none."""
+    if not ends_in_s:
+        return ""
+    text = f"The next is expected to end in {duration(max(0.0, ends_in_s[0]))}"
+    return text + (
+        f", the last in {duration(max(0.0, ends_in_s[-1]))}." if len(ends_in_s) > 1 else "."
+    )
+
+
 def hold_words(hold: str, by: str) -> str:
     """Who holds a job: "held by its owner".
 

@@ -12,8 +12,9 @@ from starlette.concurrency import run_in_threadpool
 from features.codec import Json, decode
 from scheduler.core.decisions import STARTS
 from scheduler.core.limits import PRINTABLE
+from scheduler.explain.answer import Analysis
 from scheduler.explain.effect import NewJob, WhatIfAnswer
-from scheduler.explain.explanation import Analysis, Compared, Explanation, Order, Standing
+from scheduler.explain.explanation import Compared, Explanation, Order, Standing
 from scheduler.explain.render import dominant
 from scheduler.explain.why import forecast_of
 from scheduler.explain.words import duration
@@ -220,7 +221,7 @@ async def analysis(
     """Why a job of the viewer's waits at this moment; with `helps` also what would help it."""
     vcs = list(view.viewer.vcs)
     why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
-    return Analysis.of(job_id, why, {"suggestions": why.pop("suggestions", ())})
+    return Analysis.of(job_id, why)
 
 
 @router.get("/jobs/{job_id}/after", summary="Why after that one", responses=responses(404))

@@ -20,7 +20,7 @@ from scheduler.explain.stories import story_of, where_it_stands
 from scheduler.explain.story import PRINCIPAL_REASONS
 from scheduler.explain.whatif.changes import Change
 from scheduler.explain.why import believed, detail_of, forecast_of
-from scheduler.explain.words import act, duration, progress_words
+from scheduler.explain.words import act, duration, event_words, progress_words
 from scheduler.service.log.store.dossiers import dossier_of
 from scheduler.service.log.store.rows import JobRow, Line
 from scheduler.service.log.store.short import WAITING
@@ -31,24 +31,6 @@ from scheduler.slurm.reason import headline as slurm_headline
 from scheduler.slurm.reason import rows as slurm_rows
 
 LEAST_SHARE = 0.01  # of a wait, that its reason is shown
-KIND_WORDS = {
-    Kind.SUBMITTED: "submitted",
-    Kind.CANCEL_ASKED: "asked to be cancelled",
-    Kind.PRIORITY_SET: "priority changed",
-    Kind.HELD: "held",
-    Kind.RELEASED: "released",
-    Kind.CHANGED: "changed",
-    Kind.STARTED: "runs",
-    Kind.OBSERVED: "measured while running",
-    Kind.PAIR_OBSERVED: "speed beside its partner measured",
-    Kind.PROGRESS: "its own progress read",
-    Kind.UNREAD: "its own progress not known",
-    Kind.PROFILED: "profiling run over",
-    Kind.ENDED: "ended",
-    Kind.LOST: "lost",
-    Kind.NOT_STARTED: "could not be started",
-    Kind.FORECAST: "forecast made",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +210,7 @@ def _entry(
         if line.seq in predicted:
             text += f"; {predicted[line.seq]}"
         return Entry(line.at, since, act(action), f"a-{action}", body["reason"], text, "")
-    known = line.kind in KIND_WORDS
-    what = KIND_WORDS[Kind(line.kind)] if known else line.kind
+    what = event_words(line.kind)
     text = "" if line.kind == Kind.SUBMITTED else _particulars(body)
     if line.kind == Kind.CHANGED:
         text = Change.from_body(body).words()

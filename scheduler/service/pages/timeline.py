@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from scheduler.core.plural import are, count
-from scheduler.explain.words import duration
+from scheduler.explain.words import end_words, ends_words, expected_start
 from scheduler.service.log.store.rows import JobRow, Node
 from scheduler.service.pages.queries import Holding, PageQueries
 
@@ -173,8 +173,8 @@ class _Drawn:
         return Bar(
             left, max(right - left, 1.0), max(late - left, 0.0), y, SLOT_PX - 3,
             "slot here" if job.job_id == self.here else "slot", name,
-            f"{name} ({count(job.gpus, 'GPU')}), expected to start in "
-            f"{_window(job.start_p50, job.start_p90, self.scale.now)}",
+            f"{name} ({count(job.gpus, 'GPU')}), "
+            f"{expected_start(job.start_p50, job.start_p90, self.scale.now)}",
         )  # fmt: skip
 
     def lanes(self, nodes: Sequence[Node], y: float) -> list[Lane]:
@@ -233,20 +233,9 @@ class _Drawn:
         where = f"GPU {first}" if n == 1 else f"GPUs {first}-{first + n - 1}"
         return Bar(
             0.0, right, late - right, top + first * gpu_px + lane * height, height - 0.5 * (of > 1),
-            css, one.name or one.job_id, f"{where}: {one.who}, {_end(one, now)}",
+            css, one.name or one.job_id,
+            f"{where}: {one.who}, {end_words(one.end_p50, one.end_p90, one.past_s, now)}",
         )  # fmt: skip
-
-
-def _window(p50: float, p90: float | None, now: float) -> str:
-    soon = duration(max(0.0, p50 - now))
-    return soon if p90 is None else f"{soon} to {duration(max(0.0, p90 - now))}"
-
-
-def _end(one: Holding, now: float) -> str:
-    if one.end_p50 is None:
-        return "its end is not foreseen"
-    text = f"expected to end in {_window(one.end_p50, one.end_p90, now)}"
-    return f"{text}, {duration(one.past_s)} later than predicted" if one.past_s else text
 
 
 def _state(node: Node) -> str:
@@ -268,11 +257,8 @@ def _words(
     gpus = sum(len(node.gpus) for node in own)
     text = f"{count(len(held), 'job')} on GPUs of {vc}; {free} of its {gpus} GPUs {are(free)} free."
     ends = sorted(one.end_p50 - now for one in held if one.end_p50 is not None)
-    if ends:
-        text += f" The next is expected to end in {duration(max(0.0, ends[0]))}"
-        text += f", the last in {duration(max(0.0, ends[-1]))}." if len(ends) > 1 else "."
+    text += f" {ends_words(ends)}" * bool(ends)
     for job in slots[:1]:
         assert job.start_p50 is not None
-        start = _window(job.start_p50, job.start_p90, now)
-        text += f" {job.name or job.job_id} is expected to start in {start}."
+        text += f" {job.name or job.job_id} is {expected_start(job.start_p50, job.start_p90, now)}."
     return text

@@ -16,7 +16,7 @@ import structlog
 
 from scheduler.backends.events import Event, Kind
 from scheduler.core.decisions import Action
-from scheduler.explain.reasons import sentence
+from scheduler.explain.render import comment
 from scheduler.slurm.read.client import Slurm, SlurmDown, SlurmError, quoted
 from scheduler.slurm.read.order import priorities
 from scheduler.slurm.read.parse import ParseError, SlurmJob
@@ -165,9 +165,8 @@ def _may_say(job: SlurmJob) -> bool:
 
 
 def _reasons(snapshot: ClusterSnapshot) -> dict[str, str]:
-    """Why they wait. Everybody may read it, so no other job is named."""
-    waits = (d for d in snapshot.decisions if d.action is Action.WAIT)
-    return {d.job_id: f"{d.reason}: {sentence(d, visible=())}" for d in waits}
+    """Why they wait."""
+    return {d.job_id: comment(d) for d in snapshot.decisions if d.action is Action.WAIT}
 
 
 def _comments(snapshot: ClusterSnapshot, first: Collection[str]) -> Iterator[Order]:

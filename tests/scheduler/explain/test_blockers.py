@@ -12,7 +12,7 @@ from features.schema import State
 from scheduler.core.core import Core
 from scheduler.core.decisions import GIVES_GPUS, Decision, Reason
 from scheduler.core.estimates import TableEstimator
-from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.answer import Analysis
 from scheduler.explain.blockers import Blockers, Holder, Kind, find_blockers, starts_without
 from scheduler.explain.findings import LISTED, analysis, compared
 from scheduler.explain.render import dominant, in_the_way, promise
@@ -278,7 +278,7 @@ def test_nothing_is_promised_while_the_nodes_that_would_hold_a_job_are_closed() 
     desk.submit(a_job("large", gpus=8))
     desk.submit(a_job("next", gpus=8, at=1.0), now=1.0)
 
-    def asked() -> WaitAnalysis:
+    def asked() -> Analysis:
         desk.core.decide(1.0)
         futures = Futures(desk.core, memory, 1.0)
         return analysis(futures, "next", "")

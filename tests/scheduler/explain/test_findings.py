@@ -48,7 +48,7 @@ def said(desk: Desk, now: float) -> dict[str, object]:
     assert isinstance(memory, Memory)
     futures = Futures(desk.core, memory, now)
     found = analysis(futures, "waits", "bob")
-    return asdict(found) | says(found)
+    return says(found) | asdict(found)
 
 
 def test_a_pair_that_does_not_pay_is_found_with_its_speeds_and_loss() -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from pipeline.printed.why import tree_lines
 from scheduler.core.findings import NodesLookedAt
-from scheduler.explain.answer import Group, Kept, WaitAnalysis
-from scheduler.explain.explanation import Analysis, Explanation, Standing, Times
+from scheduler.explain.answer import Analysis, Group, Kept
+from scheduler.explain.explanation import Explanation, Standing, Times
 from scheduler.explain.render import Depth, Reader, render
 from scheduler.explain.tree import Finding, tree_of
 from scheduler.slurm.reason import SlurmReason
@@ -118,5 +118,5 @@ def test_without_an_analysis_its_reason_is_told_and_an_analysis_stands_alone() -
     rows = {row.kind: row.text for row in render(lost, Depth.BRIEF, Reader.TERMINAL, 100.0)}
     assert rows["dominant"] == "a is queued: needs 4 GPUs, 1 of 8 is free"
     assert rows["not_examined"] == "what is in its way: no analyst runs."
-    alone = render(WaitAnalysis(at=100.0, reason="GpusBusy"), Depth.WHOLE, Reader.PAGE)
+    alone = render(Analysis(at=100.0, reason="GpusBusy"), Depth.WHOLE, Reader.PAGE)
     assert [row.kind for row in alone][:2] == ["dominant", "in_the_way"]

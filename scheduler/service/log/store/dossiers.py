@@ -53,6 +53,7 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
         ),
         stands=replace(
             stands_of(view, job, now),
+            standing=view.standing(job_id) if Phase(job.phase).waits else None,
             nodes=view.nodes_now() if needs_nodes(job, own) else (),
             busy=view.keeps_decider(),
             alike=view.alike(job),
@@ -62,12 +63,11 @@ def dossier_of(view: VisibleQueries, job_id: str, now: float) -> Dossier:
 
 
 def stands_of(view: VisibleQueries, job: JobRow, now: float) -> Stands:
-    """Return a job's place in line and what is foreseen of it, without who is like it."""
+    """Return a job with what is foreseen of it: all that `forecast_of` reads."""
     forecast = view.forecast(job.job_id)
     return Stands(
         row=job,
         now=now,
-        standing=view.standing(job.job_id) if Phase(job.phase).waits else None,
         forecast=forecast,
         promised=view.forecast(job.job_id, "submission"),
         bound=view.bound(job.job_id, now) if needs_bound(job, forecast) else None,

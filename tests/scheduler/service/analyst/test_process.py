@@ -16,7 +16,7 @@ from scheduler.backends.events import Event, Kind, canonical
 from scheduler.backends.simulated import by_command
 from scheduler.core.cluster import ClusterSpec
 from scheduler.core.settings import ProfilingPartition
-from scheduler.explain.answer import WaitAnalysis
+from scheduler.explain.answer import Analysis
 from scheduler.explain.render import dominant, in_the_way
 from scheduler.explain.whatif.forecasts import Futures, StartForecast, WhyNot
 from scheduler.explain.whatif.futures import Future
@@ -396,12 +396,12 @@ def test_why_names_the_drained_node_who_drained_it_and_why(service: Service) -> 
     service.decide()
     told = service.ask("why", job_id="waits", names=True)
     said = "It would start if not for node node000, drained by olga: fan broken (tried)."
-    assert said in in_the_way(decode(WaitAnalysis, told))
+    assert said in in_the_way(decode(Analysis, told))
     assert told["holders"][0]["closed"]["actor"] == "olga"
     with service.store.writing() as connection:
         connection.execute(questions.delete())
     told = service.ask("why", job_id="waits")
-    assert "drained by an operator: fan broken" in in_the_way(decode(WaitAnalysis, told))
+    assert "drained by an operator: fan broken" in in_the_way(decode(Analysis, told))
     assert "olga" not in json.dumps(told)
 
 
@@ -414,7 +414,7 @@ def test_why_names_the_gpu_that_does_not_answer_and_since_when(service: Service)
     node = f"3 of 4 GPUs answer; GPU 3 does not since {clock_time(0.0, service.wall)}"
     said = f"It would start if not for node node000, {node}: the GPU is lost (tried)."
     assert told["reason"] == "NodeDrained"
-    found = decode(WaitAnalysis, told)
+    found = decode(Analysis, told)
     assert dominant(found).startswith("needs 4 GPUs; 1 of 4 is closed to new jobs")
     assert "1 is closed" in in_the_way(found)
     assert said in in_the_way(found)

@@ -16,7 +16,8 @@ from benchmarks.explanations.reading import readable
 from features.codec import decode
 from pipeline.printed.jobs import lines as ps_lines
 from pipeline.printed.why import after_lines, lines_of
-from scheduler.explain.explanation import Analysis, Compared, Explanation
+from scheduler.explain.answer import Analysis
+from scheduler.explain.explanation import Compared, Explanation
 from scheduler.explain.render import in_the_way, says
 from scheduler.explain.whatif.forecasts import StartForecast
 from scheduler.explain.words import NEVER

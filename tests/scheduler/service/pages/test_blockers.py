@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from scheduler.explain.answer import InTheWay, ShutNode
-from scheduler.explain.explanation import Analysis
-from scheduler.service.pages.blockers import Run, blockers_page
+from scheduler.explain.answer import Analysis, InTheWay, ShutNode
+from scheduler.service.pages.blockers import blockers_page
 from tests.scheduler.service.pages.conftest import Lived
 
 
@@ -31,8 +30,8 @@ def test_bars_of_what_is_in_the_way() -> None:
     )
     page = blockers_page(analysis)
     assert page.runs == [
-        Run("", 1200.0, 200.0, 100.0, 5.0, None),
-        Run("mine", 1050.0, 50.0, 25.0, 90.0, 60.0),
+        (analysis.holders[1], 100.0),
+        (analysis.holders[0], 25.0),
     ]
     assert page.besides == [
         "waiting job second",

@@ -1,0 +1,126 @@
+"""What explains a job reads its dossier, and nothing else."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scheduler.explain.slurm import SlurmReason
+
+from scheduler.core.capacity import NodeNow
+from scheduler.core.decisions import Action, Decision, Reason
+from scheduler.explain.bound import Bound
+from scheduler.explain.dossier import (
+    Dossier,
+    Recorded,
+    Stands,
+    facts_of,
+    needs_bound,
+    needs_nodes,
+)
+from scheduler.explain.explanation import Standing, StartForecastRow
+from scheduler.explain.job import JobRow
+from scheduler.explain.stories import story_of
+from scheduler.explain.why import explain, forecast_of
+
+ROW = JobRow(
+    command=("train",),
+    vc="vision",
+    gpus=4,
+    job_id="j",
+    owner="ada",
+    phase="queued",
+    reason="GpusBusy",
+    user="ada",
+    attempt=0,
+    placement={},
+    partner=None,
+    estimate_s=600.0,
+    submitted_at=0.0,
+    queued_at=0.0,
+    started_at=None,
+    ended_at=None,
+    state=None,
+    exit_code=None,
+    detail="",
+    cancel_asked=False,
+)
+WAITS = Decision(
+    seq=1,
+    time=0.0,
+    action=Action.WAIT,
+    reason=Reason.GPUS_BUSY,
+    job_id="j",
+    vc="vision",
+    need=4,
+    free=3,
+    limit=8,
+)
+FORECAST = StartForecastRow(10.0, 500.0, 900.0, 1100.0, 1500.0)
+
+
+def a_node(number: int, busy: int, *, is_open: bool = True) -> NodeNow:
+    jobs = (1,) * busy + (0,) * (4 - busy)
+    return NodeNow(number=number, vc="vision", gpu_type="", open=is_open, lent=False, jobs=jobs)
+
+
+def a_dossier(row: JobRow = ROW, *, now: float = 60.0, own: tuple[Decision, ...] = (WAITS,),
+              **stands: object) -> Dossier:  # fmt: skip
+    found = Stands(row=row, now=now, **stands)  # type: ignore[arg-type]
+    return Dossier(facts=facts_of(row), own=own, stands=found)
+
+
+def test_the_numbers_of_a_wait_are_those_of_the_nodes_as_they_stand() -> None:
+    nodes = [a_node(0, busy=4), a_node(1, busy=2)]
+    told = explain(a_dossier(nodes=nodes, standing=Standing(1, 2)))
+    assert told.dominant == "needs 4 GPUs, 2 of 8 are free"
+    assert told.waits[0].seconds == 60.0
+    closed = explain(a_dossier(nodes=[a_node(n, busy=2 * n, is_open=False) for n in range(2)]))
+    assert closed.next_step == "it can start when they are open again"
+    assert explain(a_dossier(nodes=nodes)) == explain(a_dossier(nodes=nodes))
+
+
+def test_nothing_is_expected_beyond_the_bound_and_before_a_forecast_there_is_one() -> None:
+    of = a_dossier(forecast=FORECAST, bound=Bound(latest=700.0, stated=650.0)).stands
+    assert of is not None
+    made = forecast_of(of)
+    assert made is not None
+    assert (made.start_p50, made.start_p90, made.latest, made.stated) == (
+        500.0,
+        700.0,
+        700.0,
+        650.0,
+    )
+    early = forecast_of(replace(of, forecast=None))
+    assert early is not None
+    assert (early.start_p50, early.latest) == (None, 700.0)
+    assert early.why_not == "its futures are still to be run"
+    assert forecast_of(replace(of, forecast=None, bound=None)) is None
+
+
+def test_of_a_run_that_is_over_the_record_is_complete_and_says_so() -> None:
+    facts = replace(facts_of(ROW), start_time=30.0, end_time=90.0, jct_s=90.0, ran_s=60.0)
+    start = replace(WAITS, seq=2, time=30.0, action=Action.START, reason=Reason.EXCLUSIVE_GPUS)
+    of = Dossier(facts=facts, own=(WAITS, start), beside=Recorded(policy="fifo"))
+    assert of.until is None
+    story = story_of(of)
+    assert story.policy == "fifo"
+    assert [(span.phase.value, span.seconds) for span in story.spans] == [
+        ("waiting", 30.0), ("running", 60.0),
+    ]  # fmt: skip
+    with pytest.raises(AssertionError, match="a story"):
+        explain(of)
+
+
+def test_a_reader_is_asked_for_no_more_than_is_read() -> None:
+    behind = replace(WAITS, reason=Reason.BEHIND_HIGHER_PRIORITY)
+    assert needs_nodes(ROW, [behind, WAITS])
+    assert not needs_nodes(ROW, [WAITS, behind])
+    assert not needs_nodes(ROW, [])
+    assert not needs_nodes(replace(ROW, phase="running"), [WAITS])
+    assert needs_bound(ROW, None)
+    assert needs_bound(ROW, FORECAST)
+    assert not needs_bound(ROW, replace(FORECAST, estimate="impossible"))
+    assert not needs_bound(replace(ROW, hold="owner"), None)
+    assert not needs_bound(replace(ROW, slurm=SlurmReason(code="Priority")), None)
+    assert not needs_bound(replace(ROW, phase="running"), None)
