@@ -85,6 +85,15 @@ class LoanSchedule:
         self._profiles = profiles
         self._lent: int | None = None
 
+    def has_nodes(self, cluster: Cluster) -> bool:
+        return cluster.profiling.gpus > 0
+
+    def reclaim(self, core: Host, now: float) -> None:
+        """Only its loans happen."""
+
+    def reclaims(self, d: Decision) -> bool:
+        return False
+
     def skips(self, job: Job) -> Reason | None:
         return Reason.SUBMITTED
 
