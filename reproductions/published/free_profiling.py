@@ -89,7 +89,7 @@ class LoanSchedule:
         return cluster.profiling.gpus > 0
 
     def reclaim(self, core: Host, now: float) -> None:
-        """It spares none."""
+        """Only its loans happen."""
 
     def reclaims(self, d: Decision) -> bool:
         return False

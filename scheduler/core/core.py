@@ -370,7 +370,8 @@ class Core:
     @property
     def profiles_apart(self) -> bool:
         """Whether jobs are profiled on nodes kept for that, be those away for a while."""
-        return self.profiling is not None and self.profiling.has_nodes(self.cluster)
+        stage, cluster = self.profiling, self.cluster
+        return cluster.profiling.gpus > 0 if stage is None else stage.has_nodes(cluster)
 
     def lacks_nodes(self, vc: str, most: int, now: float) -> Lack | None:
         """Whether the first in line of a virtual cluster lacks at most so many nodes that are lent

@@ -14,6 +14,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Mapping
 from copy import copy
 from dataclasses import dataclass, field
+from functools import partial
 from math import floor
 from typing import Any, Protocol
 
@@ -459,7 +460,7 @@ class WaitingStage(ProfilingStage):
 
     def reclaim(self, core: Host, now: float) -> None:
         if self._spared.nodes:
-            self._spared.lend_again(core, now, self._loses_s(core))
+            self._spared.lend_again(core, now, partial(self._loses_s, core))
 
     def reclaims(self, d: Decision) -> bool:
         return self._spared.is_lent_again(d)
@@ -469,7 +470,7 @@ class WaitingStage(ProfilingStage):
         return self.limit_s * sum(_waits(core, entry[-1]) for entry in self._queue)
 
     def serve(self, core: Host, now: float) -> None:
-        if self._spared.spare(core, now, self._loses_s(core), self._extra):
+        if self._spared.spare(core, now, partial(self._loses_s, core), self._extra):
             self.followed(core, now)  # no more are begun until it is idle
         else:
             super().serve(core, now)

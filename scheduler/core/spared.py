@@ -10,6 +10,8 @@ lacks it at such a price. One node always stays: without any, nobody who waits i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from scheduler.core.cluster import Cluster
 from scheduler.core.decisions import Action, Decision, Reason
 from scheduler.core.turn import Host
@@ -45,7 +47,7 @@ class SparedNodes:
             return False
         return True
 
-    def lend_again(self, core: Host, now: float, loses_s: float) -> None:
+    def lend_again(self, core: Host, now: float, loses_s: Callable[[], float]) -> None:
         """Lend those that are idle again, but for what is lacked; before anybody is served."""
         cluster = core.cluster
         self.changed(cluster)
@@ -55,7 +57,7 @@ class SparedNodes:
                 continue
             self._lend(core, node)
             lack = core.lacks_nodes(vc, 1, now)
-            if lack is not None and lack.pays(loses_s):
+            if lack is not None and lack.pays(loses_s()):
                 self._give_back(core, node)
                 continue
             core.record(
@@ -67,7 +69,7 @@ class SparedNodes:
                 nodes=(node,),
             )
 
-    def spare(self, core: Host, now: float, loses_s: float, keep: int | None) -> bool:
+    def spare(self, core: Host, now: float, loses_s: Callable[[], float], keep: int | None) -> bool:
         """Give back what is lacked, where that pays. Return whether such a node is in use.
 
         Args:
@@ -75,11 +77,16 @@ class SparedNodes:
             keep: a node that is lent by another rule.
         """
         cluster, here, in_use = core.cluster, core.cluster.profiling, False
-        for vc in core.queues if here.size > 1 else ():
-            lent = [n for n in here.nodes() if cluster.node_vc[n] == vc and n != keep]
-            lent = [n for n in lent if here.is_open(n)]
+        if here.size < 2:
+            return False
+        by_vc: dict[str, list[int]] = {}
+        for node in sorted(here.nodes()):
+            if node != keep and here.is_open(node):
+                by_vc.setdefault(cluster.node_vc[node], []).append(node)
+        for vc in filter(by_vc.__contains__, core.queues):
+            lent = by_vc[vc]
             lack = core.lacks_nodes(vc, min(len(lent), here.size - 1), now)
-            if lack is None or not lack.pays(loses_s):
+            if lack is None or not lack.pays(costs_s := loses_s()):
                 continue
             idle = [node for node in lent if here.is_idle(node)][: lack.nodes]
             if len(idle) < lack.nodes:
@@ -95,7 +102,7 @@ class SparedNodes:
                     vc=vc,
                     nodes=(node,),
                     need=lack.gpus,
-                    evidence=(*lack.evidence, ("profiled_later_s", loses_s)),
+                    evidence=(*lack.evidence, ("profiled_later_s", costs_s)),
                 )
         return in_use
 

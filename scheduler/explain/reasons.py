@@ -166,7 +166,7 @@ _SUMMARY: dict[Reason, str] = {
     Reason.PROFILING_BACKLOG: "{position} jobs wait to be profiled: a node is lent",
     Reason.PROFILING_IDLE: "few jobs wait to be profiled: the node goes back",
     Reason.NODE_MISSED: "lacks {gpus} lent for profiling",
-    Reason.NODE_SPARED: "nobody waits there",
+    Reason.NODE_SPARED: "no longer lacked",
     Reason.NODE_IDLE: "no job is left on the node: the change an operator asked for is made",
     Reason.SUBMITTED: "joined the queue",
     Reason.REQUEST_CHANGED: "asks for something else, and keeps its place in time",

@@ -1,6 +1,6 @@
 """What is made of a Slurm's queue: a core that decides about it, who is first in line, why each job
 waits, and when it starts. Reads no Slurm and writes nothing: the follower does so look after look,
-`service.direct` once."""
+`scheduler.slurm.look` once."""
 
 from __future__ import annotations
 

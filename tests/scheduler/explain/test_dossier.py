@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from scheduler.explain.slurm import SlurmReason
 
 from scheduler.core.capacity import NodeNow
 from scheduler.core.decisions import Action, Decision, Reason
@@ -22,6 +21,7 @@ from scheduler.explain.explanation import Standing, StartForecastRow
 from scheduler.explain.job import JobRow
 from scheduler.explain.stories import story_of
 from scheduler.explain.why import explain, forecast_of
+from scheduler.slurm.reason import SlurmReason
 
 ROW = JobRow(
     command=("train",),
