@@ -228,6 +228,18 @@ def test_a_site_that_hides_jobs_is_given_no_start() -> None:
     assert look.eta(["--gres=gpu:1"]).unavailable == look.sooner("4").unavailable == UNSEEN
 
 
+def test_eta_is_overruled_by_sbatch_itself() -> None:
+    made = scene()
+    look = direct(made)
+    options = ["-p", "main", "--gres=gpu:1"]
+    (before,) = look.eta(options).tried
+    refusal = "allocation failure: Requested node configuration is not available"
+    made.slurm.says[f"sbatch {' '.join(options)}"] = refusal
+    (after,) = look.eta(options).tried
+    assert (before.start_p50 is None, after.start_p50 is None) == (False, True)
+    assert "sbatch --test-only refuses it: Requested node configuration" in after.why
+
+
 def test_a_newer_release_is_refused() -> None:
     with pytest.raises(SlurmError, match=r"99\.11 is newer"):
         direct(scene(), (99, 11))

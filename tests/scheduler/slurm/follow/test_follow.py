@@ -94,6 +94,9 @@ class Told:
     def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
         return {job_id: (job_id, self.paths.get(job_id, "")) for job_id in job_ids}
 
+    def tried(self, options: Sequence[str]) -> str:
+        return self.says.get(f"sbatch {' '.join(options)}", "")
+
     def script(self, job_id: str) -> str:
         return self.says.get(f"script {job_id}", "")
 

@@ -306,6 +306,7 @@ def _eta(start: float | None, reason: str = "") -> Eta:
     [
         (NOW, TRIAL.format(at=int(NOW + 7200)), "at the latest: what keeps it is not known"),
         (NOW, TRIAL.format(at=int(NOW)), ""),
+        (NOW, TRIAL.format(at=int(NOW + 1800)), ""),  # others wait in its partition
         (NOW + 600, TRIAL.format(at=int(NOW + 7200)), ""),  # limits end later than jobs
         (None, TRIAL.format(at=int(NOW)), "what was found against it is not so"),
         (None, TRIAL.format(at=int(NOW + 7200)), ""),
