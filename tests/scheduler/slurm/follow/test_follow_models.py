@@ -30,7 +30,7 @@ class Modelled(Scene):
 
     def __init__(self, store: Store, folder: Path, *, watches: bool = True) -> None:
         self.champion, self.bundles = folder / "champion", BundleStore(folder / "bundles")
-        self.watches, self.number = watches, 0
+        self.watches, self.number = watches, 1
         super().__init__(store, "slurm", order=False)
 
     def restart(self) -> None:
@@ -45,14 +45,22 @@ class Modelled(Scene):
         return bundle.digest
 
     def work(self, jobs: int) -> None:
-        """Jobs of a minute, of eight people, one after the other."""
-        for _ in range(jobs):
-            self.number += 1
-            own: dict[str, Any] = {"user": f"u{self.number % 8}", "gpus": 1, "submit": self.now}
-            self.look(self.job(self.number, **own))
-            runs = {**own, "start": self.now, "nodes": ("n1",), "held_gpus": ((0,),)}
-            self.look(self.job(self.number, "RUNNING", **runs))
-            self.look(self.job(self.number, "COMPLETED", **runs, end=self.now + 60.0), after_s=60.0)
+        """Jobs of a minute, of eight people, eight at once."""
+        while jobs:
+            some, jobs = min(jobs, 8), jobs - min(jobs, 8)
+            own: list[dict[str, Any]] = [
+                {"user": f"u{i}", "gpus": 1, "submit": self.now} for i in range(some)
+            ]
+            names = [f"{self.number + i}" for i in range(some)]
+            self.number += some
+            self.look(*(self.job(n, **of) for n, of in zip(names, own, strict=True)))
+            for i, of in enumerate(own):
+                of |= {"start": self.now, "nodes": (f"n{i // 4 + 1}",), "held_gpus": ((i % 4,),)}
+            self.look(*(self.job(n, "RUNNING", **of) for n, of in zip(names, own, strict=True)))
+            for of in own:
+                of["end"] = self.now + 60.0
+            over = [self.job(n, "COMPLETED", **of) for n, of in zip(names, own, strict=True)]
+            self.look(*over, after_s=60.0)
 
     def used(self) -> str:
         inner = self.follower.memory.inner
@@ -106,10 +114,10 @@ def test_each_job_is_scored_once_and_what_cannot_be_read_ends_no_look(
 ) -> None:
     scene = Modelled(store, tmp_path)
     scene.promote(believing(RIGHT))
-    waits = scene.job(1, gpus=1)
+    waits = scene.job(1001, gpus=1)
     for _ in range(3):
         scene.look(waits)
-    assert [event.job_id for event in store.read(kinds=[Kind.SCORED])] == ["1"]
+    assert [event.job_id for event in store.read(kinds=[Kind.SCORED])] == ["1001"]
     (scene.champion / "bundle.json").write_text("{}")
     scene.look(waits)
     assert scene.used() == believing(RIGHT).digest
