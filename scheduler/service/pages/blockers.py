@@ -1,4 +1,4 @@
-"""What is in the way of a waiting job, as bars: who must finish, and when they should."""
+"""Bars of what is in the way of a waiting job: which runs must finish, and when they should."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class BlockersPage:
-    """The answer of now, and what it `says`. `runs`: the last to finish first; `besides`: what else
-    is in the way."""
+    """The present answer, and what it `says`. `runs` has the last to finish first; `besides` is
+    what else is in the way.
+    """
 
     analysis: Analysis
     says: dict[str, str]
@@ -43,7 +44,7 @@ class BlockersPage:
 
 
 def blockers_page(analysis: Analysis) -> BlockersPage:
-    """The bars of an analysis."""
+    """Return the bars of an analysis."""
     at = analysis.at or 0.0
     left = [(one, one.ends_in_s) for one in analysis.holders if one.ends_in_s is not None]
     longest = max((seconds for _, seconds in left), default=0.0)

@@ -1,4 +1,4 @@
-"""The page on which an operator changes a shape function, sees what comes of it, and saves it.
+"""The page on which an operator changes a shape function, sees the effect, and saves it.
 
 Trying is a GET that changes nothing. Saving adds an edit to `edits.yaml` in the state folder, in
 the format of `pellucid train --edits`; the models in use stay.
@@ -30,7 +30,7 @@ FILE = "edits.yaml"
 
 @router.get("/models/edit")
 def try_edit(request: Request, viewer: Operator) -> Response:
-    """A form for a change of a shape function; with a change, what it would do."""
+    """Show a form for a change of a shape function; with a change, what it would do."""
     return _answer(request, viewer, request.query_params)
 
 
