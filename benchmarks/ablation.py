@@ -1,4 +1,5 @@
-"""What each part of the policy `pellucid` is worth: taken away alone, and on alone.
+"""Measures what each part of the policy `pellucid` is worth: with it alone taken away, and with it
+alone on.
 
     python -m benchmarks.ablation --json [--track honest honest-open] [--seeds 100 101]
     python -m benchmarks.ablation --json --worlds synthetic wide [--seeds 0 1]
@@ -44,7 +45,7 @@ NEVER: dict[str, Any] = {"max_wait_s": 1e12}
 
 @dataclass(frozen=True)
 class Row:
-    """A policy with something of it changed.
+    """A policy with one part of it changed.
 
     Attributes:
         settings: those of the policy that are not its defaults.
@@ -115,7 +116,7 @@ GROUPS = {"without": OFF, "alone": ALONE, "peers": PEERS}
 def measure(
     data: Path, track: str, seed: int, row: Row, *, durations: str, failing: bool = True
 ) -> dict[str, float]:
-    """The figures of one cell."""
+    """Return the figures of one cell of the table."""
     scenario = _opened(data, track, seed, row, row.durations or durations)
     if not failing:
         work = scenario.workload.work
@@ -163,12 +164,12 @@ def _figures(scenario: Scenario, policy: Policy, estimator: Any) -> dict[str, fl
 
 
 def kept_in(folder: Path) -> Keep:
-    """Cells done so far by the code as it is, a file each."""
+    """Return a store of finished cells, a file each. It belongs to the code as it is."""
     return Keep(folder, question_of(code_digest()), lambda cell: _digest(cell.encode()).hexdigest())
 
 
 def code_digest() -> str:
-    """Of the code that the figures depend on."""
+    """Return a digest of the code that the figures depend on."""
     root, digest = Path(__file__).resolve().parents[1], _digest()
     for package in MEASURED:
         for path in sorted((root / package).rglob("*.py")):
@@ -188,7 +189,9 @@ def ablate(
     failing: bool = True,
     only: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Every cell that is not kept yet, seed by seed; then the tables. `only`: rows by name."""
+    """Compute every cell that is not stored yet, seed by seed. Return the tables. `only` names
+    rows.
+    """
     names = {g: [n for n in GROUPS[g] if not only or n in only] for g in groups}
     cells: dict[str, dict[str, float]] = {}
     wanted = [(s, t, g, n) for s in seeds for t in tracks for g in groups for n in names[g]]
@@ -212,7 +215,7 @@ def ablate(
 
 
 def _cell(track: str, seed: int, group: str, name: str, durations: str, failing: bool) -> str:
-    """What is measured, by which rows that come to the same share a cell."""
+    """Return what is measured, by which rows that come to the same share a cell."""
     row = GROUPS[group][name]
     isolated = row.isolated or track == "honest"
     where = "" if track in TRACKS else f"{track}|"
@@ -232,7 +235,7 @@ def _means(
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """The tables of `docs/policy-figures.md`."""
+    """Return the tables of `docs/policy-figures.md`."""
     lines = []
     for track in dict.fromkeys(row["track"] for row in found["rows"]):
         lines += [
@@ -267,7 +270,7 @@ def main() -> None:
     parser.add_argument("--durations", choices=("own", "ga2m", "oracle", "gpus"), default="own")
     parser.add_argument("--without-failing", action="store_true", help="leave out jobs that fail")
     parser.add_argument("--keep", type=Path, default=Path("runs/ablation"))
-    parser.add_argument("--json", action="store_true", help="print JSON only")
+    parser.add_argument("--json", action="store_true", help="print only JSON")
     args = parser.parse_args()
     found = ablate(
         args.data,

@@ -1,4 +1,4 @@
-"""Violations of accessibility rules that axe finds on pages, in the system's Chromium."""
+"""Counts violations of accessibility rules that axe finds on pages, in the system's Chromium."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WIDTHS = (1400, 390)
 
 
 def violations(addresses: Iterable[str]) -> dict[str, int]:
-    """Violations on each page, at every width; those of no violation are left out.
+    """Return the violations on each page, at every width; pages without any are left out.
 
     Raises RuntimeError without Chromium.
     """

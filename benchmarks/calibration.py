@@ -1,5 +1,5 @@
-"""How fast this machine is just now, the unit that budgets of time are stated in; and the command
-line that benchmarks have in common.
+"""How fast this machine is just now. That is the unit in which budgets of time are stated. Also
+here is the command line that benchmarks share.
 
 The same code takes three times as long on another machine, and half as long again on this one while
 it is busy: a budget in seconds says little. `calibrate` times two loops that never change, one of
@@ -33,7 +33,9 @@ PASSES = 7
 
 
 def python_loop() -> int:
-    """What a scheduler written in Python does: look up, compare, keep, sort."""
+    """Do what a scheduler written in Python does: look up, compare, keep, sort. Return a value that
+    depends on all of it.
+    """
     source, kept = random.Random(0), dict[int, list[int]]()
     for i in range(200_000):
         key = (i * 7919) % 5003
@@ -42,14 +44,16 @@ def python_loop() -> int:
 
 
 def memory_loop() -> int:
-    """Half a million reads at random places in 64 MiB, four times."""
+    """Make half a million reads at random places in 64 MiB, four times. Return a value that depends
+    on all of them.
+    """
     reach = np.arange(2**23, dtype=np.int64)
     where = np.random.default_rng(0).integers(0, len(reach), 500_000)
     return int(sum(int(reach[where].sum()) for _ in range(4)))
 
 
 def calibrate(passes: int = PASSES) -> float:
-    """One unit: CPU seconds of both loops together, the median of some passes."""
+    """Return one unit: CPU seconds of both loops together, the median over `passes` repeats."""
     times = []
     for _ in range(passes):
         begun = time.process_time()
@@ -60,13 +64,13 @@ def calibrate(passes: int = PASSES) -> float:
 
 
 class Calibration:
-    """The unit over a whole run: it is measured again when the verdict is asked for."""
+    """The unit over a whole run. It is measured again when the verdict is asked for."""
 
     def __init__(self) -> None:
         self._before = calibrate()
 
     def judge(self, figures: Mapping[str, Any], file: Path) -> dict[str, Any]:
-        """`unit_s`, each limit in the figure's own terms, and what is beyond it.
+        """Return `unit_s`, each limit in the figure's own terms, and which figures exceed theirs.
 
         Figures that were not measured this time are not judged.
         """
@@ -104,11 +108,11 @@ def program(
     positional: Collection[str] = (),
     **options: Mapping[str, Any],
 ) -> NoReturn:
-    """A benchmark's command line: prints its figures and the verdict on them, as JSON; exit status
-    1 where they are beyond the budget, or `holds` among them is false.
+    """Run a benchmark's command line. It prints figures and the verdict on them as JSON. Exit
+    status 1 means that they exceed the budget, or `holds` among them is false.
 
     Args:
-        doc: of the module; its first line is the help.
+        doc: docstring of the module; its first line is the help.
         file: the budget, of figures and of those one level below; None: there is none.
         measure: the figures.
         positional: options that are given without their name.
@@ -131,7 +135,9 @@ def program(
 
 
 def spent(*command: str, cwd: Path | None = None) -> tuple[str, float]:
-    """What a command prints, and its CPU seconds: user and system time of the whole process."""
+    """Return what a command prints, and its CPU seconds: user and system time of the whole
+    process.
+    """
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -139,6 +145,6 @@ def spent(*command: str, cwd: Path | None = None) -> tuple[str, float]:
 
 
 def level(values: Iterable[float], share: float) -> float:
-    """Smallest value that this share of the values do not exceed; NaN of none."""
+    """Return the smallest value that this share of the values do not exceed; NaN for none."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else math.nan

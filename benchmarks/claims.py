@@ -1,4 +1,4 @@
-"""Whether what a replay says of another setting of Slurm comes true.
+"""Checks whether what a replay says about another setting of Slurm comes true.
 
 A made-up batch system, which shares no code with the policy `slurm`, runs the same submissions
 twice: as it is (that dump is replayed), and under another setting, which is the truth. Chance moves
@@ -31,7 +31,7 @@ SLURM = next(variant for variant in VARIANTS if variant.key == "slurm")
 
 @dataclass(frozen=True)
 class Setting:
-    """Another setting, as slurm.conf has it and as the made-up batch system does."""
+    """A changed setting, as slurm.conf and as the made-up batch system has it."""
 
     name: str
     changed: Mapping[str, str]
@@ -39,7 +39,7 @@ class Setting:
 
     @property
     def variant(self) -> Variant:
-        """Slurm with it."""
+        """Slurm with this setting, as a variant of a replay."""
         return replace(SLURM, key="changed", title=self.name, changed=self.changed)
 
 
@@ -54,7 +54,9 @@ SETTINGS = (
 
 
 def mean_wait(site: MadeUp, seed: int, run: int, system: Mapping[str, Any]) -> float:
-    """Return the mean wait (s) of one run; run 0 is exact, others are moved by chance."""
+    """Return the mean wait (s) of one run. Run 0 is exact; in others, submissions and run times
+    move by chance.
+    """
     todo = tasks(site, seed)
     if run:
         rng = random.Random(1_000 * seed + run)
@@ -67,7 +69,7 @@ def mean_wait(site: MadeUp, seed: int, run: int, system: Mapping[str, Any]) -> f
 
 
 def asked(name: str, seed: int, replays: int) -> Iterator[Mapping[str, Any]]:
-    """Yield what was stated of each setting of a site, beside the truth."""
+    """Yield what was stated of each setting of a site, with the truth."""
     site = SITES[name]
     was: Sequence[Task] = tasks(site, seed)
     BatchSystem(site).play(list(was))
@@ -96,7 +98,9 @@ def asked(name: str, seed: int, replays: int) -> Iterator[Mapping[str, Any]]:
 
 
 def scored(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float | int]:
-    """Return how often an interval was given, held the truth, and had a sign that was right."""
+    """Return how often an interval was given, how often it held the truth, and how often its sign
+    was right.
+    """
     answered = [row for row in rows if row["stated"] is not None]
     held = [
         row["stated"]["low_s"] <= saved <= row["stated"]["high_s"]
@@ -121,7 +125,7 @@ def scored(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float | int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--sites", default=",".join(SITES), help="names, with commas")
-    parser.add_argument("--seeds", default="20-24", help="the first and the one after the last")
+    parser.add_argument("--seeds", default="20-24", help="names of sites, separated by commas")
     parser.add_argument("--replays", type=int, default=6)
     parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Are the decisions still the same ones? Digests of whole runs, beside those of an earlier day.
+"""Checks whether the decisions are still the same, by digests of whole runs recorded earlier.
 
     python -m benchmarks.digests [--only NAME ...] [--update] [--json] [--data ../shared/data]
 
@@ -57,12 +57,13 @@ World = Callable[[Path], Scenario]
 
 
 def track(name: str, **options: Any) -> World:
-    """A track on the Venus month of the shared data."""
+    """Return a maker of a track's world on the Venus month of the shared data."""
     return lambda data: open_scenario(data / "venus", track=name, **options)
 
 
 def demo(_: Path) -> Scenario:
-    """The embedded synthetic trace on its cluster; durations from histories, pairs by a rule.
+    """Return the embedded synthetic trace on its cluster, with durations from histories and pairs
+    by a rule.
 
     No model is trained and none is read, so that no version of a library matters.
     """
@@ -112,7 +113,7 @@ RUNS: dict[str, tuple[World, str]] = {
 
 
 class Digest:
-    """A hash of lines, with a checkpoint after every `BLOCK` of them."""
+    """A hash of lines, with a checkpoint after every `BLOCK` lines."""
 
     def __init__(self) -> None:
         self._hash = sha256()
@@ -134,7 +135,7 @@ class Digest:
 
 
 class Digests:
-    """A sink for decisions."""
+    """Receives decisions, and hashes their record in several ways."""
 
     def __init__(self) -> None:
         self.record, self.effects, self.holders = Digest(), Digest(), Digest()
@@ -189,7 +190,7 @@ def _plain(value: Any) -> Any:
 
 
 def play(name: str, data: Path) -> Found:
-    """One run: what it is, and its digests."""
+    """Play one run. Return its description and its digests."""
     world, policy = RUNS[name]
     sink = Digests()
     outcome, _ = world(data).simulate(policy, sink=sink)
@@ -205,7 +206,7 @@ def play(name: str, data: Path) -> Found:
 
 
 def differences(expected: Found | None, found: Found) -> list[str]:
-    """A line for each digest that differs, with the place where it first does."""
+    """Return a line for each digest that differs, with the place where it first does."""
     if expected is None:
         return ["nothing is expected yet (--update)"]
     lines = []
@@ -224,7 +225,7 @@ def differences(expected: Found | None, found: Found) -> list[str]:
 
 
 def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Found]]:
-    """Plays the runs in processes of their own."""
+    """Play the runs in processes of their own, and yield each with its digests."""
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
         yield from zip(names, pool.map(partial(play, data=data), names), strict=True)
 
@@ -232,7 +233,11 @@ def check(names: list[str], data: Path, workers: int) -> Iterator[tuple[str, Fou
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("--only", nargs="+", default=list(RUNS), choices=RUNS, metavar="NAME")
-    parser.add_argument("--update", action="store_true", help="write what is found as expected")
+    parser.add_argument(
+        "--update",
+        action="store_true",
+        help="record the digests that are found as the expected ones",
+    )
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--json", action="store_true", help="print JSON only")

@@ -1,4 +1,5 @@
-"""What the watch on drift finds: planted bugs within a day's jobs, and false alarms in good weeks.
+"""Measures the watch on drift: planted bugs that it finds within a day's jobs, and false alarms in
+good weeks.
 
     python -m benchmarks.drift --json [--data ../shared/data] [--traces venus philly openb]
 
@@ -38,7 +39,9 @@ FEWEST = 40  # jobs of a day, and of its virtual cluster, that a bug is planted 
 
 @dataclass(frozen=True)
 class Bug:
-    """What a bug does to a job of the day, given a virtual cluster, and what an alarm says."""
+    """A planted bug: its change of a job of the day, given a virtual cluster, and what an alarm
+    should say.
+    """
 
     name: str
     change: Callable[[Seen, str, Random], Seen]
@@ -81,7 +84,7 @@ BUGS = (
 
 
 def changed_groups(before: Sequence[Seen], after: Sequence[Seen]) -> set[str]:
-    """The groups of which a bug changed at least half of the jobs."""
+    """Return the groups of which a bug changed at least half of the jobs."""
     all_of, of_those = Counter[str](), Counter[str]()
     for was, job in zip(before, after, strict=True):
         for group in groups_of(job):
@@ -91,7 +94,7 @@ def changed_groups(before: Sequence[Seen], after: Sequence[Seen]) -> set[str]:
 
 
 def read(data: Path, trace: str) -> list[Seen]:
-    """The ended jobs of a trace."""
+    """Return the ended jobs of a trace."""
     name, kind = SOURCES[trace]
     with TemporaryDirectory() as scratch:
         out = Path(scratch) / trace
@@ -122,14 +125,14 @@ def days_of(jobs: Sequence[Seen]) -> dict[int, list[Seen]]:
 
 
 def past_of(days: dict[int, list[Seen]], day: int) -> list[Seen]:
-    """Jobs of the weeks before a day that had ended by then."""
+    """Return the jobs of the weeks before a day that had ended by then."""
     before = range(day - PAST_DAYS, day)
     cut = day * DAY_S
     return [j for d in before for j in days.get(d, ()) if j.submitted + j.seconds < cut]
 
 
 def judged(jobs: Sequence[Seen], limit: float, planted: int, seed: int) -> dict[str, Any]:
-    """False alarms by day, and the planted bugs that were found."""
+    """Return false alarms by day, and the planted bugs that were found."""
     days, random = days_of(jobs), Random(seed)
     first = min(days)
     able = [d for d in sorted(days) if d >= first + PAST_DAYS and len(days[d]) >= FEWEST]

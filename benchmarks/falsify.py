@@ -1,4 +1,5 @@
-"""Which learned part decides: each is replaced by a constant, and by another job's answers.
+"""Measures which learned part matters: each is replaced by a constant, and by another job's
+answers.
 
     python -m benchmarks.falsify --json [--seeds 0 1 2] [--jobs 1500] [--parts user template]
 
@@ -55,7 +56,7 @@ EVERY = 40  # decisions between two moments of forecasts
 
 
 def chosen(count: int, *about: object) -> int:
-    """A number below `count`, by chance, the same for the same question."""
+    """Return a number below `count`, by chance, the same for the same question."""
     text = "/".join(map(str, about)).encode()
     return int.from_bytes(blake2b(text, digest_size=8).digest(), "big") % count
 
@@ -64,7 +65,7 @@ def chosen(count: int, *about: object) -> int:
 
 
 class Swapped(HistoriesEstimator):
-    """Answers of a job with what it said of an earlier one."""
+    """Answers for a job with what it said of an earlier one."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -79,7 +80,7 @@ class Swapped(HistoriesEstimator):
 
 
 class LevelState(FeatureState):
-    """Histories of which those of one level are not asked, or another group's are."""
+    """Histories in which one level is not asked, or answers for another group."""
 
     def __init__(self, level: str, how: str):
         super().__init__({"survival"})
@@ -100,7 +101,7 @@ class LevelState(FeatureState):
 
 
 class OfLevel(HistoriesEstimator):
-    """The histories with one level falsified."""
+    """An estimator by histories with one level falsified."""
 
     def __init__(self, level: str, how: str):
         super().__init__()
@@ -108,7 +109,7 @@ class OfLevel(HistoriesEstimator):
 
 
 class WithoutHazards(HistoriesEstimator):
-    """The prediction without the job's own curve, or with another job's."""
+    """Predicts without the job's own curve, or with another job's."""
 
     def __init__(self, how: str):
         super().__init__()
@@ -125,7 +126,7 @@ class WithoutHazards(HistoriesEstimator):
 
 
 class Glass(BundleEstimator):
-    """The bundle's GA2M; shuffled, what it adds to the histories is another job's."""
+    """The bundle's GA2M; when shuffled, what it adds to the histories is another job's."""
 
     def __init__(self, bundle: Bundle, how: str):
         super().__init__(bundle)
@@ -168,7 +169,9 @@ class Pairs:
 
 
 def deaf(core: Core, how: str) -> None:
-    """How predictions turned out is not learned, or learned of another job's prediction."""
+    """Keep a core from learning how predictions turned out, or let it learn by another job's
+    prediction.
+    """
     distribution = core.policy.distribution
     assert distribution is not None
     learn, before = distribution.learn, list[float | None]()
@@ -186,11 +189,11 @@ def deaf(core: Core, how: str) -> None:
 
 @dataclass
 class Told:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
         jct_s: mean JCT.
-        pinball: of durations, one a job.
+        pinball: loss of durations, one a job.
     """
 
     jct_s: float
@@ -198,13 +201,13 @@ class Told:
 
 
 def loss(level: float, said_s: float, true_s: float) -> float:
-    """Pinball loss of the logarithm."""
+    """Return the pinball loss of the logarithm."""
     off = log1p(max(0.0, true_s)) - log1p(max(0.0, said_s))
     return max(level * off, (level - 1.0) * off)
 
 
 def world(seed: int, jobs: int) -> Scenario:
-    """A draw of the demo."""
+    """Return a world: the demo's trace of a seed."""
     spec = read_cluster(DEMO_CLUSTER)
     trace = generate(default_config(seed=seed)).slice(0, jobs)
     made = plain.scenario(trace, "demo", spec.cluster, spec.profiling)
@@ -213,7 +216,7 @@ def world(seed: int, jobs: int) -> Scenario:
 
 
 def played(made: Scenario, change: Callable[[Core], None] | None = None) -> Told:
-    """Play a world, and judge what was believed of each job first."""
+    """Play a world. Return the result, with each job's first prediction judged."""
     work, found = made.workload.work, dict[str, float]()
 
     def sink(decisions: list[Decision]) -> None:
@@ -232,7 +235,7 @@ def played(made: Scenario, change: Callable[[Core], None] | None = None) -> Told
 
 
 def falsified(part: str, how: str, seed: int, jobs: int) -> Told:
-    """A run with a part as it is (`how` is ""), constant or shuffled."""
+    """Return the result of a run with a part as it is (`how` is ""), constant or shuffled."""
     made, makes = world(seed, jobs), _ESTIMATORS.get(part)
     if makes is not None and (how or part == "glass"):
         made.estimators = lambda _: makes(how)
@@ -246,7 +249,7 @@ def falsified(part: str, how: str, seed: int, jobs: int) -> Told:
 
 @cache
 def as_it_is(part: str, seed: int, jobs: int) -> Told:
-    """A run in which nothing is falsified."""
+    """Return the result of a run in which nothing is falsified."""
     return falsified(part, "", seed, jobs)
 
 
@@ -287,7 +290,7 @@ def _nobody(beliefs: Beliefs) -> Beliefs:
 
 
 def _elsewhere(beliefs: Beliefs) -> Beliefs:
-    """What came to one virtual cluster comes to the next."""
+    """Return what came to one virtual cluster comes to the next."""
 
     def moved(piece: Piece) -> Piece:
         vcs = sorted({job.job.vc for job in beliefs.jobs.values()} | piece.keys())
@@ -308,7 +311,9 @@ _ARRIVE: dict[str, Callable[[Beliefs], Beliefs]] = {
 
 
 def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
-    """Losses of forecasts by what is believed of arrivals, of the same jobs at the same moments."""
+    """Return the losses of forecasts by what is assumed of arrivals, for the same jobs at the same
+    moments.
+    """
     made = world(seed, jobs)
     core = made.core(POLICY)
     memory = core.estimator = Memory(core.estimator)
@@ -352,7 +357,9 @@ def foretold(seed: int, jobs: int) -> dict[str, dict[tuple[float, str], float]]:
 
 
 def verdict(more: Sequence[float]) -> dict[str, float | str]:
-    """Mean and 95 % interval of paired differences, and whether that is worse than by chance."""
+    """Return mean and 95 % interval of paired differences, and whether that is worse beyond
+    chance.
+    """
     much, sure = mean(more) if more else 0.0, float("inf")
     if len(more) > 1:
         sure = bound(0.95, len(more) - 1) * stdev(more) / sqrt(len(more))
@@ -361,7 +368,7 @@ def verdict(more: Sequence[float]) -> dict[str, float | str]:
 
 
 def compared(part: str, seeds: Sequence[int], jobs: int) -> dict[str, Any]:
-    """What gets worse without a part."""
+    """Return what gets worse when a part is falsified."""
     if part == "arrivals":
         losses = [one for seed in seeds if (one := foretold(seed, jobs))[""]]
         return {

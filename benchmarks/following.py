@@ -1,4 +1,4 @@
-"""Does a core that follows a log come to decide as the one that wrote it?
+"""Checks whether a core that follows a log comes to decide as the one that wrote it.
 
     python -m benchmarks.following [--only NAME ...] [--data ../shared/data]
 
@@ -26,7 +26,7 @@ from scheduler.testing.shadow import Shadowed
 
 
 def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
-    """Makes a core from the record of another, through JSON."""
+    """Return a function that makes a core from the record of another, through JSON."""
 
     def make(core: Core) -> Core:
         body = json.loads(json.dumps(encode(remember(core))))
@@ -39,7 +39,7 @@ def made_again(scenario: Scenario, policy: str) -> Callable[[Core], Core]:
 
 
 def play(name: str, data: Path, *, restored: bool = True, **more: Any) -> Shadowed:
-    """One run, with its shadow."""
+    """Play one run together with its follower. Return how often they differed."""
     world, policy = RUNS[name]
     scenario = world(data)
     again = made_again(scenario, policy) if restored else None
@@ -53,7 +53,9 @@ def main() -> None:
     of_service = [name for name in RUNS if name.endswith(("pellucid", "easy", "fifo"))]
     parser.add_argument("--only", nargs="+", default=of_service, choices=RUNS, metavar="NAME")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--thorough", action="store_true", help="compare memories, too: slow")
+    parser.add_argument(
+        "--thorough", action="store_true", help="also compare what both cores remember: slow"
+    )
     arguments = parser.parse_args()
     differing = 0
     for name in arguments.only:

@@ -1,4 +1,5 @@
-"""What a newcomer meets first: how fast, how large, how long, and whether it leads anywhere.
+"""Measures what a newcomer meets first: how fast, how large, how long, and whether links and
+commands work.
 
     python -m benchmarks.front_door --json [--quick]
 
@@ -44,13 +45,13 @@ SERVED = ("", "nodes", "settings", "jobs", "history", "fairness", "models", "for
 
 
 def cpu_s(*said: str) -> float:
-    """CPU seconds of a command, the least of some."""
+    """Return the CPU seconds of a command, the least of some runs."""
     return min(spent(*PELLUCID, *said, cwd=ROOT)[1] for _ in range(REPEATS))
 
 
 @contextmanager
 def service() -> Iterator[str]:
-    """A service in which one job runs and another waits: the id of that one."""
+    """Start a service in which one job runs and another waits. Gives the id of the waiting one."""
     words = "--fake-gpus", "--policy", "fifo", "--log-level", "error"
     with TemporaryDirectory() as folder, serving(Path(folder), *words, cluster=CLUSTER) as served:
         os.environ["PELLUCID_SERVER"] = served.address
@@ -68,7 +69,9 @@ def _submitted() -> str:
 
 
 def start(look: Sequence[Path]) -> dict[str, Any]:
-    """How soon commands are there, and what axe finds on the service's pages and on these."""
+    """Return how soon commands start, and what axe finds on the service's pages and on the given
+    ones.
+    """
     figures: dict[str, Any] = {"version_cpu_s": cpu_s("--version"), "help_cpu_s": cpu_s("--help")}
     with service() as waiting:
         figures |= {"ps_cpu_s": cpu_s("ps"), "why_cpu_s": cpu_s("why", waiting)}
@@ -81,7 +84,7 @@ def start(look: Sequence[Path]) -> dict[str, Any]:
 
 
 def looked_at(served: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
-    """What axe finds on pages, and the largest that is served."""
+    """Return what axe finds on pages, and the size of the largest that is served."""
     from benchmarks.axe import violations
 
     found = violations([*served, *files])
@@ -94,7 +97,7 @@ def looked_at(served: Sequence[str], files: Sequence[str]) -> dict[str, Any]:
 
 
 def installed() -> dict[str, Any]:
-    """What the wheel lacks and what it takes with all it needs."""
+    """Return what the wheel lacks, and its size with all it needs."""
     with TemporaryDirectory() as folder:
         wheel = build(Path(folder, "wheel"))
         sizes = sizes_mb(install(wheel, Path(folder, "venv")))
@@ -108,7 +111,7 @@ def installed() -> dict[str, Any]:
 
 
 def reading() -> dict[str, float]:
-    """How much there is to read, and what leads nowhere."""
+    """Return how much there is to read, and what leads nowhere."""
     every = pages()
     shown = [said for page in every for said in commands(page)]
     return {
@@ -121,7 +124,7 @@ def reading() -> dict[str, float]:
 
 
 def report(page: Path) -> dict[str, float]:
-    """Size and words (those of tables apart) of a report on a small trace, written to `page`."""
+    """Write a report on a small trace to `page`. Return its size and words (without tables)."""
     with TemporaryDirectory() as folder:
         trace, compared = Path(folder, "trace"), Path(folder, "compared")
         synthetic.write(synthetic.default_config("small"), trace)
@@ -137,7 +140,7 @@ def report(page: Path) -> dict[str, float]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """All of it, or what is quick."""
+    """Return all figures, or those that are quick to measure."""
     site = [] if asked.quick else sorted(SITE.rglob("*.html"))
     if not site and not asked.quick:
         sys.exit("the site of the docs is not there: make docs, or --quick")

@@ -1,4 +1,4 @@
-"""How fast `pellucid ingest` is.
+"""Measures how fast `pellucid ingest` is.
 
     python -m benchmarks.ingest --json
 
@@ -28,7 +28,7 @@ DAYS_PER_COPY = 26
 
 
 def write_source(path: Path, rows: int) -> None:
-    """The Venus log as ``cluster_log.csv``, repeated until there are so many rows."""
+    """Write the Venus log as ``cluster_log.csv``, repeated until there are so many rows."""
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.csv as csv
@@ -71,7 +71,7 @@ def _clock(seconds: Any) -> Any:
 
 
 def measure(source: Path, out: Path) -> dict[str, float]:
-    """Read it in a process of its own."""
+    """Read a source in a process of its own. Return the figures."""
     read = (
         "import sys; from pathlib import Path; from pipeline.traces import ingest; "
         "print(ingest(*map(Path, sys.argv[1:])).kept)"
@@ -87,7 +87,7 @@ def measure(source: Path, out: Path) -> dict[str, float]:
 
 
 def benchmark(asked: argparse.Namespace) -> dict[str, Any]:
-    """Median of the runs."""
+    """Return the median of the runs."""
     if not VENUS.is_file():
         sys.exit("benchmarks.ingest: needs the Venus log in ../shared/data/venus")
     with tempfile.TemporaryDirectory(prefix="pellucid-ingest-") as name:

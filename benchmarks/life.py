@@ -1,5 +1,5 @@
-"""A real `pellucid serve` in a folder, a client that submits and repeats what was not answered, and
-somebody who asks for `/ready` four times a second.
+"""Runs a real `pellucid serve` in a folder, a client that submits and repeats what was not
+answered, and one that asks for `/ready` four times a second.
 
 Afterwards every accepted job ran once, the audit is clean, and the service ends by itself when its
 process group is asked to, as init systems and terminals do.
@@ -48,7 +48,9 @@ vcs: {vc: 2}
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """The processes of a service: the one given and those forked from it. Its jobs are not."""
+    """Return the processes of a service: the one given and those forked from it, without its
+    jobs.
+    """
     found = []
     with suppress(psutil.NoSuchProcess):
         found.append(psutil.Process(pid))
@@ -61,7 +63,7 @@ def family(pid: int) -> list[psutil.Process]:
 
 
 class Life:
-    """A service in a folder, a client, and somebody who looks.
+    """A service in a folder, a client, and an observer.
 
     Args:
         begun: by whoever made its database.
@@ -107,7 +109,7 @@ class Life:
     def start(
         self, python: str = sys.executable, code: Path | None = None, through: Sequence[str] = ()
     ) -> None:
-        """Start it, and wait until it decides.
+        """Start the service, and wait until it decides.
 
         Args:
             code: checkout whose code it is.
@@ -126,7 +128,7 @@ class Life:
         self.await_ready()
 
     def kill(self) -> None:
-        """SIGKILL to every process of the service at once; none has a last word."""
+        """Kill every process of the service at once (SIGKILL), so that none can clean up."""
         assert self.service is not None
         for process in family(self.service.pid):
             with suppress(ProcessLookupError):
@@ -134,8 +136,9 @@ class Life:
         self.service.wait()
 
     def stop(self) -> list[str]:
-        """One SIGTERM to its process group. What was wrong: it had to be killed, ended otherwise
-        than with status 0, lost a process, or left one behind."""
+        """Send one SIGTERM to the service's process group. Return what was wrong: it had to be
+        killed, ended with a status other than 0, lost a process, or left one behind.
+        """
         assert self.service is not None
         alive, before = family(self.service.pid), (self.folder / "log").stat().st_size
         os.killpg(self.service.pid, signal.SIGTERM)
@@ -151,12 +154,12 @@ class Life:
         return wrong if "stopped" in events else [*wrong, "did not report that it stopped"]
 
     def rows(self) -> dict[str, str]:
-        """Phases of its jobs."""
+        """Return the phases of the service's jobs."""
         with self.store.engine.connect() as connection:
             return {row.job_id: row.phase for row in connection.execute(select(jobs))}
 
     def await_ready(self) -> float:
-        """Seconds until somebody decides."""
+        """Return the seconds until somebody decides."""
         began = time.monotonic()
         while not self._ask("/ready", 2.0):
             if time.monotonic() > began + PATIENCE_S:
@@ -166,7 +169,7 @@ class Life:
         return time.monotonic() - began
 
     def attend(self, seconds: str = "0.2", every_s: float = 1.0) -> None:
-        """Begin to submit jobs, and to look."""
+        """Begin to submit jobs, and to observe."""
         for work in (lambda: self._submit(seconds, every_s), self._look):
             self.threads.append(Thread(target=work, daemon=True))
             self.threads[-1].start()
@@ -215,7 +218,7 @@ class Life:
             http.close()
 
     def finish(self) -> dict[str, Any]:
-        """Wait for the jobs, stop everything, and say what came of it."""
+        """Wait for the jobs, stop everything, and return what was found."""
         self.over.set()
         for thread in self.threads:
             thread.join()
@@ -247,7 +250,7 @@ class Life:
         }
 
     def _green(self) -> int:
-        """How often `/ready` was green while nobody decided."""
+        """Return how often `/ready` was green while nobody decided."""
         moved, green = [at for at, _ in self.beats], 0
         for at, ready in self.samples:
             last = max((m for m in moved if m <= at), default=at)

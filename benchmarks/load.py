@@ -1,4 +1,5 @@
-"""The service under load: 10,000 jobs queued, 1,000 running on 2,048 GPUs, 200 submissions/s.
+"""Measures the service under load: 10,000 jobs queued, 1,000 running on 2,048 GPUs, 200
+submissions/s.
 
     python -m benchmarks.load --json [--seconds 30] [--rate 200]
 
@@ -46,14 +47,14 @@ PREFILL_PER_S = 90.0  # per token, below the API's limit per token
 
 
 class Connection:
-    """One kept-alive HTTP/1.1 connection: as little work per request as can be."""
+    """One kept-alive HTTP/1.1 connection, with as little work per request as possible."""
 
     def __init__(self, port: int, token: str):
         self._port, self._token = port, token
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def request(self, method: str, path: str, body: Any = None) -> tuple[int, bytes]:
-        """Status and body of the answer."""
+        """Send a request. Return status and body of the answer."""
         if self._streams is None or self._streams[0].at_eof():  # closed while it was idle
             self._streams = await asyncio.open_connection("127.0.0.1", self._port)
         reader, writer = self._streams
@@ -78,7 +79,7 @@ class Connection:
 
 
 class Clients:
-    """Connections of one submitter per virtual cluster, lent one request at a time."""
+    """Connections of one submitter per virtual cluster, each lent for one request at a time."""
 
     def __init__(self, port: int, tokens: Sequence[str]):
         self._idle: dict[str, asyncio.Queue[Connection]] = {}
@@ -88,7 +89,7 @@ class Clients:
                 self._idle[vc].put_nowait(Connection(port, token))
 
     async def submit(self, vc: str, gpus: int, seconds: float) -> int:
-        """Submit a job that sleeps; the status of the answer."""
+        """Submit a job that sleeps. Return the status of the answer."""
         job = {"command": ["sleep", f"{seconds:.0f}"], "gpus": gpus, "vc": vc, "name": "load"}
         connection = await self._idle[vc].get()
         try:
@@ -108,14 +109,16 @@ class Clients:
 
 @dataclass
 class Answered:
-    """What came back. Latencies in seconds."""
+    """The answers to a load. Latencies are in seconds."""
 
     statuses: Counter[int] = field(default_factory=Counter)
     latencies: list[float] = field(default_factory=list)
 
 
 async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
-    """Begin the works at a steady rate, waiting for none; latency counts from when each was due."""
+    """Begin the works at a steady rate, without waiting for any. Return the answers; latency counts
+    from when each was due.
+    """
     answered, loop = Answered(), asyncio.get_running_loop()
     start = loop.time()
 
@@ -132,7 +135,7 @@ async def steadily(rate: float, works: Sequence[Callable[[], Any]]) -> Answered:
 
 
 async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> dict[str, Any]:
-    """Fill the service, then load it."""
+    """Fill the service, then load it. Return the figures."""
     clients, draw = Clients(port, tokens), random.Random(1)
     per_s = PREFILL_PER_S * len(VCS)
     fill = [
@@ -150,7 +153,7 @@ async def drive(port: int, tokens: Sequence[str], asked: argparse.Namespace) -> 
 
 
 def later(clients: Clients, draw: random.Random, count: int) -> list[Callable[[], Any]]:
-    """Submissions of jobs of many sizes."""
+    """Return submissions of jobs of many sizes."""
     return [
         partial(clients.submit, draw.choice(VCS), draw.choice(SIZES), draw.uniform(60, 6000))
         for _ in range(count)
@@ -168,7 +171,7 @@ async def until(clients: Clients, reached: Callable[[int, int], bool]) -> None:
 
 
 async def standing(clients: Clients) -> tuple[int, int]:
-    """Jobs waiting and running."""
+    """Return how many jobs wait and run."""
     cluster = await clients.get("/api/v1/cluster")
     vcs = cluster["vcs"] if cluster else []
     return sum(vc["waiting"] for vc in vcs), sum(vc["running"] for vc in vcs)
@@ -182,7 +185,7 @@ def _database(folder: Path) -> str:
 
 
 def make_tokens(folder: Path) -> list[str]:
-    """A submitter for each virtual cluster."""
+    """Return a submitter's token for each virtual cluster."""
     from scheduler.service.api import tokens
     from scheduler.service.api.auth import service_user
     from scheduler.service.log.store.schema import prepare
@@ -203,8 +206,9 @@ def make_tokens(folder: Path) -> list[str]:
 
 
 class Watch(threading.Thread):
-    """Watches the processes of the service. Peaks of memory in MiB: the resident memory of the
-    largest, and of all, what they share counted once (PSS)."""
+    """Watches the memory of the service's processes. It records peaks in MiB: the resident memory
+    of the largest, and of all, with shared pages counted once (PSS).
+    """
 
     def __init__(self, pid: int):
         super().__init__(daemon=True)
@@ -228,7 +232,7 @@ class Watch(threading.Thread):
 
 
 def read_log(path: Path) -> list[dict[str, Any]]:
-    """Lines of a JSON log."""
+    """Return the lines of a JSON log."""
     lines = []
     for line in path.read_text().splitlines():
         try:
@@ -239,7 +243,7 @@ def read_log(path: Path) -> list[dict[str, Any]]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """One run."""
+    """Make one run, and return its figures."""
     with tempfile.TemporaryDirectory(prefix="pellucid-load-") as name:
         folder = Path(name)
         tokens = make_tokens(folder)
@@ -265,7 +269,7 @@ def measure(asked: argparse.Namespace) -> dict[str, Any]:
 def figures(
     asked: argparse.Namespace, run: dict[str, Any], lines: Sequence[dict[str, Any]]
 ) -> dict[str, Any]:
-    """The figures of a run, and whether it was the one asked for."""
+    """Return the figures of a run, and whether it was the one asked for."""
     answered: Answered = run["answered"]
     lasted = run["to"] - run["from"]
     decided = [

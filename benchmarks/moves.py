@@ -1,4 +1,4 @@
-"""A real service is killed, or moves, while a client submits: to the code of today, or to another
+"""Kills a real service, or moves it, while a client submits: to the present code, or to another
 machine.
 
     python -m benchmarks.moves --json
@@ -68,7 +68,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups "$@"
 
 
 class Impossible(Exception):
-    """Not on this machine; one line."""
+    """Raised for a move that is not possible on this machine; one line."""
 
 
 def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def kill(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
 
 
 def previous() -> str:
-    """The commit before the schema of today."""
+    """Return the commit before the present schema."""
     head = max((HERE / MIGRATIONS).glob("[0-9]*.py")).relative_to(HERE)
     added = ("log", "--diff-filter=A", "--format=%H", "-1", "--", str(head))
     return f"{git(*added).decode().strip()}~1"
@@ -139,7 +139,7 @@ def schema(url: str) -> str:
 
 
 def jobs_of(folder: Path) -> list[psutil.Process]:
-    """Shims and commands of a service in a folder."""
+    """Return the shims and commands of a service in a folder."""
     found = {}
     for process in psutil.process_iter():
         with suppress(psutil.Error):
@@ -195,7 +195,9 @@ def moved(
     url: str,
     was: str | None = None,
 ) -> dict[str, Any]:
-    """Take a backup under load, lose the machine, restore it on another and go on there."""
+    """Take a backup under load, lose the machine, restore the backup on another and go on there.
+    Return what was found.
+    """
     machine = another_machine(folder)
     folder.chmod(0o755)
     there = folder / "there"
@@ -249,7 +251,7 @@ def moved(
 
 
 def in_rows(url: str) -> dict[str, str]:
-    """The jobs of a database, and how far they are."""
+    """Return the jobs of a database, and their phases."""
     engine = create_engine(url)
     with engine.connect() as connection:
         found = connection.exec_driver_sql("SELECT job_id, phase FROM jobs").all()
@@ -258,7 +260,7 @@ def in_rows(url: str) -> dict[str, str]:
 
 
 def a_token(url: str) -> str:
-    """In a database that is made for it, of somebody who submits and runs as nobody."""
+    """Return the token of a user who submits and runs as nobody, in a new database."""
     store = Store(url)
     prepare(store)
     _, secret = tokens.create(
@@ -269,7 +271,7 @@ def a_token(url: str) -> str:
 
 
 def at_once(life: Life, machine: list[str], *words: str) -> str:
-    """What a command says on that machine."""
+    """Return what a command prints on that machine."""
     names = {"PELLUCID_DATABASE": life.settings.database}
     names["PELLUCID_STATE_DIR"] = str(life.settings.state_dir)
     done = subprocess.run(
@@ -282,7 +284,7 @@ def at_once(life: Life, machine: list[str], *words: str) -> str:
 
 
 def judged(life: Life, ended: set[str]) -> dict[str, Any]:
-    """What came of it; jobs that ran when the backup was taken are lost, and nothing else is.
+    """Return the verdict on a move. Only jobs that ran when the backup was taken may be lost.
 
     `ended`: before that, on the old machine.
     """
@@ -303,7 +305,7 @@ def judged(life: Life, ended: set[str]) -> dict[str, Any]:
 
 
 def another_machine(folder: Path) -> list[str]:
-    """A command that runs one on another machine, as nobody."""
+    """Return a command that runs another one as if on another machine, as nobody."""
     if os.geteuid() != 0:
         raise Impossible("needs root for another host name and account")
     boot = folder / "boot"
@@ -327,8 +329,9 @@ ALL: dict[str, Callable[[Path, argparse.Namespace], dict[str, Any]]] = {
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Those that are asked for, one after the other. `holds`: nothing is wrong, and `/ready` was
-    never green while nobody decided."""
+    """Make the moves that are asked for, one after the other, and return what was found. `holds`
+    says that nothing is wrong, and `/ready` was never green while nobody decided.
+    """
     found: dict[str, Any] = {}
     for name in asked.only.split(","):
         with temporary_folder(f"pellucid-{name}-") as folder:

@@ -1,4 +1,5 @@
-"""Would the tests notice? Plants bugs, one at a time, and runs the tests that should find each.
+"""Checks whether the tests would notice bugs: it plants one at a time, and runs the tests that
+should find it.
 
     python -m benchmarks.mutants [--json] [--only TEXT] [--workers 2] [--chaos]
     python -m benchmarks.mutants --sample 60 --coverage FILE [--seed 0] [--since HEAD~200] [--json]
@@ -59,8 +60,10 @@ SAMPLED_CPU_S = 90  # the same, of the processor: a sampled one may loop for eve
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """A bug: `old` in `file` becomes `new`, which breaks `what`; one of `tests` should fail, or a
-    run of `benchmarks.chaos` with one of the seeds `chaos` (FIRST:LAST, and other options)."""
+    """A bug to plant: `old` in `file` becomes `new`, which breaks `what`. One of `tests` should
+    fail, or a run of `benchmarks.chaos` with one of the seeds `chaos` (FIRST:LAST, and other
+    options).
+    """
 
     file: str
     old: str
@@ -73,13 +76,13 @@ class Mutant:
 
     @property
     def area(self) -> str:
-        """Package it is planted in; of the scheduler, the room."""
+        """The package in which the bug is planted; in the scheduler, its room."""
         parts = Path(self.file).parts
         return "/".join(parts[: 2 if parts[0] == "scheduler" else 1])
 
 
 def mutants() -> list[Mutant]:
-    """All of them."""
+    """Return all bugs."""
     return [
         Mutant(**{**one, "tests": tuple(one.get("tests", "").split())})
         for one in yaml.safe_load(LIST.read_text())
@@ -87,13 +90,15 @@ def mutants() -> list[Mutant]:
 
 
 def survivors() -> dict[tuple[str, str, str], str]:
-    """Bugs that may survive: why, by file, text of the line, and change ("before -> after")."""
+    """Return the bugs that may survive, with the reason: by file, text of the line, and change
+    ("before -> after").
+    """
     found = yaml.safe_load(MAY_SURVIVE.read_text())
     return {(one["file"], one["line"], one["change"]): one["why"] for one in found}
 
 
 def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
-    """Bugs drawn at random from what has changed since a commit.
+    """Return bugs drawn at random from the lines changed since a commit.
 
     Args:
         coverage: which tests run which line.
@@ -120,7 +125,7 @@ def sampled(since: str, count: int, seed: int, coverage: Path) -> list[Mutant]:
 
 
 def planted(text: str, mutant: Mutant) -> str:
-    """A file's text with the bug in it. Raises ValueError when it does not apply."""
+    """Return a file's text with the bug in it. Raise ValueError when it does not apply."""
     found = text.count(mutant.old)
     if found != 1:
         raise ValueError(f"{mutant.file}: {mutant.old!r} is there {found} times, not once")
@@ -128,7 +133,7 @@ def planted(text: str, mutant: Mutant) -> str:
 
 
 def copy(to: Path) -> None:
-    """What git would see of this tree, compiled so that a changed file is never read stale."""
+    """Copy what git would see of this tree, compiled so that a changed file is never read stale."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -148,13 +153,15 @@ def copy(to: Path) -> None:
 def run_tests(
     folder: Path, tests: Sequence[str], cpu_s: int | None = None
 ) -> tuple[int | None, str]:
-    """Exit status of pytest (None: it took too long) and its last lines."""
+    """Return the exit status of pytest (None: it took too long) and its last lines."""
     command = ["pytest", "-x", "--tb=line", "--no-header", "-rfE"]
     return _run(folder, [*command, "-p", "no:xdist", "-p", "no:cacheprovider", *tests], cpu_s)
 
 
 def run_chaos(folder: Path, seeds: str) -> tuple[int | None, str]:
-    """Exit status of chaos at its first finding (None: it took too long), and the finding."""
+    """Return the exit status of chaos at its first finding (None: it took too long), and the
+    finding.
+    """
     return _run(
         folder, ["benchmarks.chaos", "--seeds", *seeds.split(), "--most-wrong", "1", "--json"]
     )
@@ -192,7 +199,7 @@ def _forked(folder: Path, module: Sequence[str], said: Path, cpu_s: int | None) 
 
 
 def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, Any]:
-    """Plant a bug in a copy, see what becomes of it, and take it out again.
+    """Plant a bug in a copy, run what should find it, and remove it again. Return its fate.
 
     Args:
         chaos: look for it by chaos, where that has seeds, and not by the tests.
@@ -239,7 +246,7 @@ def try_one(mutant: Mutant, folder: Path, *, chaos: bool = False) -> dict[str, A
 def measure(
     wanted: Sequence[Mutant], workers: int, *, baseline: bool = True, chaos: bool = False
 ) -> dict[str, Any]:
-    """The fate of each, and of the tests without any."""
+    """Return the fate of each bug, and of the tests without any."""
     begun = time.perf_counter()
     os.environ |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", NO_SHRINKING: "1"}
     FORKS.set_forkserver_preload(LOADED)
@@ -283,7 +290,7 @@ def measure(
 
 
 def found(asked: argparse.Namespace) -> dict[str, Any]:
-    """The fate of those that are asked for."""
+    """Return the fate of the bugs that are asked for."""
     if asked.sample and not (asked.coverage and asked.coverage.is_file()):
         sys.exit("--sample needs the --coverage of the tests")
     drawn = (

@@ -1,4 +1,4 @@
-"""Small changes of code, drawn at random from what has changed lately: would the tests notice?
+"""Draws small changes of recently changed code at random, to see whether the tests would notice.
 
 Each is one that a slip could make: a comparison turned, a number one higher, a call left out. Its
 tests are those that run the changed line. `benchmarks.mutants` plants them (`--sample`).
@@ -31,7 +31,9 @@ OTHER = {a: b for pair in PAIRS for a, b in (pair, pair[::-1])}
 
 
 def sample(since: str, count: int, seed: int) -> list[tuple[str, int, str, str, str]]:
-    """Changes as (file, line, before, after, whole file changed); fewer where there are fewer."""
+    """Return changes as (file, line, before, after, whole file changed); fewer where there are
+    fewer.
+    """
     found = []
     for file, lines in sorted(_changed(since).items()):
         text = (ROOT / file).read_text()
@@ -40,8 +42,9 @@ def sample(since: str, count: int, seed: int) -> list[tuple[str, int, str, str, 
 
 
 def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
-    """All changes of these lines (from 1), where they are in a function: (line, before, after,
-    text)."""
+    """Return all changes of these lines (from 1) that are in a function: (line, before, after,
+    text).
+    """
     rows = [row.encode() for row in text.splitlines(keepends=True)]
     starts = [0]
     for row in rows:
@@ -59,8 +62,9 @@ def mutations(text: str, lines: set[int]) -> list[tuple[int, str, str, str]]:
 
 
 def covering(coverage: CoverageData, file: str, line: int) -> tuple[str, ...]:
-    """Tests that run a line, by the coverage of all of them with `--cov-context=test`: those of
-    a module of its name first, then those that run the least of the file."""
+    """Return the tests that run a line, by the coverage of all of them with `--cov-context=test`.
+    Those of a module of its name come first, then those that run the least of the file.
+    """
     measured = next((name for name in coverage.measured_files() if name.endswith(f"/{file}")), "")
     by_line = coverage.contexts_by_lineno(measured)
     first = next((at for at in range(line, line - ROWS, -1) if any(by_line.get(at, ()))), None)

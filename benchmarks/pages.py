@@ -1,4 +1,4 @@
-"""What the Markdown pages of the project link to and tell their reader to run."""
+"""Finds what the project's Markdown pages link to, and which commands they show."""
 
 from __future__ import annotations
 
@@ -30,19 +30,21 @@ _LINK = re.compile(r"(?<!\\)\]\(([^)\s]+)\)")
 
 
 def pages() -> list[Path]:
-    """Every Markdown page of the project, but what `make docs` and measuring campaigns make."""
+    """Return every Markdown page of the project, except those that `make docs` and measuring
+    campaigns write.
+    """
     inside = (path for name in FOLDERS for path in (ROOT / name).rglob("*.md"))
     made = {*(ROOT / "docs" / "_build").rglob("*.md"), *ROOT.glob("data/profiles/*/README.md")}
     return sorted({*ROOT.glob("*.md"), *inside} - made)
 
 
 def words(page: Path) -> int:
-    """Words of a page, tables and code included."""
+    """Return the number of words of a page, tables and code included."""
     return len(page.read_text().split())
 
 
 def broken_links(page: Path) -> list[str]:
-    """Links of a page to files that are not there, or to headings that the file has not."""
+    """Return the links of a page to files that do not exist, or to headings that the file lacks."""
     text = _FENCE.sub("", page.read_text())
     found = [link for link in _LINK.findall(text) if "://" not in link and "mailto:" not in link]
     return [link for link in found if not _leads_somewhere(page, link)]
@@ -69,13 +71,13 @@ def _anchors(text: str) -> set[str]:
 
 
 def blocks(page: Path, language: str | None = None) -> list[str]:
-    """Its fenced blocks of code, of one language if that is given."""
+    """Return the fenced blocks of code of a page, of one language if that is given."""
     found = _FENCE.findall(page.read_text())
     return [body for _, name, body in found if language is None or name == language]
 
 
 def commands(page: Path) -> Iterator[list[str]]:
-    """The commands of the project that a page shows: their words, without the program's path."""
+    """Yield the commands of the project that a page shows, as words, without the program's path."""
     text = page.read_text()
     shown = [body for _, _, body in _FENCE.findall(text)]
     shown += _INDENTED.findall(_FENCE.sub("\n", text))
@@ -99,7 +101,9 @@ def _words(line: str) -> list[str]:
 
 
 def mistake(said: list[str]) -> str | None:
-    """Why a command cannot be meant as written: no such command, option, target or module."""
+    """Return what is wrong with a command: no such command, option, target or module. Return None
+    where it is right.
+    """
     program, *rest = said
     if program == "make":
         wrong = [word for word in rest if "=" not in word and word not in targets()]
@@ -111,7 +115,7 @@ def mistake(said: list[str]) -> str | None:
 
 
 def targets() -> set[str]:
-    """Targets of the Makefile and what it includes."""
+    """Return the targets of the Makefile and the files it includes."""
     texts = [path.read_text() for path in (ROOT / "Makefile", *ROOT.glob("*.mk"))]
     return set(re.findall(r"^([a-z0-9-]+):", "\n".join(texts), re.MULTILINE))
 

@@ -1,4 +1,4 @@
-"""Runs a command beside a PostgreSQL of its own, which is gone afterwards.
+"""Runs a command with a PostgreSQL of its own, which is deleted afterwards.
 
     python -m benchmarks.postgres --user nobody -- python -m pytest tests/scheduler/service
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 
 def found_bin() -> Path | None:
-    """Where initdb and pg_ctl are, on this machine; None where PostgreSQL is not installed."""
+    """Return the folder of initdb and pg_ctl, or None where PostgreSQL is not installed."""
     for folder in sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True):
         if (folder / "initdb").exists():
             return folder
@@ -30,7 +30,7 @@ def found_bin() -> Path | None:
 
 @contextmanager
 def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
-    """A PostgreSQL that listens on a socket in its own folder only. Yields its URL."""
+    """Run a PostgreSQL that listens on a socket in its own folder only. Gives its URL."""
     folder = Path(tempfile.mkdtemp(prefix="pellucid-pg-"))
     name, become = pwd.getpwuid(os.getuid()).pw_name, []
     if os.getuid() == 0:
@@ -57,7 +57,9 @@ def private_cluster(binaries: Path, user: str = "nobody") -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--bin", type=Path, help="folder of initdb and pg_ctl")
-    parser.add_argument("--user", default="nobody", help="runs the database when this is root")
+    parser.add_argument(
+        "--user", default="nobody", help="user that runs the database when this is root"
+    )
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     binaries = asked.bin if asked.bin and asked.bin.parts else found_bin()

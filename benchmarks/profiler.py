@@ -1,4 +1,5 @@
-"""What profiling costs the job, and how well it sees steps: `python -m benchmarks.profiler`.
+"""Measures what profiling costs the job, and how well it sees steps: `python -m
+benchmarks.profiler`.
 
 Overhead: one training process runs throughout; sampling is switched on and off in pairs of short
 blocks, in random order within a pair, so that whatever else the machine does falls on both alike.
@@ -43,14 +44,16 @@ BLOCK_S, PAIRS = 1.5, 16
 
 
 def trained(device: Device) -> tuple[str, Size, int | None]:
-    """How workloads are trained there: torch's device, their size, threads."""
+    """Return how workloads are trained on a device: torch's device, their size, threads."""
     return ("cuda", "full", None) if device == "gpu" else ("cpu", "tiny", 1)
 
 
 def overhead(
     workload: str, pairs: int, block_s: float, seed: int = 0, device: Device = "cpu"
 ) -> dict[str, Any]:
-    """Paired blocks with and without sampling on one worker; shares are of one core."""
+    """Return the overhead of sampling, from paired blocks with and without it on one worker; shares
+    are of one core.
+    """
     source = random.Random(seed)
     where, size, threads = trained(device)
     config = parse_config(workload, size)
@@ -109,7 +112,7 @@ def _change(ratios: list[float]) -> dict[str, float]:
 
 
 def in_use(seconds: float) -> dict[str, float]:
-    """CPU shares of sampler and guard over one ordinary profile of a busy command."""
+    """Return the CPU shares of sampler and guardian over one ordinary profile of a busy command."""
     code = (
         "import time\nd = bytearray(2**26)\nend = time.time() + 600\nwhile time.time() < end: pass"
     )
@@ -133,7 +136,7 @@ def in_use(seconds: float) -> dict[str, float]:
 
 
 def steps(seconds: float, names: list[str], device: Device = "cpu") -> list[dict[str, Any]]:
-    """Step time from outside beside the truth, for every family."""
+    """Return the step time seen from outside and the true one, for every family."""
     rows = []
     where, size, threads = trained(device)
     for name in names:
@@ -174,7 +177,9 @@ def steps(seconds: float, names: list[str], device: Device = "cpu") -> list[dict
 
 
 def true_step(report: Path, began: float, window: Window) -> float:
-    """Seconds per step between the first and the last progress report of the steady window."""
+    """Return the seconds per step between the first and the last progress report of the steady
+    window.
+    """
     lines = [json.loads(line) for line in report.read_text().splitlines()]
     points = [(r["t"] - began, r["steps"]) for r in lines if r["event"] in ("ready", "progress")]
     inside = [p for p in points if window.start_s <= p[0] <= window.end_s]
@@ -195,7 +200,7 @@ def summarise_steps(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """What profiling costs; or, where steps are asked for, how well it sees them."""
+    """Return what profiling costs, or, where steps are asked for, how well it sees them."""
     try:
         if asked.steps is not None:
             rows = steps(asked.seconds, asked.steps or list(WORKLOADS), asked.device)

@@ -1,4 +1,5 @@
-"""Is a worse candidate refused, and a better one promoted? Models fitted on draws of the demo.
+"""Checks whether a worse candidate is refused, and a better one promoted, with models fitted on the
+demo's trace.
 
 `python -m benchmarks.promotion --seeds 9100:9107` prints a line per draw and candidate, then how
 many were refused and promoted. A draw takes about a minute of a core.
@@ -46,7 +47,7 @@ TEST_DAYS = 7.0
 
 
 class Draw:
-    """Models of one draw of the demo's trace."""
+    """Models of the demo's trace, generated with one seed."""
 
     def __init__(self, seed: int, preset: str = "fast") -> None:
         self.seed, self.preset = seed, preset
@@ -56,18 +57,18 @@ class Draw:
         self.draw = np.random.default_rng(seed)
 
     def fitted(self, rows: Rows) -> Bundle:
-        """Return a bundle of what had ended when the test days begin."""
+        """Return a bundle fitted on what had ended when the test days begin."""
         fit = fit_at(rows, self.cut, seed=0, preset=self.preset)
         return settled(Bundle(duration=fit.model, metadata={"duration": dict(fit.metadata)}))
 
     def shuffled(self) -> Bundle:
-        """Return a bundle of durations that were dealt out."""
+        """Return a bundle fitted on shuffled durations."""
         y, ended = self.rows.y.copy(), np.flatnonzero(np.isfinite(self.rows.y))
         y[ended] = self.draw.permutation(y[ended])
         return self.fitted(replace(self.rows, y=y))
 
     def broken(self) -> Bundle:
-        """Return a bundle that saw one feature dealt out."""
+        """Return a bundle fitted with one feature shuffled."""
         frame = self.rows.X.copy()
         numeric = list(frame.select_dtypes("float64"))
         name = numeric[int(self.draw.integers(len(numeric)))]
@@ -75,32 +76,33 @@ class Draw:
         return self.fitted(replace(self.rows, X=frame))
 
     def half(self) -> Bundle:
-        """Return a bundle of the later half of the history."""
+        """Return a bundle fitted on the later half of the history."""
         before = self.rows.time[self.rows.time < self.cut]
         return self.fitted(self.rows.where(self.rows.time >= np.median(before)))
 
 
 def turned(good: Bundle) -> Bundle:
-    """Return a bundle that believes the long to be short, and the short to be long."""
+    """Return a bundle that predicts short durations for long jobs, and long ones for short jobs."""
     model = good.duration
     terms = [replace(term, scores=-term.scores) for term in model.terms]
     return replace_model(good, AdditiveModel(model.axes, terms, model.intercept, model.link))
 
 
 def in_minutes(good: Bundle) -> Bundle:
-    """Return a bundle that means minutes where seconds are wanted."""
+    """Return a bundle whose durations are in minutes where seconds are expected."""
     model, less = good.duration, float(np.log(60.0))
     moved = AdditiveModel(model.axes, model.terms, model.intercept - less, model.link)
     return replace_model(good, moved)
 
 
 def replace_model(bundle: Bundle, model: AdditiveModel) -> Bundle:
-    """Return a bundle with another model of durations."""
+    """Return the bundle with another model of durations."""
     return Bundle(duration=model, metadata=bundle.metadata)
 
 
 def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, int]:
-    """Return after how many ended jobs the watch returns; None: not within a day's jobs.
+    """Return after how many ended jobs the watch goes back to the former models; None: not within a
+    day's jobs.
 
     The second number is how many jobs of the first day there are.
     """
@@ -131,7 +133,9 @@ def watched(draw: Draw, promoted: Bundle, former: Bundle) -> tuple[int | None, i
 
 
 def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tuple[Paired, ...]:
-    """Return all figures; where rows alone refuse it, the weeks are not replayed."""
+    """Return all figures. Where those on rows alone refuse the candidate, the weeks are not
+    replayed.
+    """
     figures = judged(candidate, champion, draw.trace).figures
     if any(figure.verdict == "worse" for figure in figures):
         return figures
@@ -141,7 +145,7 @@ def compared(draw: Draw, candidate: Bundle, champion: Bundle, draws: int) -> tup
 
 
 def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any]]:
-    """Yield what became of each candidate of a draw."""
+    """Yield the fate of each candidate."""
     whole = draw.fitted(draw.rows)
     half = draw.half() if {"half", "twice"} & set(kinds) else whole
     for kind in kinds:
@@ -161,10 +165,12 @@ def outcomes(draw: Draw, kinds: list[str], draws: int) -> Iterator[dict[str, Any
 def main() -> None:
     """Print a line per candidate, and the counts."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="9100:9107", help="FIRST:AFTER")
+    parser.add_argument(
+        "--seeds", default="9100:9107", help="first seed, and the one after the last: FIRST:AFTER"
+    )
     parser.add_argument("--kinds", default="shuffled,broken,half,twice")
     parser.add_argument("--draws", type=int, default=DRAWS)
-    parser.add_argument("--preset", default="fast", help="of the fits")
+    parser.add_argument("--preset", default="fast", help="preset of the fits")
     parser.add_argument("--watch", action="store_true")
     wanted = parser.parse_args()
     first, after = map(int, wanted.seeds.split(":"))

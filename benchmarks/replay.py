@@ -1,4 +1,5 @@
-"""`pellucid replay` on a dump of two million lines, and on the Venus month beside `simulate`.
+"""Measures `pellucid replay` on a dump of two million lines, and compares it with `simulate` on the
+Venus month.
 
     python -m benchmarks.replay --json [--lines 2000000] [--workers 2] [--data ../shared/data]
 
@@ -31,7 +32,7 @@ SAME = ("fifo", "easy", "pellucid")
 
 
 def large(lines: int, workers: int) -> dict[str, Any]:
-    """The large dump, in a process of its own."""
+    """Return the figures of the large dump, replayed in a process of its own."""
     with TemporaryDirectory(prefix="pellucid-replay-") as name:
         folder = Path(name)
         sacct.large(folder / "dump.txt", lines)
@@ -83,7 +84,7 @@ def _peak_rss(child: subprocess.Popen[bytes]) -> int:
 
 
 def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
-    """Averages of the replay of the rendered month, beside those of the month itself.
+    """Return averages of the replay of the rendered month, and those of the month itself.
 
     Args:
         data: folder of the public traces.
@@ -137,7 +138,7 @@ def venus(data: Path, jobs: int | None = None) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Both, or the one that is asked for."""
+    """Return both measurements, or the one that is asked for."""
     told: dict[str, Any] = {}
     if asked.only != "venus":
         told["large"] = large(asked.lines, asked.workers)

@@ -1,4 +1,4 @@
-"""Dumps as `sacct -X -a -D -P` writes them: of a schedule, and of a large site that is made up."""
+"""Writes dumps as `sacct -X -a -D -P` does: of a schedule, and of a large made-up site."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DAYS = 365
 
 
 def clock(seconds: float) -> str:
-    """As sacct writes a time."""
+    """Return a time as sacct writes it."""
     return datetime.fromtimestamp(round(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def span(seconds: float) -> str:
-    """As sacct writes a length of time."""
+    """Return a length of time as sacct writes it."""
     minutes, left = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
@@ -45,7 +45,7 @@ def span(seconds: float) -> str:
 def render(
     path: Path, results: Iterable[JobResult], work: Mapping[str, Work], gpus_per_node: int
 ) -> int:
-    """Writes a schedule as its sacct would tell it; returns the jobs written."""
+    """Write a schedule as sacct would show it. Return how many jobs were written."""
     lines = [HEADER]
     for result in results:
         job, start, end = result.job, result.start_time, result.end_time
@@ -64,7 +64,7 @@ def render(
 
 
 def large(path: Path, lines: int, seed: int = 0) -> None:
-    """Writes a year of the site that is made up: so many lines below the header.
+    """Write a year of the made-up site: so many lines below the header.
 
     Three in ten jobs ask for no GPU, one line in twenty is a step, one in a thousand is broken
     (a NUL, a byte that is no UTF-8, cut short). Its 1,024 GPUs are about three quarters busy.
@@ -119,7 +119,7 @@ def large(path: Path, lines: int, seed: int = 0) -> None:
 
 
 def nodes(path: Path) -> None:
-    """Writes the nodes of that site as `scontrol show nodes -o` does."""
+    """Write the nodes of the made-up site as `scontrol show nodes -o` does."""
     path.write_text(
         "\n".join(
             f"NodeName={name}{i:03d} Arch=x86_64 CPUTot=64 Gres=gpu:a100:8(S:0-1) State=IDLE "

@@ -1,4 +1,4 @@
-"""A `pellucid serve` in a folder, in a process of its own."""
+"""Runs `pellucid serve` in a folder, in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.pages import ROOT
 
 
 def free_port() -> int:
-    """One of loopback that nobody listens on now."""
+    """Return a port of the loopback on which nobody listens now."""
     with create_server(("127.0.0.1", 0)) as held:
         return int(held.getsockname()[1])
 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A service that runs: where it listens, and its log, in JSON."""
+    """A running service: where it listens, and its log, in JSON."""
 
     address: str
     process: subprocess.Popen[str]
@@ -35,12 +35,12 @@ class Served:
 def serving(
     folder: Path, *more: str, cluster: str = "", environment: Mapping[str, str] | None = None
 ) -> Iterator[Served]:
-    """One in a folder, until the block ends.
+    """Run a service in a folder until the block ends.
 
     Args:
         more: options of the command.
         cluster: a cluster file's text; "": it needs none.
-        environment: what is otherwise in it.
+        environment: variables that replace those of this process.
     """
     (folder / "cluster.yaml").write_text(cluster)
     of = ["--cluster", "cluster.yaml"] if cluster else []

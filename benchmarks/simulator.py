@@ -1,4 +1,5 @@
-"""Speed of the simulator: policies on a month of Venus, a burst of equal jobs, and a million jobs.
+"""Measures the speed of the simulator: policies on a month of Venus, a burst of equal jobs, and a
+million jobs.
 
     python -m benchmarks.simulator --json [--data ../shared/data] [--million 1000000]
 
@@ -54,7 +55,9 @@ SHOWN = ("avg_jct_s", "avg_queue_s", "p999_queue_s", "max_queue_large_s", "gpu_u
 
 
 def config(jobs: int, gpus: int, seed: int = 0) -> SyntheticConfig:
-    """The trace of so many jobs for about so many GPUs; days and loads stay."""
+    """Return the configuration of a trace of so many jobs for about so many GPUs; days and loads
+    stay.
+    """
     large = default_config("large", seed)
     grow = gpus / large.gpus_per_node / sum(vc.nodes for vc in large.vcs)
     share = jobs / large.jobs
@@ -68,7 +71,7 @@ def config(jobs: int, gpus: int, seed: int = 0) -> SyntheticConfig:
 
 
 def large(made: SyntheticConfig) -> Scenario:
-    """The trace on its cluster, where nobody knows anything yet."""
+    """Return the trace on its cluster, where nothing is known of jobs yet."""
     vcs = {vc.name: vc.nodes for vc in made.vcs}
     nodes = max(1, sum(vcs.values()) // 200)
     lenders = sorted(vcs, key=lambda vc: -vcs[vc])[:2]
@@ -83,7 +86,7 @@ def large(made: SyntheticConfig) -> Scenario:
 
 
 def million(jobs: int, gpus: int = 10_000) -> dict[str, Any]:
-    """Simulate and record so many jobs."""
+    """Simulate and record so many jobs. Return the figures."""
     cpu, wall = time.process_time(), time.perf_counter()
     scenario = large(config(jobs, gpus))
     loaded_s = time.process_time() - cpu
@@ -123,7 +126,9 @@ def _rss_mib() -> float:
 
 
 def burst() -> dict[str, float]:
-    """A burst's CPU time under `pellucid` over that under `lucid`, and their mean JCTs, seconds."""
+    """Return a burst's CPU time under `pellucid` over that under `lucid`, and their mean JCTs,
+    seconds.
+    """
     jobs = [Job(f"j{n}", 0.0, 1, f"u{n % 50}", "vc") for n in range(BURST)]
     work = {job.job_id: Work(600.0, State.COMPLETED) for job in jobs}
     cluster = ClusterSpec({"vc": BURST_GPUS // 8})
@@ -136,7 +141,7 @@ def burst() -> dict[str, float]:
 
 
 def comparison(data: Path) -> dict[str, Any]:
-    """The five published policies, in a fresh process."""
+    """Return figures of the five published policies, compared in a fresh process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable, "-c", "from pipeline.cli import main; main()",
@@ -165,7 +170,7 @@ def comparison(data: Path) -> dict[str, Any]:
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Every figure."""
+    """Return every figure."""
     equal = burst()
     figures = comparison(asked.data) | {f"burst_{name}": value for name, value in equal.items()}
     figures["burst_over_lucid"] = round(equal["pellucid_cpu_s"] / equal["lucid_cpu_s"], 2)

@@ -1,4 +1,4 @@
-"""Made-up sites that run Slurm: what their sacct and scontrol would print.
+"""Made-up sites that run Slurm, and what their sacct and scontrol would print.
 
 A small batch system of its own, which shares no code with the policy `slurm`: it goes by priority,
 stops a partition at the first job that does not fit, backfills every 30 s by time limits, and holds
@@ -27,7 +27,7 @@ HEADER = (
 
 @dataclass
 class Host:
-    """A node."""
+    """A node of a made-up site."""
 
     name: str
     gpus: int
@@ -38,7 +38,7 @@ class Host:
 
 @dataclass
 class Task:
-    """A job: what it asks for, and what becomes of it."""
+    """A job: what it asks for, and what happens to it."""
 
     number: int
     submit: int
@@ -56,13 +56,13 @@ class Task:
 
     @property
     def until(self) -> int:
-        """When it ends at the latest."""
+        """The latest time at which the job ends."""
         return self.start + self.limit
 
 
 @dataclass(frozen=True)
 class MadeUp:
-    """A site.
+    """A made-up site.
 
     Attributes:
         nodes: how many of how many GPUs, of which type, in which partitions.
@@ -122,7 +122,7 @@ SITES = {
 
 
 def hosts(site: MadeUp) -> list[Host]:
-    """Its nodes, n001 and on."""
+    """Return the site's nodes, n001 and on."""
     found: list[Host] = []
     for count, gpus, kind, partitions in site.nodes:
         found += [
@@ -132,7 +132,7 @@ def hosts(site: MadeUp) -> list[Host]:
 
 
 def tasks(site: MadeUp, seed: int) -> list[Task]:
-    """The jobs that come."""
+    """Return the jobs that are submitted."""
     rng = random.Random(seed)
     there = {p: [h for h in hosts(site) if p in h.partitions] for p in site.sizes}
     capacity = {p: sum(h.gpus for h in has) for p, has in there.items()}
@@ -166,7 +166,7 @@ Promise = tuple[int, int, set[str]]  # nodes that a job will have, from when to 
 
 
 class BatchSystem:
-    """The site at work.
+    """The batch system of a made-up site.
 
     Args:
         interval_s: rest between two passes of backfill; None: there is no backfill.
@@ -182,7 +182,7 @@ class BatchSystem:
         self.has: dict[str, int] = {}
 
     def play(self, todo: list[Task]) -> None:
-        """Runs all of them, writing into each when it started, where and why not before."""
+        """Run all jobs. Write into each when it started, where, and why not before."""
         events = [(task.submit, 1, task.number) for task in todo]
         heapq.heapify(events)
         known = {task.number: task for task in todo}
@@ -243,7 +243,7 @@ class BatchSystem:
         return started
 
     def _soonest(self, task: Task, promised: list[Promise], now: int) -> tuple[int, dict[str, int]]:
-        """When it could start by time limits, and where."""
+        """Return when it could start by time limits, and where."""
         moments = {now, *(t.until for t in self.running), *(end for _, end, _ in promised)}
         room = {host.name: host.free for host in self._open(task, set())}
         leaving = sorted(self.running, key=lambda run: run.until)
@@ -307,7 +307,7 @@ class BatchSystem:
 
 
 def written(site: MadeUp, todo: list[Task]) -> str:
-    """What sacct -X -P would print."""
+    """Return what sacct -X -P would print."""
     lines = [HEADER]
     for task in todo:
         nodes = len(task.on)
@@ -330,7 +330,7 @@ def written(site: MadeUp, todo: list[Task]) -> str:
 
 
 def settings(site: MadeUp) -> str:
-    """What scontrol and sacctmgr would print."""
+    """Return what scontrol and sacctmgr would print."""
     said = ["Configuration data as of 2026-04-01T12:00:00"]
     for name, value in {
         "AccountingStorageEnforce": "associations,limits,qos",
@@ -374,7 +374,7 @@ def settings(site: MadeUp) -> str:
 
 
 def write(name: str, folder: Path, seed: int = 0) -> tuple[Path, Path]:
-    """Plays a site and writes ``dump.txt`` and ``site.txt``; returns where they are."""
+    """Play a site, and write ``dump.txt`` and ``site.txt``. Return where they are."""
     site = SITES[name]
     todo = tasks(site, seed)
     BatchSystem(site).play(todo)

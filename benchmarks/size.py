@@ -1,4 +1,4 @@
-"""What a service does while many jobs wait and many have ended: what grows with them, and how much.
+"""Measures how a service's work grows with the jobs that wait and those that have ended.
 
     python -m benchmarks.size --json [--waiting 1000,10000,50000] [--ended 0,20000]
 
@@ -75,7 +75,7 @@ Figures = dict[str, float]
 
 
 class Service:
-    """One service, its log in a folder.
+    """One service, with its log in a folder.
 
     Args:
         start: what its clock shows, seconds.
@@ -109,7 +109,7 @@ class Service:
         self.hand_over(snapshots=True)
 
     def hand_over(self, *, snapshots: bool) -> None:
-        """Another process is in charge of the log from now on."""
+        """Let another process take over the log from now on."""
         decider = Decider(
             self.store,
             lambda: SimulatedBackend(self.world),
@@ -128,7 +128,9 @@ class Service:
         self._beat, self.silent_s = now, max(self.silent_s, now - self._beat)
 
     def submit(self, count: int, kind: str) -> None:
-        """So many jobs, in one transaction: `short` ones of a GPU, `holds` nodes, or `waits`."""
+        """Submit so many jobs in one transaction: `short` ones of a GPU, `holds` nodes, or
+        `waits`.
+        """
         events = []
         for _ in range(count):
             n = self._submitted = self._submitted + 1
@@ -158,7 +160,7 @@ class Service:
             self.decider.turn(0.0)
 
     def end(self, count: int) -> None:
-        """So many jobs come, run and end."""
+        """Let so many jobs come, run and end."""
         for begun in range(0, count, NODES * PER_NODE):
             self.submit(min(NODES * PER_NODE, count - begun), "short")
             self.decide()
@@ -172,7 +174,9 @@ def _outcome(launch: Launch) -> JobOutcome:
 
 
 def measure_all(waiting: Sequence[int], ended: int) -> Iterator[tuple[int, int, Figures]]:
-    """Each number that waits, on a copy of one log of those that have ended."""
+    """Yield the figures for each number of waiting jobs, each on a copy of one log of the ended
+    jobs.
+    """
     with TemporaryDirectory() as base:
         before = Service(Path(base))
         before.end(ended)
@@ -183,7 +187,7 @@ def measure_all(waiting: Sequence[int], ended: int) -> Iterator[tuple[int, int, 
 
 
 def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
-    """One size, on a copy of a log at a time."""
+    """Return the figures of one size, on a copy of a log."""
     with TemporaryDirectory() as folder:
         shutil.copytree(base, folder, dirs_exist_ok=True)
         service = Service(Path(folder), start, ended)
@@ -216,7 +220,7 @@ def measure(base: Path, start: float, waiting: int, ended: int) -> Figures:
 
 
 def _questions(service: Service, waiting: int) -> Figures:
-    """What the answer to each question takes, the log just read, seconds."""
+    """Return what the answer to each question takes, the log just read, seconds."""
     analyst = Analyst(service.store, service._bundles, holder="asked", lease_s=1e6)
     analyst.take_over()
     last, found = service._submitted, Figures()
@@ -253,7 +257,7 @@ def _cpu(work: Callable[[], object]) -> float:
 
 
 def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
-    """Each figure where most wait, over where fewest do, with as many ended."""
+    """Return each figure with most jobs waiting over that with fewest, with as many ended."""
     fewest, most = min(row[0] for row in rows), max(row[0] for row in rows)
     ended = min(row[1] for row in rows)
     of = {waiting: found for waiting, there, found in rows if there == ended}
@@ -264,7 +268,7 @@ def growth(rows: Sequence[tuple[int, int, Figures]]) -> Figures:
 
 
 def measured(asked: argparse.Namespace) -> dict[str, Any]:
-    """Every size, how figures grow, and those of the largest."""
+    """Return the figures of every size, how they grow, and those of the largest."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     rows = [row for ended in asked.ended for row in measure_all(asked.waiting, ended)]
     return {

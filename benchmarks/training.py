@@ -1,4 +1,4 @@
-"""Training at scale: one process against several, on a trace of the project's own generator.
+"""Measures training at scale: one process against several, on a generated trace.
 
     python -m benchmarks.training --json [--jobs 1000000] [--where local:2,dask:2]
 
@@ -41,7 +41,9 @@ BUDGET = Path(__file__).with_name("training_budget.json")
 
 
 def train(how: str, trace: Path, scratch: Path, preset: str) -> dict[str, float]:
-    """One way in this process: errors, seconds, CPU seconds of rows and fits, own peak memory."""
+    """Train in one way, in this process. Return errors, seconds, CPU seconds of rows and fits, and
+    own peak memory.
+    """
     load, started, cpu = os.getloadavg()[0], time.perf_counter(), time.process_time()
     if how == SINGLE:
         table = read_dataset(trace)
@@ -73,7 +75,7 @@ def _sharded(where: str, trace: Path, scratch: Path, preset: str) -> tuple[dict[
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """Every way, and the others over the single process."""
+    """Return the figures of every way, and the ratios of the others to the single process."""
     ways = [SINGLE, *asked.where.split(",")]
     found: dict[str, dict[str, float]] = {}
     with TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The wheel, built and installed by itself in an environment of its own, as a user would.
+"""Builds the wheel, and installs it by itself in an environment of its own, as a user would.
 
 python -m benchmarks.wheel dist    # builds it twice; one digest, or it fails
 """
@@ -21,7 +21,7 @@ BROUGHT = ("pip", "setuptools", "pkg_resources", "_distutils_hack")  # by venv, 
 
 
 def build(folder: Path) -> Path:
-    """A wheel of this checkout, built from a copy: nothing is left in the checkout.
+    """Return a wheel of this checkout, built from a copy, so that nothing is left in the checkout.
 
     The same files give the same bytes: times are that of the last commit, modes those of any file.
     """
@@ -41,19 +41,19 @@ def build(folder: Path) -> Path:
 
 
 def _committed_at() -> str:
-    """When the last commit was made, seconds since the epoch; outside a checkout, 2020."""
+    """Return when the last commit was made, seconds since the epoch; outside a checkout, 2020."""
     asked = ["git", "-C", str(ROOT), "log", "-1", "--format=%ct"]
     said = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
     return said or "1577836800"
 
 
 def digest_of(wheel: Path) -> str:
-    """SHA-256 of a wheel, hex."""
+    """Return the SHA-256 of a wheel, hex."""
     return hashlib.sha256(wheel.read_bytes()).hexdigest()
 
 
 def main(to: Path) -> None:
-    """Build it twice into folders of their own, compare, and leave one in `to`."""
+    """Build the wheel twice in folders of their own, compare, and leave one in `to`."""
     with tempfile.TemporaryDirectory() as name:
         first, second = (build(Path(name) / which) for which in ("first", "second"))
         if digest_of(first) != digest_of(second):
@@ -64,7 +64,7 @@ def main(to: Path) -> None:
 
 
 def left_out(wheel: Path) -> list[str]:
-    """Files of the packages that the wheel has not."""
+    """Return the files of the packages that the wheel lacks."""
     held = set(zipfile.ZipFile(wheel).namelist())
     files = (path for name in PACKAGES for path in (ROOT / name).rglob("*") if path.is_file())
     names = (str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts)
@@ -72,7 +72,7 @@ def left_out(wheel: Path) -> list[str]:
 
 
 def install(wheel: Path, folder: Path, by: str = sys.executable) -> Path:
-    """Install a wheel without extras, its versions those of `constraints.txt`. Its Python.
+    """Install a wheel without extras, with the versions of `constraints.txt`. Return its Python.
 
     Args:
         by: the interpreter to install it for.
@@ -84,7 +84,7 @@ def install(wheel: Path, folder: Path, by: str = sys.executable) -> Path:
 
 
 def sizes_mb(python: Path) -> dict[str, float]:
-    """What an installation takes on disk, bytecode included, MB by name, largest first."""
+    """Return what an installation takes on disk, bytecode included, MB by name, largest first."""
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     said = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True)
     found = {

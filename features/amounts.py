@@ -82,14 +82,18 @@ class Amount(NamedTuple):
 
 
 def of_command(command: Sequence[str]) -> Amount:
-    """What a command asks for: `--epochs 90`, `--max-steps=5000`, `trainer.max_epochs=90`, also
-    behind a shell and its loops. The last of a kind holds, as with most parsers."""
+    """Return how much a command asks for, by options such as `--epochs 90` or `--max-steps=5000`.
+    They are found behind a shell and its loops too. Where an option is repeated, the last one
+    counts.
+    """
     return of_commands(one_of(command))
 
 
 def of_commands(commands: Sequence[Simple]) -> Amount:
-    """What the commands of a script ask for: those of the one that trains. Of several that say how
-    much, one after the other, each is a run if they ask for the same; else it is not known."""
+    """Return how much the commands of a script ask for, as their training command states it. If
+    several state the same amount, each counts as one run. If they state different amounts, the
+    result is empty.
+    """
     each = [(_of_words(one.words), one) for one in commands]
     stated = [(found, one.times) for found, one in each if found.epochs or found.steps]
     stated = stated or [
@@ -207,7 +211,8 @@ class Work:
     def of(
         cls, command: Sequence[str], more: Mapping[str, float] | None = None, workdir: str = ""
     ) -> Work | None:
-        """Of a command; `more`: settings of files it names, which its own arguments override.
+        """Return the work of a command, or None where it does not say how much it is to do. Its own
+        arguments override `more`, the settings of files that it names.
 
         None: it does not say how much it is to do.
         """
@@ -258,7 +263,9 @@ def _runs_script(words: Sequence[str]) -> bool:
 
 
 def of_settings(settings: object) -> dict[str, float]:
-    """What parsed settings say of how much is to be done, and of the batch size, however deep."""
+    """Return what parsed settings say of the amount of work and of the batch size, however deeply
+    nested.
+    """
     found: dict[str, float] = {}
     if isinstance(settings, Mapping):
         for name, value in settings.items():
@@ -309,8 +316,9 @@ _PATIENCE = re.compile(
 
 
 def patience(line: str) -> float | None:
-    """After how many units without an improvement it stops, as a printed line has it; None where
-    it says nothing of that."""
+    """Return the units without an improvement after which the job stops, read from a printed line.
+    Return None where the line does not say.
+    """
     found = _PATIENCE.search(line)
     if found is not None:
         return float(found[1]) or None
@@ -321,7 +329,7 @@ _COUNTS = re.compile(r"train(?:ing)?[ _](?:step|iter|iteration)", re.IGNORECASE)
 
 
 def printed(line: str) -> list[tuple[str, float]]:
-    """(unit, number) of each setting in a printed line that says how much is to be done."""
+    """Return (unit, number) of each setting in a printed line that says how much work there is."""
     found = []
     for match in _PRINTED.finditer(line):
         unit, number = _unit(match[1]), _number(match[2].rstrip(",_"))

@@ -26,7 +26,7 @@ _NO_SETTINGS = (ValueError, LookupError, AttributeError, TypeError, ArithmeticEr
 
 
 def amount_of(command: Sequence[str], workdir: Path) -> Amount:
-    """How much a command asks for, by its own words and the files that it names."""
+    """Return how much a command asks for, by its own words and the files that it names."""
     named = [f"{name}={value}" for name, value in of_files(command, workdir).items()]
     own, beside = of_command(command), of_command(named)
     if own.epochs or own.steps:
@@ -35,8 +35,9 @@ def amount_of(command: Sequence[str], workdir: Path) -> Amount:
 
 
 def of_files(command: Sequence[str], workdir: Path) -> dict[str, float]:
-    """What the settings and scripts that a command names say of how much is to be done, and of the
-    batch size; the last counts."""
+    """Return the amounts and the batch size found in the settings and scripts that a command names.
+    Of a setting that is repeated, the last one counts.
+    """
     return _of(one_of(command), workdir, 0)
 
 

@@ -16,7 +16,7 @@ SPECS = (
 
 
 def values(submit_time: float, zone: tzinfo) -> tuple[Value, ...]:
-    """Hour of the day (0 to 24, with fraction) and weekday of an epoch time."""
+    """Return hour of the day (0 to 24, with fraction) and weekday of an epoch time."""
     local = datetime.fromtimestamp(submit_time, zone)
     hour = local.hour + local.minute / 60 + local.second / 3600
     return hour, WEEKDAYS[local.weekday()]

@@ -18,7 +18,9 @@ SLEWED = 0.95  # of its speed the clock goes at while it waits for the time of d
 
 @cache
 def boot_id() -> str:
-    """Names this start of the machine: process ids and monotonic times mean nothing beyond it."""
+    """Return an id of this boot of the machine, "" where there is none. Process ids and monotonic
+    times mean nothing beyond one boot.
+    """
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -30,7 +32,9 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def parse_elapsed(text: str) -> float | None:
-    """Seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if it is none of them."""
+    """Return the seconds of ``[D-]HH:MM:SS``, ``MM:SS`` or ``D-HH[:MM]``; None if the text is none
+    of them.
+    """
     match = re.fullmatch(r"(?:(\d{1,6})-)?((?:\d{1,9}:){0,2}\d{1,9}(?:\.\d+)?)", text)
     if not match:
         return None
@@ -46,7 +50,8 @@ def parse_elapsed(text: str) -> float | None:
 
 
 def read_seconds(text: str) -> float:
-    """Seconds of a time that a person gives: as sbatch has it, with a unit, or in seconds.
+    """Return the seconds of a time that a person typed: as sbatch has it, with a unit, or plain
+    seconds.
 
     Raises ValueError.
     """
@@ -83,11 +88,11 @@ class Clock:
 
     @classmethod
     def by(cls, time: Callable[[], float]) -> Clock:
-        """Both clocks are this one; nobody sleeps."""
+        """Return a clock that takes both times from `time` and never sleeps."""
         return cls(time, time, lambda _: None, "by hand")
 
     def now(self) -> float:
-        """Time of day, seconds since the epoch, that never goes back.
+        """Return the time of day, seconds since the epoch. It never goes back.
 
         When the host's is set back, this goes on, a twentieth slower until the host's has caught
         up: what starts and ends meanwhile still lasts as long as it lasts.
@@ -99,10 +104,12 @@ class Clock:
         return now
 
     def not_before(self, at: float) -> None:
-        """It was `at` somewhere already: the time of day goes on from there."""
+        """Keep the clock from going back before `at`, a time that was read elsewhere already."""
         if at > self.now():
             self._last = at, self.monotonic()
 
     def ahead_s(self) -> float:
-        """How far the time of day of the host was set back behind `now`, seconds."""
+        """Return by how many seconds `now` is ahead of the host's time of day, which was set
+        back.
+        """
         return self.now() - self.wall()

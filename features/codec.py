@@ -14,7 +14,9 @@ Json = dict[str, Any]  # an object of a document that is handed on: whoever read
 
 
 def encode(value: Any) -> Any:
-    """A value as what JSON can hold; fields of dataclasses at their defaults are left out."""
+    """Return a value as what JSON can hold; fields of dataclasses at their defaults are left
+    out.
+    """
     if is_dataclass(value):
         pairs = ((f, getattr(value, f.name)) for f in fields(value))
         return {f.name: encode(one) for f, one in pairs if one != _default(f)}
@@ -26,7 +28,7 @@ def encode(value: Any) -> Any:
 
 
 def decode(kind: type[T], body: Any) -> T:
-    """What `encode` made of a `kind`.
+    """Return the value of type `kind` that `encode` turned into `body`.
 
     A field that is missing takes its default, one that is not known is ignored. TypeError where a
     field without a default is missing.

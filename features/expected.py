@@ -13,8 +13,9 @@ MOST_S = 1e9  # a statement of more says nothing
 
 
 def expected(text: str) -> tuple[float, float] | None:
-    """Between which moments a job ends of which its owner says so: "test", "full", or a time;
-    None for "" and what is none of them."""
+    """Return the shortest and the longest duration (s) that an owner's words allow: "test", "full",
+    or a time. Return None for "" and for anything else.
+    """
     if text in NAMED_S:
         return NAMED_S[text]
     seconds = seconds_of(text)
@@ -22,7 +23,9 @@ def expected(text: str) -> tuple[float, float] | None:
 
 
 def checked(text: str) -> str:
-    """Return what an owner expects, as it is kept. ValueError where it says no length."""
+    """Return what an owner expects, in the form in which it is stored. Raise ValueError where it
+    names no length.
+    """
     given = text.strip()
     if given and expected(given) is None:
         raise ValueError(f"{given} is no length; give 6h, 1:30:00, test or full")
@@ -30,7 +33,7 @@ def checked(text: str) -> str:
 
 
 def seconds_of(text: str) -> float:
-    """0 where it is no time."""
+    """Return the seconds that a text names, or 0 where it is no time."""
     try:
         return read_seconds(text)
     except ValueError:

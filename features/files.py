@@ -46,8 +46,8 @@ class FolderBusy(OSError):
 def replacing(
     path: str | Path, *, durable: bool = False, mode: int | None = None, folders: bool = True
 ) -> Iterator[Path]:
-    """An empty file to write, which becomes `path` when the block ends, and is removed when it
-    fails. Through a link, what it points to is replaced.
+    """Give an empty file to write. It becomes `path` when the block ends, and is removed if the
+    block fails. If `path` is a link, the file that it points to is replaced.
 
     Args:
         durable: on disk, and its name too, before this returns; so are folders that are made.
@@ -113,7 +113,7 @@ def write_table(path: str | Path, table: pa.Table) -> None:
 
 
 def write_all(file: int, data: bytes) -> None:
-    """Write to the end. OSError when the disk is full: its first sign is a write cut short."""
+    """Write all of `data`. Raise OSError when the disk is full."""
     while data:
         data = data[os.write(file, data) :]
 
@@ -136,8 +136,9 @@ def _make(folder: Path, *, durable: bool) -> None:
 
 
 def leftovers(folder: Path) -> list[Path]:
-    """Temporary files in `folder`: of writers at work, or, under `only_writer`, of such as were
-    killed."""
+    """Return the temporary files in `folder`. While another process writes they may be in use;
+    under `only_writer` they are what killed processes left.
+    """
     return list(folder.glob(".*.partial"))
 
 

@@ -22,7 +22,8 @@ class OpenFolder(ValueError):
 
 
 def private_folder(path: str | Path) -> Path:
-    """A folder that nobody but this user, and root, can put anything into; made when missing.
+    """Return a folder that nobody but this user and root can put anything into. It is made when
+    missing.
 
     Raises OpenFolder: it belongs to, or can be written by, somebody else, or a folder above it does
     (where the sticky bit keeps others from renaming it, as in /tmp, or its group has nobody else
@@ -56,8 +57,8 @@ def private_folder(path: str | Path) -> Path:
 
 @contextmanager
 def temporary_folder(prefix: str, base: str | Path | None = None) -> Iterator[Path]:
-    """A folder for now, as of `tempfile.TemporaryDirectory`; what killed processes of this user and
-    host left under the same prefix is removed first.
+    """Give a temporary folder, as `tempfile.TemporaryDirectory` does. First remove the folders with
+    this prefix that killed processes of this user left on this host.
 
     Whoever uses one holds a lock in it, and so do processes that it has forked.
     """

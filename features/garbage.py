@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is collected meanwhile: a full collection of a large heap takes a tenth of a
-    second, for which everybody who writes would wait."""
+    """Turn garbage collection off inside the block. A full collection of a large heap takes a tenth
+    of a second, for which everybody who writes would wait.
+    """
     collects = gc.isenabled()
     gc.disable()
     try:

@@ -59,7 +59,9 @@ RUNNING = (
 def specs(
     prefix: str, who: str, family: str, stats: tuple[tuple[str, str, str], ...]
 ) -> list[FeatureSpec]:
-    """Specs of `stats` for one kind of key, in the order its values are given."""
+    """Return the specs of `stats` for one kind of key, in the order in which its values are
+    given.
+    """
     return [
         FeatureSpec(f"{prefix}_{suffix}", "continuous", family, unit, text.format(who=who))
         for suffix, unit, text in stats
@@ -90,7 +92,9 @@ class Running:
         self._sum -= self._starts.pop(job_id) - self._base
 
     def values(self, job_id: str, now: float) -> tuple[int, float, float]:
-        """Count, longest and mean elapsed seconds of the jobs other than `job_id`."""
+        """Return how many jobs other than `job_id` run, and their longest and mean elapsed
+        seconds.
+        """
         starts = self._starts
         if not starts:
             return 0, nan, nan
@@ -140,7 +144,7 @@ class KeyHistory:
         self.hazard: Hazard | None = None  # kept where the family `survival` is
 
     def learn(self, now: float, state: State, duration_s: float) -> None:
-        """A job of this key ended at `now` after running `duration_s` seconds."""
+        """Learn from a job of this key that ended at `now` after running `duration_s` seconds."""
         entry = (duration_s, state in FAILED, state is State.CANCELLED)
         if self._ended < WINDOW:
             self._ring.append(entry)
@@ -166,7 +170,7 @@ class KeyHistory:
         self._past = None
 
     def present(self, job_id: str, now: float, own_queued: bool) -> tuple[float, ...]:
-        """Values of `RUNNING`, the job `job_id` itself left out."""
+        """Return the values of `RUNNING`, leaving out the job `job_id` itself."""
         count, longest, mean = self.running.values(job_id, now)
         queued = float(self.queued - own_queued)
         return float(count), queued, longest, mean, self._outlook(count, mean)
@@ -200,7 +204,7 @@ class KeyHistory:
 
     @property
     def past(self) -> tuple[float, ...]:
-        """Values of `PAST`; NaN where no job has ended. Changes only when one ends."""
+        """Values of `PAST`, which change only when a job ends; NaN where none has ended."""
         if self._past is None:
             self._past = self._compute_past()
         return self._past

@@ -27,7 +27,8 @@ def lifetimes(
     *,
     profile_after_s: float | None = None,
 ) -> tuple[list[Lifetime], int]:
-    """Lifetimes of the jobs of a trace, in its order, and how many had times out of order.
+    """Return the lifetimes of the jobs of a trace, in its order, and how many had times out of
+    order.
 
     Start and end are those of `schedule` (every job must be in it), say of a simulation: a
     mapping, or a table with `job_id, start_time, end_time` and perhaps `profiled_time`, as

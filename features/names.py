@@ -21,7 +21,8 @@ _NUMBERS = re.compile(r"#+(?:-#+)*")
 
 @lru_cache(maxsize=8192)
 def normalise(name: str) -> str:
-    """Template text of a job name: `ResNet50_lr0.1_run-17` and `resnet50-lr0.3-run-18` agree.
+    """Return what a job name has in common with its repeats: `ResNet50_lr0.1_run-17` and
+    `resnet50-lr0.3-run-18` give the same text.
 
     Case, digits, hashes, dates and separators go; what is left is a dash-joined word list with
     `#` for a number, at most MAX_LENGTH characters. Empty when no letter is left. Idempotent.

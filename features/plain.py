@@ -6,7 +6,8 @@ from typing import Any
 
 
 def plain(text: str) -> str:
-    """Text with its control characters (C0, C1, those that turn text around) written out.
+    """Return a text with its control characters (C0, C1, those that change the direction of
+    writing) escaped.
 
     What a job prints or is called reaches other people's terminals, which obey such characters:
     "\\x1b]0;x\\x07" would change the title of an operator's window. Ends of lines, tabs and
@@ -21,7 +22,9 @@ def plain(text: str) -> str:
 
 
 def plain_all(value: Any) -> Any:
-    """The same of every text in what JSON can hold, names of fields included."""
+    """Return what JSON can hold with every text in it escaped as by `plain`, names of fields
+    included.
+    """
     if isinstance(value, str):
         return plain(value)
     if isinstance(value, list):

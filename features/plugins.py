@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def load(name: str) -> Any:
-    """What `module:attribute` names; the module is installed, or in the current folder.
+    """Return what `module:attribute` names. The module must be installed or in the current folder.
 
     Raises ValueError, in one line, when there is no such thing.
     """
@@ -38,7 +38,9 @@ def _first_line(error: Exception) -> str:
 
 
 def load_class(name: str, base: type[T]) -> type[T]:
-    """The subclass of `base` that `module:Class` names. Raises ValueError, in one line."""
+    """Return the subclass of `base` that `module:Class` names. Raises ValueError, in one line,
+    where it is none.
+    """
     found = load(name)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise ValueError(f"{name!r} is no subclass of {base.__module__}.{base.__qualname__}")

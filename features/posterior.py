@@ -30,7 +30,9 @@ _NORMAL = np.array([NormalDist().inv_cdf((i + 0.5) / 25) for i in range(25)])
 
 
 def posterior(everyone: list[Ran]) -> tuple[float, float]:
-    """The total of the last, which is yet to run, and the error of its logarithm."""
+    """Return the predicted total (s) of the last run, which is yet to run, and the standard error
+    of its logarithm.
+    """
     n = len(everyone) - 1
     total = np.array([ran.total_s for ran in everyone[:-1]])
     amount = np.array([ran.work.amount for ran in everyone])

@@ -51,11 +51,11 @@ class Progress:
         return sqrt(1e-4 + (log(max(self.high_s, 1.0) / max(self.low_s, 1.0)) / (2 * Z)) ** 2)
 
     def doubted(self, doubt: str) -> str:
-        """Its doubts, with this one."""
+        """Return the doubts of this statement together with one more."""
         return " ".join(dict.fromkeys((*self.doubts.split(), doubt)))
 
     def text(self) -> str:
-        """In words: "90 epochs of 480 s", and what is in doubt."""
+        """Return the progress in words: "90 epochs of 480 s", and what is in doubt."""
         return "; ".join((self._plain(), *(DOUBTS[d] for d in self.doubts.split() if d in DOUBTS)))
 
     def _plain(self) -> str:

@@ -18,7 +18,7 @@ _heard: ContextVar[Callable[[], object] | None] = ContextVar("pulse", default=No
 
 @contextmanager
 def heard_by(listener: Callable[[], object]) -> Iterator[None]:
-    """Call this at every beat meanwhile; what it raises ends the work."""
+    """Have `listener` called at every beat inside the block. What it raises ends the work."""
     before = _heard.set(listener)
     try:
         yield
@@ -27,14 +27,14 @@ def heard_by(listener: Callable[[], object]) -> Iterator[None]:
 
 
 def beat() -> None:
-    """The work goes on."""
+    """Tell the listener, if there is one, that the work goes on."""
     listener = _heard.get()
     if listener is not None:
         listener()
 
 
 def beating(items: Iterable[Item]) -> Iterator[Item]:
-    """The items, with a beat after every `EVERY` of them."""
+    """Yield the items, calling `beat` after every `EVERY` of them."""
     for n, item in enumerate(items, 1):
         yield item
         if n % EVERY == 0:

@@ -41,11 +41,11 @@ LONG_S = 3600.0  # what is to last longer is believed by another record than wha
 
 
 class Claim(NamedTuple):
-    """That a job ends between two moments of its running time.
+    """A claim that a job ends between two moments of its running time.
 
     Attributes:
         low_s, high_s: the moments, seconds.
-        share: of such claims, how many hold.
+        share: share of such claims, how many hold.
         text: what it rests on.
     """
 
@@ -55,12 +55,12 @@ class Claim(NamedTuple):
     text: str = ""
 
     def holds(self, duration_s: float) -> bool:
-        """Whether a job that lasted so long ended between the two."""
+        """Return whether a job that lasted `duration_s` ended between the two moments."""
         return self.low_s <= duration_s <= self.high_s
 
 
 class Kind(NamedTuple):
-    """What claims of repeats differ by.
+    """The properties by which claims from repeated runs differ.
 
     Attributes:
         of: what is the same of them: one of `OF`.
@@ -83,7 +83,7 @@ class Kind(NamedTuple):
 
 
 class Made(NamedTuple):
-    """A claim that the last runs make, as it was made."""
+    """A claim, as the last runs of a job make it before it is known how often such claims hold."""
 
     kind: Kind
     low_s: float
@@ -139,7 +139,7 @@ class Repeats:
 
 
 class Word(NamedTuple):
-    """How an owner's statements have turned out: so many held, of so many."""
+    """How many of an owner's statements held, of how many."""
 
     held: int
     of: int
@@ -164,7 +164,9 @@ class Statements:
         self._all[long] = before * keep + held, of * keep + 1.0
 
     def claim(self, owner: str, expect: str) -> Claim | None:
-        """What an owner's words claim, and how far that is to be believed; None: nothing."""
+        """Return what an owner's words claim of a job, with the share of such claims that hold.
+        Return None where the words claim nothing.
+        """
         between = expected(expect)
         if between is None:
             return None

@@ -41,7 +41,9 @@ class Lifetime:
         return self.end_time is not None
 
     def until(self, now: float) -> Lifetime:
-        """What of this was known at `now`; the job must have been submitted by then."""
+        """Return what was known of this lifetime at `now`. The job must have been submitted by
+        then.
+        """
         if self.end_time is not None and self.end_time <= now:
             return self
         running = self.start_time is not None and self.start_time <= now
@@ -99,7 +101,7 @@ def replay(
     source: RowSource,
     moments: Collection[Moment] = (Moment.SUBMIT,),
 ) -> Iterator[Taken]:
-    """Feeds the lifetimes to `source` in time order and yields the rows of `moments`.
+    """Yield the rows of `moments` while feeding the lifetimes to `source` in time order.
 
     Jobs submitted in the same instant keep the order they are given in.
     """
@@ -112,7 +114,8 @@ def replay_parts(
     parts: Iterable[Sequence[Lifetime]],
     source: RowSource,
 ) -> Iterator[list[tuple[Taken, Lifetime]]]:
-    """`replay` of lifetimes that come in parts, each submitted after the whole part before it.
+    """Yield the rows of lifetimes that come in parts. Every part was submitted after the one before
+    it.
 
     Yields the rows taken while each part was the latest, and at the end those taken since.
     Held in memory: one part, and the jobs that outlive the part they were submitted in.

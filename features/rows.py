@@ -38,7 +38,7 @@ class Rows:
         job_id: the job; it has one row per moment asked for.
         moment: "submit" or "profiled".
         time: when the row was taken, seconds since the epoch.
-        submit_time, start_time, end_time: likewise; NaN for what has not happened.
+        submit_time, start_time, end_time: seconds since the epoch; NaN for what has not happened.
         gpus: gang size.
         block: number of the stretch of `block_s` seconds the submission fell in. Jobs come in
             bursts of near-copies: hold out and bag whole blocks, never random rows.
@@ -68,17 +68,19 @@ class Rows:
         return schema_digest(self.features)
 
     def where(self, mask: NDArray[np.bool_]) -> Rows:
-        """The rows where `mask` (one entry per row) holds, in the same order."""
+        """Return the rows where `mask` (one entry per row) holds, in the same order."""
         parts = {name: getattr(self, name)[mask] for name in _META}
         return replace(self, X=self.X.loc[mask].reset_index(drop=True), **parts)
 
     def ended_before(self, cut: float) -> Rows:
-        """The rows a model fitted at `cut` may learn from: of jobs that had ended by then."""
+        """Return the rows that a model fitted at `cut` may learn from: those of jobs that had ended
+        by then.
+        """
         return self.where((self.end_time < cut) & np.isfinite(self.y))
 
     def known_by(self, cut: float) -> Rows:
-        """The rows of jobs that had started by `cut`, as they were then: of those that still ran,
-        y and end_time are NaN.
+        """Return the rows of jobs that had started by `cut`, as they were known then. Of jobs that
+        still ran, y and end_time are NaN.
 
         One whose end nobody recorded would run for ever: what ran for over `LOST_S` is left out.
         """
@@ -89,13 +91,17 @@ class Rows:
         return replace(self, y=y, end_time=end_time).where(ended | running)
 
     def agreed(self) -> Rows:
-        """The same rows with numbers of 24 bits: the last ones of 53 differ by processor."""
+        """Return the same rows with numbers of 24 bits, because the last of 53 bits differ by
+        processor.
+        """
         numbers = [spec.name for spec in self.features if spec.kind == "continuous"]
         agreed = self.X.astype(dict.fromkeys(numbers, np.float32))
         return replace(self, X=agreed.astype(dict.fromkeys(numbers, np.float64)))
 
     def table(self) -> pa.Table:
-        """As one Arrow table: features by name, the rest with a leading underscore."""
+        """Return the rows as one Arrow table: features by name, everything else with a leading
+        underscore.
+        """
         columns: dict[str, Any] = {}
         for spec in self.features:
             values = self.X[spec.name].to_numpy()
@@ -112,7 +118,9 @@ class Rows:
 
     @classmethod
     def from_table(cls, table: pa.Table) -> Rows:
-        """Reads `table()` back; FeatureError when the table is something else."""
+        """Read back what `table()` returned. Raise FeatureError when the table is something
+        else.
+        """
         try:
             described = json.loads(table.schema.metadata[_METADATA])
         except (KeyError, TypeError, ValueError):
@@ -135,7 +143,7 @@ def training_rows(
     timezone: tzinfo = UTC,
     block_s: float = DAY_S,
 ) -> Rows:
-    """Rows of every job of a trace, each as it would have been computed live.
+    """Return a row of every job of a trace, each as it would have been computed live.
 
     Args:
         trace: rows of `features.schema.TRACE_SCHEMA`, in any order.
@@ -162,7 +170,7 @@ def rows_of(
     *,
     block_s: float = DAY_S,
 ) -> Rows:
-    """Rows of `lives` replayed through `state`, in time order."""
+    """Return the rows of `lives` replayed through `state`, in time order."""
     if not block_s > 0:
         raise FeatureError(f"block_s is {block_s}, must be > 0")
     taken = [(row, lives[row.position]) for row in replay(lives, state, moments)]
@@ -175,7 +183,8 @@ def streamed_rows(
     *,
     families: Iterable[str] = DEFAULT_FAMILIES,
 ) -> Iterator[Rows]:
-    """`training_rows` of a trace that comes in parts, one after the other in time of submission.
+    """Yield the rows that `training_rows` returns, of a trace that comes in parts in order of
+    submission.
 
     The same rows in the same order; in memory are one part, the jobs that outlive theirs, and the
     feature state.

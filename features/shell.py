@@ -47,15 +47,16 @@ class Simple(NamedTuple):
 
 
 def one_of(command: Sequence[str], variables: Mapping[str, str] | None = None) -> list[Simple]:
-    """The commands that a command stands for: itself, or those of the shell line that it hands to a
-    shell, behind whatever launchers (`srun bash -c '...'`)."""
+    """Return the commands that a command stands for, behind launchers (`srun bash -c '...'`). They
+    are the command itself, or those of the shell line that it hands to a shell.
+    """
     return _unwrapped(list(command), dict(variables or {}), 0, [MOST_COMMANDS])
 
 
 def of_script(
     text: str, arguments: Sequence[str] = (), variables: Mapping[str, str] | None = None
 ) -> list[Simple]:
-    """The commands of a script, with what is known of its variables filled in."""
+    """Return the commands of a script, with what is known of its variables filled in."""
     known = {str(i): word for i, word in enumerate(arguments, 1)} | dict(variables or {})
     return _script(text, known, 0, [MOST_COMMANDS])
 
@@ -135,7 +136,7 @@ def _assigned(words: list[str], known: dict[str, str]) -> list[str]:
 
 
 def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
-    """How often a loop goes round; infinite where that cannot be read."""
+    """Return how often a loop goes round; infinite where that cannot be read."""
     listed = [_filled(word, known) for word in words[3:]]
     if words[0] != "for" or words[2:3] != ["in"] or any(set(one) & set("$`*?") for one in listed):
         return inf
@@ -147,7 +148,7 @@ def _times(words: Sequence[str], known: Mapping[str, str]) -> float:
 
 
 def _repeated(words: Sequence[str]) -> float:
-    """How often a command is run by what runs it for each of a list."""
+    """Return how often a command is run by what runs it for each of a list."""
     if words[0] not in _REPEATS:
         return 1.0
     if ":::" in words:

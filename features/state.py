@@ -129,7 +129,8 @@ class FeatureError(ValueError):
 def features_of(
     families: Iterable[str] = DEFAULT_FAMILIES, names: Iterable[str] | None = None
 ) -> tuple[FeatureSpec, ...]:
-    """Specs of the chosen families, of them only `names` if given, in the one stable order.
+    """Return the specs of the chosen families in the one stable order. With `names`, return only
+    those features.
 
     Raises FeatureError on a family or name that is not there.
     """
@@ -153,7 +154,9 @@ FEATURES: tuple[FeatureSpec, ...] = features_of()
 
 
 def schema_digest(features: Iterable[FeatureSpec] = FEATURES) -> str:
-    """SHA-256 (hex) of names, kinds, families and units in order, and of their meaning."""
+    """Return the SHA-256 (hex) of the features' names, kinds, families and units in order, and of
+    their meaning.
+    """
     content = [[spec.name, spec.kind, spec.family, spec.unit] for spec in features]
     return hashlib.sha256(json.dumps([MEANING, content]).encode()).hexdigest()
 
@@ -346,7 +349,7 @@ class FeatureState:
     # -- events ------------------------------------------------------------------------------
 
     def submit(self, job: Job, now: float) -> None:
-        """The job was submitted and waits from `now` on."""
+        """Record that a job was submitted and waits from `now` on."""
         if job.job_id in self._live:
             raise FeatureError(f"job {job.job_id}: already submitted and not yet ended")
         _check_time(now, self._now)
@@ -367,7 +370,7 @@ class FeatureState:
             del times[: max(_expired(times, now), len(times) - BURST_CAP)]
 
     def change(self, job: Job, now: float) -> None:
-        """A waiting job asks for something else from `now` on.
+        """Record that a waiting job asks for something else from `now` on.
 
         It stays submitted when it was: what was true then stays, but for histories that are others
         now (as many GPUs, another VC), and for its survival, which are as of `now`.
@@ -392,7 +395,7 @@ class FeatureState:
         _join_queue(submission)
 
     def start(self, job_id: str, now: float) -> None:
-        """The job runs from `now` on; its elapsed time counts from here."""
+        """Record that a job runs from `now` on. Its elapsed time counts from here."""
         submission = self._known(job_id, now)
         if submission.phase is _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: already running")
@@ -407,7 +410,9 @@ class FeatureState:
         submission.queue.run(submission.job.gpus)
 
     def requeue(self, job_id: str, now: float) -> None:
-        """The job stopped without ending (preempted, or put back) and waits."""
+        """Record that a running job stopped without ending (preempted, or put back) and waits
+        again.
+        """
         submission = self._known(job_id, now)
         if submission.phase is not _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: not running")
@@ -420,7 +425,9 @@ class FeatureState:
         submission.outlived_s = max(submission.outlived_s, now - submission.began)
 
     def try_out(self, job_id: str, now: float) -> None:
-        """The job, which waits, is run for a while from `now` on, as to be profiled."""
+        """Record that a waiting job is run for a while from `now` on, for example to be
+        profiled.
+        """
         submission = self._known(job_id, now)
         if submission.phase is _Phase.RUNNING:
             raise FeatureError(f"job {job_id}: already running")
@@ -430,7 +437,9 @@ class FeatureState:
             self._lives.start(job_id, now)
 
     def tried_out(self, job_id: str, now: float) -> None:
-        """That is over, and did not end the job: its next run lasts longer."""
+        """Record that the trial run is over and did not end the job. Its next run is then known to
+        last longer.
+        """
         submission = self._known(job_id, now)
         self._now = now
         if self._survives:
@@ -440,13 +449,14 @@ class FeatureState:
             submission.outlived_s = max(submission.outlived_s, now - submission.began)
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
-        """The job's profile is known from `now` on."""
+        """Record the profile of a job, known from `now` on."""
         self._known(job_id, now).profile = profile
         self._now = now
 
     def stated(self, job_id: str, total_s: float, error: float, now: float) -> None:
-        """By its own account the job will have run `total_s` seconds; `error` is the standard
-        deviation of the logarithm. Those like it are taken to last so from `now` on, until it ends.
+        """Record that by its own account a job will have run `total_s` seconds. `error` is the
+        standard deviation of the logarithm. Until the job ends, jobs like it are taken to last as
+        long.
         """
         self._known(job_id, now)
         self._now = now
@@ -455,7 +465,7 @@ class FeatureState:
             self._lives.state(job_id, total_s, 1.0 / (1.0 + (error / DOUBTFUL) ** 2))
 
     def end(self, job_id: str, now: float, state: State, duration_s: float | None) -> None:
-        """The job ended. `duration_s` is its exclusive running time: what is learned.
+        """Record that a job ended, and learn from `duration_s`, its exclusive running time.
 
         None says that it never ran, or that nobody knows for how long: nothing is learned.
         """
@@ -484,7 +494,9 @@ class FeatureState:
                 self._ran[_script(job, job.work)] = (*self.ran(job), ran)[-KEPT:]
 
     def ran(self, job: Job) -> tuple[Ran, ...]:
-        """The latest completed runs of what a job's command runs, by its user; oldest first."""
+        """Return the latest completed runs, by the same user, of the script that a job runs. The
+        oldest comes first.
+        """
         return () if job.work is None else self._ran.get(_script(job, job.work), ())
 
     # -- rows --------------------------------------------------------------------------------
@@ -506,8 +518,8 @@ class FeatureState:
             _join_queue(was)
 
     def outlook(self, job: Job, now: float) -> tuple[tuple[float, ...], float]:
-        """What histories alone say of ln(1 + duration): the terms of `survival.SUM`, and the
-        standard error of the sum.
+        """Return what the histories alone say of ln(1 + duration): the terms of `survival.SUM`, and
+        the standard error of their sum.
 
         FeatureError without the family `survival`.
         """
@@ -517,14 +529,16 @@ class FeatureState:
         return known[: len(survival.SUM)], known[_ERROR]
 
     def cut_off(self, job: Job, now: float) -> float:
-        """What the time limit of a job takes off the mean of ln(1 + seconds) of those like it; 0
-        where it has none, or the family `survival` is not kept."""
+        """Return by how much a job's time limit lowers the mean of ln(1 + seconds) of jobs like it.
+        Return 0 where it has no limit, or the family `survival` is not kept.
+        """
         known = self._seen_now(job, now).survival
         return known[len(survival.SUM) - 1] if known else 0.0
 
     def curve(self, job: Job, now: float, score: float) -> tuple[tuple[float, ...], float]:
-        """The hazards of a job, as its row has them, and what a score, ln(1 + seconds), adds to
-        their mean; (), 0 where the family `survival` is not kept."""
+        """Return a job's hazards, and the difference between a score, ln(1 + seconds), and their
+        mean. Return ((), 0) where the family `survival` is not kept.
+        """
         seen = self._seen_now(job, now)
         if not seen.hazards:
             return (), 0.0
@@ -552,8 +566,9 @@ class FeatureState:
         return self._seen_now(job, now).claims
 
     def ended_here(self, job: Job) -> int | None:
-        """Return how many jobs have ended, if none of them was of the job's user, or none was;
-        else None."""
+        """Return how many jobs have ended, if none of them was of this job's user or no job has
+        ended at all. Else return None.
+        """
         ended = sum(key.ended for key in self._vcs.values())
         if job.user and not self._users.get(job.user, _NOTHING).ended:
             return ended
@@ -564,8 +579,10 @@ class FeatureState:
         return self._statements.word(user)
 
     def hazards(self, job: Job, now: float) -> list[float]:
-        """Of the jobs like this one that reach each of `survival.BINS` stretches of running time,
-        the share that ends in it. FeatureError without the families that keep it."""
+        """Return a job's hazards: of the jobs like it that reach each of `survival.BINS` stretches
+        of running time, the share that ends in it. Raise FeatureError without the families that
+        keep them.
+        """
         if not self._survives:
             raise FeatureError("hazards: the family survival is not kept")
         _check_time(now, self._now)
@@ -573,7 +590,8 @@ class FeatureState:
         return survival.hazards(self._lives.as_of(self._groups(job, template), now))[-1]
 
     def histories(self, job: Job, now: float) -> tuple[survival.History, ...]:
-        """How long the jobs of each group of a job lasted, from the widest to the narrowest.
+        """Return how long the jobs of each group of a job lasted, from the widest group to the
+        narrowest.
 
         FeatureError without the families that keep it.
         """
@@ -739,7 +757,7 @@ def _check_asked(job: Job) -> None:
 
 
 def _expired(ascending: list[float], now: float) -> int:
-    """How many leading times have left the burst window."""
+    """Return how many leading times have left the burst window."""
     return bisect_right(ascending, now - BURST_WINDOW_S)
 
 

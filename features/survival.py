@@ -148,7 +148,7 @@ class Hazard:
         self._ended = [0.0] * BINS
 
     def add(self, bin: int, ended: bool, weight: float = 1.0) -> None:
-        """A job lived through stretch `bin`, or ended in it."""
+        """Count a job that lived through stretch `bin`, or ended in it."""
         keep = 1.0 - weight * (1.0 - self._keep)
         self._reached[bin] = self._reached[bin] * keep + weight
         self._ended[bin] = self._ended[bin] * keep + weight * ended
@@ -166,11 +166,11 @@ class Hazard:
 
     @property
     def ended(self) -> Sequence[float]:
-        """Those of them that ended in it."""
+        """Jobs that ended in each stretch, of those that reached it."""
         return self._ended
 
     def shrunk(self, wider: Sequence[float]) -> list[float]:
-        """Hazard of each stretch, drawn to that of a wider group."""
+        """Return the hazard of each stretch, shrunk toward that of a wider group."""
         return [
             (ended + SHRINKAGE * general) / (reached + SHRINKAGE)
             for reached, ended, general in zip(self._reached, self._ended, wider, strict=True)
@@ -182,8 +182,10 @@ ABSENT = Hazard(1.0)
 
 
 def hazards(groups: Sequence[Hazard | None]) -> list[list[float]]:
-    """Hazards at each of LEVELS, each shrunk to the one before; None is a group never seen, and
-    ABSENT says what the wider one does."""
+    """Return the hazards of the group at each of LEVELS, each shrunk toward those of the level
+    before. A group that is None was never seen. A group that is ABSENT takes over the hazards of
+    the wider one.
+    """
     current, out = _PRIOR, []
     for group in groups:
         if group is not None:
@@ -199,9 +201,9 @@ class History(NamedTuple):
         level: one of `LEVELS`.
         of: whose jobs, in words.
         reached: jobs that reached each stretch, the older ones faded.
-        ended: those of them that ended in it.
+        ended: jobs of `reached` that ended in the stretch.
         hazards: share that ends in each stretch of those that reach it, shrunk to the wider group.
-        wider: the same of the wider group.
+        wider: the hazards of the wider group.
     """
 
     level: str
@@ -228,8 +230,10 @@ class History(NamedTuple):
 
 
 def histories(groups: Sequence[Hazard | None], of: Sequence[str]) -> tuple[History, ...]:
-    """What each group of LEVELS knows, in words `of` whose jobs; a level that a job does not have
-    is left out, and one never seen says what the wider one does."""
+    """Return what the group at each of LEVELS knows; `of` says in words whose jobs they are. A
+    level that the job does not have is left out. A group never seen takes over what the wider one
+    says.
+    """
     levels, found = hazards(groups), list[History]()
     for level, group, who, own, wider in zip(
         LEVELS, groups, of, levels, (_PRIOR, *levels[:-1]), strict=True
@@ -249,14 +253,14 @@ class Known(NamedTuple):
 
 
 def known(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> Known:
-    """What the groups of LEVELS say of a job with this time limit."""
+    """Return what the groups of LEVELS say of a job with this time limit."""
     levels = hazards(groups)
     return Known(_values(groups, levels, time_limit_s), tuple(levels[-1]))
 
 
 def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -> tuple[float, ...]:
-    """Values of SPECS and ODDS, from the groups of LEVELS; None is a group never seen, ABSENT adds
-    nothing.
+    """Return the values of SPECS and ODDS from the groups of LEVELS. A group that is None was never
+    seen; one that is ABSENT adds nothing.
 
     The sum is the mean of ln(1 + seconds). No job lasts beyond its time limit: the curve ends
     there.
@@ -267,7 +271,8 @@ def values(groups: Sequence[Hazard | None], time_limit_s: float | None = None) -
 def beyond(
     hazard: Sequence[float], outlived_log: float, time_limit_s: float | None = None
 ) -> float:
-    """Mean of ln(1 + seconds) of those of a curve that outlive a moment, ln(1 + seconds).
+    """Return the mean of ln(1 + seconds) of the jobs of a curve that outlive a moment. The moment,
+    too, is ln(1 + seconds).
 
     Within a stretch jobs end evenly in the logarithm. Nobody outlives 0: the mean of all.
     """
@@ -316,7 +321,7 @@ class _Summary(NamedTuple):
 
 
 def _mean_log(hazard: Sequence[float]) -> float:
-    """What `_summary` says of it without a limit: it is asked for at every level."""
+    """Return what `_summary` says of it without a limit: it is asked for at every level."""
     alive, mean = 1.0, 0.0
     for share, middle in zip(hazard, _MIDDLE_LOG[:-1], strict=False):
         mass = alive * share
@@ -392,14 +397,14 @@ class Lives:
         self._bin[job_id] = 0
 
     def regroup(self, job_id: str, groups: Sequence[Hazard]) -> None:
-        """A waiting job counts in other groups from now on."""
+        """Count a waiting job in other groups from now on."""
         stated = self._forget_stated(job_id) if job_id in self._groups else None
         self._groups[job_id] = tuple(group for group in groups if group is not ABSENT)
         if stated is not None:
             self._record_stated(job_id, stated)
 
     def state(self, job_id: str, total_s: float, weight: float) -> None:
-        """A job reported how long it will have run. It counts for as long as it has not ended.
+        """Count a job as lasting `total_s`, as it reported, until it ends.
 
         Args:
             weight: how far that is believed, 0 to 1.
@@ -423,11 +428,13 @@ class Lives:
         self._wait_for(job_id, now)
 
     def stop(self, job_id: str) -> None:
-        """It waits again; what it has lived through stays counted, and is counted once."""
+        """Record that a job waits again. What it has lived through stays counted, and is counted
+        once.
+        """
         self._run.pop(job_id, None)
 
     def advance(self, now: float) -> None:
-        """Counts every stretch completed before `now`."""
+        """Count every stretch that a running job completed before `now`."""
         due = self._due
         while due and due[0][0] < now:
             at, run, job_id = heapq.heappop(due)
@@ -443,8 +450,8 @@ class Lives:
     def as_of(
         self, groups: Sequence[Hazard | None], now: float, but: str = ""
     ) -> Sequence[Hazard | None]:
-        """The groups as `advance` would leave them, with the ends that jobs have stated, except
-        job `but`; they stay as they are.
+        """Return the groups as `advance` would leave them, together with the ends that jobs other
+        than `but` have stated. The groups themselves stay as they are.
 
         O(stretches that it would count, jobs of the groups that state an end), not O(jobs running).
         """
@@ -490,7 +497,7 @@ class Lives:
         return sorted(found)
 
     def end(self, job_id: str, duration_s: float | None) -> None:
-        """It ended; None says that nothing is to be learned from how."""
+        """Record that a job ended. With `duration_s` None, nothing is learned from it."""
         self._forget_stated(job_id)
         groups, bin = self._groups.pop(job_id), self._bin.pop(job_id)
         self._run.pop(job_id, None)

@@ -30,14 +30,16 @@ class TemplateBook:
         self._owners: dict[tuple[str, str], OrderedDict[Template, KeyHistory]] = {}
 
     def find(self, job: Job) -> KeyHistory | None:
-        """History of the job's template, None when it is new. Changes nothing."""
+        """Return the history of a job's template, or None when it is new. Nothing is changed."""
         book = self._owners.get(_owner(job))
         if not book:
             return None
         return book.get(self._key(job, book))
 
     def assign(self, job: Job) -> KeyHistory:
-        """History of the job's template, created when it is new, and marked as just used."""
+        """Return the history of a job's template, created when it is new, and mark it as just
+        used.
+        """
         book = self._owners.setdefault(_owner(job), OrderedDict())
         template = self._key(job, book)
         history = book.get(template)
@@ -72,12 +74,12 @@ class NameBook(TemplateBook):
 
 
 def has_template(job: Job) -> bool:
-    """Whether more is known of a job than its VC and how many GPUs it asks for."""
+    """Return whether more is known of a job than its VC and how many GPUs it asks for."""
     return bool(job.user or job.name) or job.cpus is not None
 
 
 def _owner(job: Job) -> tuple[str, str]:
-    """Whose template a job is of: its user's; of those without, its VC's."""
+    """Return whose template a job is of: its user's; of those without, its VC's."""
     return (job.user, "") if job.user else ("", job.vc)
 
 

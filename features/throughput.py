@@ -40,16 +40,19 @@ class Asked:
     words: str
 
     def text(self) -> str:
-        """In words: "asks for 90 epochs; its last 3 runs took 8.0 min an epoch"."""
+        """Return what the estimate rests on: "asks for 90 epochs; its last 3 runs took 8.0 min an
+        epoch".
+        """
         return self.words
 
 
 @lru_cache(maxsize=4096)
 def asked(work: Work, gpus: int, runs: tuple[Ran, ...]) -> Asked | None:
-    """How long a job lasts with a command that asks for `work`; None: not known.
+    """Return how long a job lasts with a command that asks for `work`, or None where that is not
+    known.
 
     Args:
-        runs: of the same script by the same user, with the same unit; oldest first.
+        runs: runs of the same script by the same user, with the same unit; oldest first.
     """
     if not runs:
         return None
@@ -80,14 +83,15 @@ def _each(work: Work) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """A duration: "9.3 s", "12.0 min"."""
+    """Return a duration in words: "9.3 s", "12.0 min"."""
     if seconds < 100:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def shares(runs: Iterable[Ran], job: Job, progress: Progress) -> list[float]:
-    """How much of the maximum that a job states its script's earlier runs took, at its pace.
+    """Return the share of the maximum stated by a job that each earlier run of its script took, at
+    the job's pace.
 
     Of runs that asked for as much, with as many GPUs; none where it counts something else.
     """

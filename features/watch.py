@@ -286,8 +286,9 @@ class Watch:
         return found
 
     def _residual(self, job: Seen) -> tuple[float, float]:
-        """Where its duration stands among those of the past, as a normal score, and the logarithm
-        of how many times the usual it is."""
+        """Return where its duration stands among those of the past, as a normal score, and the
+        logarithm of how many times the usual it is.
+        """
         known = (self._usual.get(key, []) for key in _alike(job))
         usual = next((logs for logs in known if len(logs) >= ENOUGH), None)
         if usual is None:

@@ -18,7 +18,7 @@ Floats = NDArray[np.float64] | np.float64
 
 
 def contended_speed(own: Floats, other: Floats, bandwidth: Floats) -> Floats:
-    """Speed beside the other job, relative to running alone.
+    """Return speed beside the other job, relative to running alone.
 
     Args:
         own, other: GPU utilisation of either job, shares (0 to 1).

@@ -1,5 +1,6 @@
-"""The answers of one look at a site's own Slurm as tools of the Model Context Protocol, so that an
-agent can ask what a person asks: read-only, every number in a field, each field with its source."""
+"""Answers about a site's own Slurm, as tools of the Model Context Protocol. An agent can ask what a
+person asks: read-only, every number in a field, each field with its source.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,9 @@ SOURCES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A waiting job of the asker's: its place from 1 of those who wait in its partition."""
+    """A waiting job of the asker's, with its place, counted from 1, among those that wait in its
+    partition.
+    """
 
     job_id: str
     name: str
@@ -104,7 +107,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A job that is not over. `start_p50`, `start_p90`: of one that waits."""
+    """A job that has not ended. `start_p50` and `start_p90` are those of a waiting job."""
 
     job_id: str
     name: str
@@ -123,7 +126,7 @@ T = TypeVar("T")
 
 
 class Answer(BaseModel, Generic[T]):
-    """What one tool answers."""
+    """The answer of one tool."""
 
     as_of: float = Field(description="When Slurm was read, seconds since the epoch.")
     text: list[str] = Field(description="The answer in sentences, as a person is shown it.")
@@ -133,7 +136,7 @@ class Answer(BaseModel, Generic[T]):
 
 
 class Looks:
-    """Looks at Slurm, one at a time; questions within `KEEP_S` share one."""
+    """Polls Slurm for questions, one at a time. Questions within `KEEP_S` share one poll."""
 
     def __init__(self, look: Callable[[], Direct], now: Callable[[], float]) -> None:
         self._look, self._now = look, now
@@ -143,7 +146,9 @@ class Looks:
     def ask(
         self, tool: str, kind: type[T], question: Callable[[Direct], tuple[T, list[str]]]
     ) -> Answer[T]:
-        """An answer, of a look that is no older than `KEEP_S`. Raises ToolError, in a line."""
+        """Return an answer from a poll that is no older than `KEEP_S`. Raises ToolError, in a
+        line.
+        """
         with self._lock:
             try:
                 last = self._last
@@ -162,14 +167,15 @@ class Looks:
 
 
 class Tools:
-    """What an agent can ask; the docstrings are what it is shown."""
+    """The questions that an agent can ask. Their docstrings are shown to it."""
 
     def __init__(self, looks: Looks) -> None:
         self._ask = looks.ask
 
     def why(self, job: str) -> Answer[Explanation]:
-        """Why a job waits or runs, its place, and when it should start. `job`: an id as squeue
-        shows it; of an array, its first task that waits, or else runs, answers."""
+        """Say why a job waits or runs, its place, and when it should start. `job` is an id as
+        squeue shows it. For an array, its first waiting task answers, or else a running one.
+        """
 
         def asked(look: Direct) -> tuple[Explanation, list[str]]:
             found = look.why(job)
@@ -178,8 +184,9 @@ class Tools:
         return self._ask("why", Explanation, asked)
 
     def sooner(self, job: str) -> Answer[Sooner]:
-        """What would have a waiting job start sooner: each change was tried, and is given with the
-        command that makes it, which the user decides to run or not."""
+        """Say what would let a waiting job start sooner. Each change was tried on a copy of the
+        queue. It is given with the command that makes it, which the user may run or not.
+        """
 
         def asked(look: Direct) -> tuple[Sooner, list[str]]:
             found = look.sooner(look.why(job).job_id)
@@ -188,8 +195,9 @@ class Tools:
         return self._ask("sooner", Sooner, asked)
 
     def eta(self, options: list[str]) -> Answer[Eta]:
-        """When a job would start, in each partition that takes it; nothing is submitted.
-        `options`: of sbatch, each a word, such as "--gres=gpu:a100:2", "--time=60"."""
+        """Say when a job would start, in each partition that takes it. Nothing is submitted.
+        `options` are those of sbatch, each a word, such as "--gres=gpu:a100:2", "--time=60".
+        """
 
         def asked(look: Direct) -> tuple[Eta, list[str]]:
             if script_of(options) or any(" -" in word for word in options):
@@ -200,7 +208,9 @@ class Tools:
         return self._ask("eta", Eta, asked)
 
     def order(self) -> Answer[list[Placed]]:
-        """Where each waiting job of the user stands in line, and what makes its priority."""
+        """List the user's waiting jobs with their places in line, and what makes their
+        priorities.
+        """
 
         def asked(look: Direct) -> tuple[list[Placed], list[str]]:
             rows = [_placed(look, one) for one in look.queue() if Phase(one.phase).waits]
@@ -209,7 +219,9 @@ class Tools:
         return self._ask("order", list[Placed], asked)
 
     def queue(self, everybody: bool = False) -> Answer[list[Listed]]:
-        """The user's jobs that are not over, latest first; or everybody's that Slurm shows."""
+        """List the user's jobs that have not ended, latest first; or everybody's that Slurm
+        shows.
+        """
 
         def asked(look: Direct) -> tuple[list[Listed], list[str]]:
             found = look.queue(everybody=everybody)
@@ -221,7 +233,7 @@ class Tools:
 
 
 def server(looks: Looks) -> MCPServer:
-    """The tools, none of which changes anything."""
+    """Return a server with the tools, none of which changes anything."""
     made, tools = (
         MCPServer("pellucid", instructions=INSTRUCTIONS, log_level="WARNING"),
         Tools(looks),

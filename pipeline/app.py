@@ -15,8 +15,9 @@ from pipeline.settings_help import WithSettings
 
 
 class Command(NamedTuple):
-    """A command: its function (or group), and what it does in a line. `module` is in
-    `pipeline.commands`, or a whole name."""
+    """A command: its function (or group), and what it does, in a line. `module` is in
+    `pipeline.commands`, or a whole name.
+    """
 
     name: str
     module: str
@@ -85,7 +86,9 @@ COMMANDS = {command.name: command for group in GROUPS.values() for command in gr
 
 
 class Lazy(TyperGroup):
-    """The top level: names and summaries are known without importing any command."""
+    """The top level of the command line. Names and summaries are known without importing any
+    command.
+    """
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -1,4 +1,6 @@
-"""The command line: `pellucid`. Commands stand in `pipeline/app.py`; here is what holds for all."""
+"""The command line: `pellucid`. Commands are listed in `pipeline/app.py`; here is what all of them
+share.
+"""
 
 from __future__ import annotations
 
@@ -29,15 +31,16 @@ EXTRAS = {
 
 
 class Ended(BaseException):
-    """Somebody asked for the end; `number` is the signal's."""
+    """Raised when a signal asks the command to end; `number` is the signal's."""
 
     def __init__(self, number: int):
         self.number = number
 
 
 def main() -> None:
-    """Run a command. A Ctrl-C, a signal or a closed pipe, whenever it comes, ends it without a
-    traceback, and what it keeps in temporary folders goes."""
+    """Run a command. A Ctrl-C, a signal or a closed pipe ends it at any time without a traceback,
+    and its temporary folders are removed.
+    """
     for number in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is signal.SIG_DFL:  # `nohup` has it ignored
             signal.signal(number, _end)

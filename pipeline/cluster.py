@@ -1,4 +1,4 @@
-"""Where many like tasks run: in this process, in several on this machine, or on a Dask cluster.
+"""Where many equal tasks run: in this process, in several on this machine, or on a Dask cluster.
 
 One way of asking for all three, so that the same command works on a laptop and on a cluster:
 
@@ -57,7 +57,9 @@ Mapped = Callable[[Callable[[Any], Any], Sequence[Any]], Iterator[Any]]
 
 
 def place(where: str | None, workers: int) -> str:
-    """The place that `--where` or else `--workers` names; UserError when both do."""
+    """Return the place that `--where` or else `--workers` names. Raise UserError when both are
+    given.
+    """
     if where is None:
         return HERE if workers == 1 else f"local:{workers}"
     if workers != 1:
@@ -67,7 +69,7 @@ def place(where: str | None, workers: int) -> str:
 
 @contextmanager
 def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
-    """`map` over tasks, carried out where asked; results come in the order of the tasks.
+    """Give a `map` over tasks that runs them where asked. Results come in the order of the tasks.
 
     A task is a picklable function and value. With a Dask cluster the workers need this package
     and see the same files. With `keep`, finished tasks are kept and taken up. Raises UserError
@@ -78,7 +80,7 @@ def mapped(where: str, keep: Keep | None = None) -> Iterator[Mapped]:
 
 
 def workers_at(where: str) -> int:
-    """How many tasks run there at a time; UserError as of `mapped`."""
+    """Return how many tasks run there at a time. Raises UserError as `mapped` does."""
     if where == HERE:
         return 1
     match = _counted(where)
@@ -90,7 +92,9 @@ def workers_at(where: str) -> int:
 
 
 def _counted(where: str) -> re.Match[str] | None:
-    """What kind and how many workers; None where it is an address. UserError when it is neither."""
+    """Return what kind and how many workers; None where it is an address. UserError when it is
+    neither.
+    """
     match = _COUNTED.fullmatch(where)
     if match is None and not re.fullmatch(r"(tcp|tls|ucx)://\S+", where):
         raise UserError(f"--where {where}: use {WHERE_HELP}")
@@ -169,7 +173,7 @@ def _client(where: str, match: re.Match[str] | None) -> Iterator[Any]:
 
 @contextmanager
 def local_cluster(workers: int) -> Iterator[Any]:
-    """A Dask cluster of processes of this machine, on loopback."""
+    """Give a Dask cluster of processes of this machine, on loopback."""
     import dask.config
     from distributed import LocalCluster, Security
 
@@ -189,7 +193,7 @@ def local_cluster(workers: int) -> Iterator[Any]:
 
 @contextmanager
 def slurm_cluster() -> Iterator[Any]:
-    """A Dask cluster whose workers are Slurm jobs, none of them asked for yet.
+    """Give a Dask cluster whose workers are Slurm jobs, none of them requested yet.
 
     Jobs of a core and 4 GiB, unless Dask's configuration says otherwise; so with the network
     interface and the shared folder of the keys (the home folder). Raises UserError where
@@ -269,7 +273,7 @@ def _dask(client: Any, task: Callable[[T], R], values: Sequence[T]) -> Iterator[
 
 @dataclass(frozen=True)
 class Keep:
-    """Finished tasks as files that appear whole, to be taken up after an interruption.
+    """Finished tasks in files, to be reused after an interruption.
 
     Attributes:
         folder: made if need be; only its owner may write there, since results are pickled.
@@ -291,17 +295,17 @@ class Keep:
             )
 
     def path(self, value: Any) -> Path:
-        """Where the result of a value is kept."""
+        """Return the path of the result for a value."""
         name = re.sub(r"[^\w.-]", "_", self.label(value))
         return self.folder / f"{name}-{self.question[:12]}.pickle"
 
     def once(self, name: str, make: Callable[[], R]) -> R:
-        """What `make` makes, or made when it was last asked for under this name."""
+        """Return the kept result of this name, or call `make` and keep what it returns."""
         found: R = next(self.around(_here)(lambda _: make(), [name]))
         return found
 
     def around(self, over: Mapped) -> Mapped:
-        """A map that runs only what is not kept yet."""
+        """Return a map that runs only the tasks without a kept result."""
 
         def over_missing(task: Callable[[Any], Any], values: Sequence[Any]) -> Iterator[Any]:
             paths = [self.path(value) for value in values]
@@ -344,7 +348,7 @@ def _taken_up(path: Path) -> Any:
 
 
 def question_of(options: object, files: Iterable[Path] = ()) -> str:
-    """Digest of a question: options (by their text), and input files or folders.
+    """Return a digest of a question: its options (by their text), and input files or folders.
 
     Files go in by name, size and time of the last change; so does this package's version.
     """

@@ -16,7 +16,7 @@ EVERY_S = 60.0  # between two lines of progress, where there is no terminal
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """Turn errors that are a person's to mend into one line and exit status 2.
+    """Turn errors that a person can mend into one line and exit status 2.
 
     Every package raises `ValueError` subclasses of its own for bad input; a plain ValueError is
     a defect and keeps its traceback.
@@ -52,7 +52,9 @@ _OURS = {"features", "models", "profiler", "scheduler", "pipeline", "reproductio
 
 @contextmanager
 def bar(text: str, total: int, quiet: bool) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, a line a minute elsewhere. Yields a setter of the amount done."""
+    """Show a bar on a terminal, elsewhere a line a minute. Gives a function that sets the amount
+    done.
+    """
     if quiet:
         yield lambda _: None
         return
@@ -82,7 +84,8 @@ def _minutely(text: str, total: int) -> Callable[[int], None]:
 
 @contextmanager
 def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, a line every few seconds elsewhere, whether or not anything is done.
+    """Show a bar on a terminal, elsewhere a line every few seconds, whether or not anything is
+    done.
 
     Yields a setter of the amount done and of the whole.
     """
@@ -120,13 +123,13 @@ def alive(text: str, every_s: float = 5.0) -> Iterator[Callable[[int, int], None
 
 
 def _left(spent_s: float, parts: float, more: int) -> str:
-    """How long `more` parts take, where at least two took `spent_s` seconds."""
+    """Return how long `more` parts take, where at least two took `spent_s` seconds."""
     return f", about {spent_s / parts * more:.0f} s left" if parts >= 2 else ""
 
 
 @contextmanager
 def step(text: str, quiet: bool) -> Iterator[None]:
-    """A spinner on a terminal, nothing elsewhere, while something of unknown length runs."""
+    """Show a spinner on a terminal while something of unknown length runs; elsewhere nothing."""
     if quiet or not sys.stdout.isatty():
         yield
         return
@@ -154,7 +157,9 @@ _FIGURES: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 
 
 def table(title: str, rows: Sequence[Mapping[str, Any]], *, of: str = "policy") -> None:
-    """Print policies, or what else the rows are of, and their key figures: those that any has."""
+    """Print policies, or whatever the rows are about, and their key figures, leaving out figures
+    that none has.
+    """
     from rich.table import Table
 
     out = Table(title=title, title_justify="left")
@@ -189,7 +194,7 @@ def metrics_table(title: str, models: Mapping[str, Mapping[str, float]]) -> None
 
 
 def print_table(out: Any) -> None:
-    """Print a table of rich's, as wide as it needs where there is no terminal."""
+    """Print a table of rich's, at full width where there is no terminal."""
     from rich.console import Console
 
     Console(width=None if sys.stdout.isatty() else 160).print(out)

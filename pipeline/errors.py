@@ -1,4 +1,4 @@
-"""Errors that are a person's to mend."""
+"""Errors that the user can mend."""
 
 from __future__ import annotations
 

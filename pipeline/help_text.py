@@ -1,4 +1,4 @@
-"""Help as wide as the terminal: docstrings are wrapped once, for the file; here they are again.
+"""Help as wide as the terminal. Docstrings are wrapped for the file, and are wrapped again here.
 
 Prose is one line a paragraph, which whoever prints it wraps. An example is a command to be copied:
 where it is too long it goes on after a backslash.
@@ -16,7 +16,7 @@ INDENT = "  "
 
 
 def reflow(text: str, width: int) -> str:
-    """The text of a docstring for a terminal of `width` columns."""
+    """Return the text of a docstring, wrapped for a terminal of `width` columns."""
     return "\n\n".join(_paragraph(one, width) for one in re.split(r"\n[ \t]*\n", text.strip("\n")))
 
 
@@ -46,7 +46,9 @@ def _example(command: str, width: int) -> str:
 
 
 def reflowed(command: Any) -> Any:
-    """A command, or a group with all of its commands, whose help is as wide as the terminal."""
+    """Return a command, or a group with all of its commands, whose help is as wide as the
+    terminal.
+    """
     width = shutil.get_terminal_size().columns
     if command.help:
         command.help = reflow(command.help, width)

@@ -1,4 +1,4 @@
-"""A job as a file: what `pellucid submit` is asked for, as YAML."""
+"""A job as a YAML file: the request that `pellucid submit` sends."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BESIDE = ("command", "workdir", "env", "array")
 
 
 def read_job(file: Path) -> Json:
-    """What a file asks for, by the names of the client's arguments. Raises UserError."""
+    """Return the request in a file, by the names of the client's arguments. Raises UserError."""
     import yaml
 
     try:
@@ -71,7 +71,7 @@ def _value(file: Path, name: str, value: Any) -> Any:
 
 
 def written(command: list[str], asked: Mapping[str, Any], array: str | None) -> str:
-    """The file that asks for the same; what is left out is as by default."""
+    """Return the file for a request. What has its default is left out."""
     import yaml
 
     beside = {"workdir": asked["workdir"], "env": asked["environment"], "array": array}

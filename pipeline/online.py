@@ -1,4 +1,4 @@
-"""Models refitted every day while a trace is replayed: what a fit adds to the histories.
+"""Models refitted every day while a trace is replayed, to show what a fit adds to the histories.
 
 Until the first fit the histories speak for themselves (`FeatureState.outlook`); every fit is
 blended with them by the jobs seen, so there is no step from one to the other. All are baselines
@@ -39,14 +39,15 @@ TRAINS = find_spec("interpret") is not None  # the extra `train` is installed
 
 
 class OnlineEstimator(BundleEstimator):
-    """Histories first, then a GA2M trained on what is known, refitted every `refit_s`.
+    """Predicts by the histories first, then by a GA2M trained on what is known, refitted every
+    `refit_s`.
 
     Causal: a row is taken when a job joins its queue; it is learned from once the job has ended,
     and while it runs as one that has lasted so long.
 
     Args:
         min_rows: ended jobs before the first fit.
-        seed: of the fits.
+        seed: seed of the fits.
     """
 
     name = "ga2m"
@@ -143,8 +144,7 @@ class OnlineEstimator(BundleEstimator):
 
 
 class LightGbmEstimator(OnlineEstimator):
-    """LightGBM in the place of the GA2M: refitted as often on the rows of ended jobs, those
-    that run left out.
+    """LightGBM in place of the GA2M, refitted as often on the rows of ended jobs only.
 
     Args:
         blends: mixed with the histories by the jobs seen, as the GA2M is; False: alone, once it is

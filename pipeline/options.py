@@ -1,4 +1,4 @@
-"""The options that several commands have, each declared once, and commands that take them together.
+"""Options shared by several commands, each declared once, and the way in which commands take them.
 
 A command takes those that belong together as one value: a dataclass whose fields are options.
 """
@@ -43,12 +43,14 @@ TOKEN = Annotated[
     ),
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print what the service answered, as JSON.")]
-REASON = Annotated[str, typer.Option(help="Why; kept in the log, and shown with a drained node.")]
+REASON = Annotated[
+    str, typer.Option(help=("Reason, kept in the log, and shown with a drained node."))
+]
 PREVIEW = Annotated[
-    bool, typer.Option("--preview", help="Change nothing; say what would come of it.")
+    bool, typer.Option("--preview", help="Change nothing; show what the change would do.")
 ]
 PREVIEW_MOVES = Annotated[
-    bool, typer.Option("--preview", help="Change nothing; say whose start would move.")
+    bool, typer.Option("--preview", help="Change nothing; show which starts would move.")
 ]
 JOB = Annotated[str, typer.Argument(metavar="JOB", help="Id of the job.")]
 JOBS = Annotated[list[str], typer.Argument(metavar="JOB...", help="Ids of the jobs.")]
@@ -79,7 +81,7 @@ KEEP_HELP = (
     "Keep what is finished in this folder as it comes; the same command, given again, takes it up."
 )
 KEEP = Annotated[Path | None, typer.Option(help=KEEP_HELP, metavar="FOLDER")]
-WORKERS = Annotated[int, typer.Option(help="Processes: short for local:N.", min=1)]
+WORKERS = Annotated[int, typer.Option(help="Number of processes; short for local:N.", min=1)]
 DATABASE = Annotated[
     str | None,
     typer.Option(
@@ -97,7 +99,7 @@ JSON_NO_TABLE = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class World:
-    """The world that policies are played in."""
+    """The options that describe the world in which policies are played."""
 
     cluster: Annotated[
         Path | None,
@@ -108,19 +110,25 @@ class World:
     track: Annotated[
         str | None,
         typer.Option(
-            help="published (the peers' settings, defects and all), honest, honest-closed, "
-            "honest-open or philly."
+            help=(
+                "Track: published (the peers' settings with their defects), "
+                "honest, honest-closed, honest-open or philly."
+            )
         ),
     ] = None
     durations: Annotated[
         str | None,
         typer.Option(
-            help="Where predicted durations come from: own (histories, learned online), ga2m (the "
-            "same with a model refitted daily), lightgbm (refitted likewise; lightgbm-blended: "
-            "mixed with the histories likewise), truth, constant:SECONDS, gpu-count, last (of the "
-            "same user; of the virtual cluster, where users are not known), slurm-limit; helios on "
-            "traces, ebm and lgb on Venus' tracks. "
-            "Default: own (on track published: what each policy had)."
+            help=(
+                "Source of predicted durations: own (histories, learned "
+                "online), ga2m (histories and a model refitted daily), "
+                "lightgbm (LightGBM, refitted daily; lightgbm-blended: with "
+                "the histories), truth, constant:SECONDS, gpu-count (mean of "
+                "jobs with as many GPUs), last (the user's last job; without "
+                "users, the virtual cluster's), slurm-limit; helios on traces,"
+                " ebm and lgb on Venus' tracks. Default: own (on track "
+                "published: what each policy had)."
+            )
         ),
     ] = None
     compress: Annotated[
@@ -129,19 +137,27 @@ class World:
     readable: Annotated[
         float,
         typer.Option(
-            help="Share of the users whose jobs say how long they will have run, once profiled or "
-            "watched (0 to 1); of the jobs where users are unknown."
+            help=(
+                "Share of the users whose jobs report how long they will run, "
+                "once profiled or watched (0 to 1); of the jobs where users "
+                "are unknown."
+            )
         ),
     ] = 0.0
     readable_error: Annotated[
-        float, typer.Option(help="How wrong they are: deviation of ln(stated / true).")
+        float,
+        typer.Option(
+            help=("How wrong these reports are: standard deviation of ln(stated / true).")
+        ),
     ] = 0.1
     readable_commands: Annotated[
         bool,
         typer.Option(
             "--readable-commands/--no-readable-commands",
-            help="Their commands say how many epochs, too: known at submission, once a run of the "
-            "same script has completed.",
+            help=(
+                "Let their commands also state the number of epochs, known at "
+                "submission once a run of the same script has completed."
+            ),
         ),
     ] = False
     bundle: Annotated[
@@ -150,7 +166,8 @@ class World:
     quirks: Annotated[
         bool,
         typer.Option(
-            "--quirks/--no-quirks", help="Track published: copy the defects its figures depend on."
+            "--quirks/--no-quirks",
+            help=("Track published: copy the defects that its figures depend on."),
         ),
     ] = True
     since: Annotated[
@@ -162,13 +179,17 @@ class World:
     ] = None
 
     def options(self) -> dict[str, Any]:
-        """Those of `pipeline.worlds.open_scenario`; moments in seconds since the epoch."""
+        """Return the options of `pipeline.worlds.open_scenario`; moments are seconds since the
+        epoch.
+        """
         since = None if self.since is None else self.since.replace(tzinfo=UTC).timestamp()
         return vars(self) | {"since": since}
 
 
 def spread(command: Command) -> Command:
-    """Have typer see the fields of a command's parameters that are dataclasses as its options."""
+    """Return the command with options made from the dataclass fields of its parameters, as typer
+    needs them.
+    """
     listed, of_values = [], []
     values: dict[str, Any] = {}
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
@@ -189,7 +210,8 @@ def spread(command: Command) -> Command:
 
 
 def takes(fields: Mapping[str, Field], *, different: bool = False) -> Callable[[Command], Command]:
-    """As `spread`, with an option for each field of a job in place of a command's `**asked`.
+    """Return a decorator that does as `spread` does and adds an option for each field of a job, in
+    place of a command's `**asked`.
 
     Args:
         different: of what a job is to be instead: an option that is not given is None.

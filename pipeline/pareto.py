@@ -1,4 +1,6 @@
-"""From a short mean to a short tail: the policy `pellucid` at several settings of its two knobs."""
+"""The trade-off between a short mean and a short tail: the policy `pellucid` at several settings of
+its two knobs.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,9 @@ Loops = Callable[[Mapping[str, Any]], Sequence[Callable[[int], runs.World]]]
 
 
 class Point(TypedDict):
-    """A pair of values in one loop: mean JCT and its standard error, p99 wait and longest wait of
-    a wide job, seconds."""
+    """The figures of one pair of settings in one loop: mean JCT and its standard error, p99 wait,
+    and the longest wait of a wide job, seconds.
+    """
 
     ageing: float
     max_wait_s: float
@@ -46,11 +49,11 @@ def cost_of_bound(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> None:
-    """Where many starts of `pellucid` were past its bound on waiting: a note of the result says
-    what the bound costs, by a run without it.
+    """Add a note to each result in which many jobs started past `pellucid`'s bound on waiting. It
+    says what the bound costs, by a run without it.
 
     Args:
-        results: of `runs.compare`, one a loop.
+        results: results of `runs.compare`, one a loop.
     """
     chosen = {**settings, POLICY: {**settings.get(POLICY, {}), "max_wait_s": NO_BOUND_S}}
     for world, result in zip(loops(chosen), results, strict=True):
@@ -74,7 +77,7 @@ def cost(
     free: Mapping[str, Any],
     named: Mapping[str, str] = FIGURES,
 ) -> str:
-    """What the bound on waiting costs, a sentence.
+    """Return a sentence on what the bound on waiting costs.
 
     Args:
         where: what was replayed.
@@ -96,7 +99,7 @@ def cost(
 def curve(
     loops: Loops, settings: Mapping[str, Mapping[str, Any]], seeds: Sequence[int], where: str
 ) -> list[Point]:
-    """A row for each pair of values and loop.
+    """Return a row for each pair of settings and each loop.
 
     Args:
         loops: the worlds of a seed, one a loop, for settings by policy.

@@ -42,7 +42,7 @@ FIRST = "first version: there is no champion to compare it with"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A candidate beside the champion.
+    """A candidate compared with the champion.
 
     Attributes:
         candidate, champion: registered versions; no champion while there is none.
@@ -59,13 +59,13 @@ class Proposal:
 
     @property
     def figures(self) -> tuple[Paired, ...]:
-        """Return all that both were compared by."""
+        """All figures by which both were compared."""
         judged = () if self.judgement is None else self.judgement.figures
         return judged + (() if self.replay is None else self.replay.figures)
 
     @property
     def better(self) -> bool:
-        """Return whether it may become champion without a person saying so."""
+        """Whether it may become champion without a person saying so."""
         if self.champion is None:
             return True
         both = self.judgement is not None and self.replay is not None
@@ -73,7 +73,7 @@ class Proposal:
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line."""
+        """The outcome as one line."""
         if self.champion is None:
             return FIRST
         if self.judgement is None or self.replay is None:
@@ -104,6 +104,7 @@ def proposed(
     draws: int = DRAWS,
 ) -> Proposal:
     """Judge a registered version against the champion on the jobs of a trace that neither saw.
+    Return the comparison.
 
     Args:
         spec: cluster on which the jobs are replayed.
@@ -128,7 +129,8 @@ def proposed(
 
 def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
     """Compare two bundles on the jobs of a trace that were submitted after all that either learned
-    from. Raises TrainingError when these are too few."""
+    from. Return the judgement. Raise TrainingError when these are too few.
+    """
     specs = (*candidate.duration.features, *champion.duration.features)
     rows = training_rows(trace, families=sorted({spec.family for spec in specs}))
     unseen = rows.where((rows.time > seen_until(candidate, champion)) & np.isfinite(rows.y))
@@ -140,7 +142,7 @@ def judged(candidate: Bundle, champion: Bundle, trace: pa.Table) -> Judgement:
 def carried_out(
     proposal: Proposal, reason: str, registry: Registry, out: Path, **more: Any
 ) -> Bundle:
-    """Make the candidate champion, and put its bundle where services read it. Returns it.
+    """Make the candidate champion, and put its bundle where services read it. Return the bundle.
 
     BundleError, and nothing changes, when no service could decide with it.
     """
@@ -151,7 +153,7 @@ def carried_out(
 
 
 def accepted(version: Version, registry: Registry) -> Bundle:
-    """Return a version's bundle; BundleError when no service could decide with it."""
+    """Return a version's bundle. Raise BundleError when no service could decide with it."""
     with TemporaryDirectory() as scratch:
         bundle = bundle_of(version, registry, scratch)
     check(bundle)
@@ -182,12 +184,14 @@ def register(folder: Path, registry: Registry, *, by: str, why: str) -> Version:
 
 
 def in_experiment() -> bool:
-    """Return whether `dvc exp run` runs this: it may register candidates, and move nothing."""
+    """Return whether this runs under `dvc exp run`. Then it may register candidates, but change no
+    champion.
+    """
     return "DVC_EXP_BASELINE_REV" in os.environ
 
 
 def seen_until(*bundles: Bundle) -> float:
-    """Return when the last job was submitted that any of some bundles learned from.
+    """Return when the last job was submitted that any of the given bundles learned from.
 
     TrainingError when one does not say.
     """
@@ -195,7 +199,7 @@ def seen_until(*bundles: Bundle) -> float:
 
 
 def _learned_to(bundle: Bundle) -> float:
-    """When the last job was submitted that a bundle's durations were learned from."""
+    """Return when the last job was submitted that a bundle's durations were learned from."""
     try:
         return datetime.fromisoformat(bundle.metadata["duration"]["window_to"]).timestamp()
     except (KeyError, TypeError, ValueError):

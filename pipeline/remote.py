@@ -1,4 +1,4 @@
-"""What the commands that talk to a service share: which one, opening a client, its changes."""
+"""What commands that talk to a service share: choosing it, opening a client, printing a change."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ MOST_BYTES = 4096  # of a token file
 
 @dataclass(frozen=True, kw_only=True)
 class Address:
-    """Which service a command asks, and as whom."""
+    """The service that a command asks, and the token for it."""
 
     server: SERVER = None
     token: TOKEN = None
 
     @contextmanager
     def client(self) -> Iterator[Client]:
-        """A client of it; what goes wrong with it is a person's to mend."""
+        """Give a client of the service. Its errors are shown as one line, exit status 2."""
         from pipeline.console import user_errors
 
         with user_errors(), connect(self.server, self.token) as client:
@@ -58,14 +58,14 @@ def _warn_unread(who: str, what: str, since: float) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Service(Address):
-    """Which service a command asks, and whether its answer is printed as it came."""
+    """The service that a command asks, and whether its answer is printed as it came."""
 
     as_json: JSON = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preview(Service):
-    """A change of nodes or settings, which may first be tried."""
+    """Options of a change of nodes or settings, which may first be previewed."""
 
     preview: PREVIEW_MOVES = False
 
@@ -77,17 +77,17 @@ class Reasoned(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class Change(Preview):
-    """One that is given a reason, too."""
+    """Options of a change that is also given a reason."""
 
     reason: REASON = ""
 
     def how(self) -> Reasoned:
-        """Of the client's arguments, these two."""
+        """Return the two arguments of the client: preview and reason."""
         return {"preview": self.preview, "reason": self.reason}
 
 
 def connect(server: str | None, token: Path | None) -> Client:
-    """A client of the service; `token` is the file that holds it."""
+    """Return a client of the service; `token` is the file that holds the token."""
     from scheduler.service.client import Client
 
     return Client(server, None if token is None else _read_token(token))
@@ -112,7 +112,7 @@ def print_json(value: object) -> None:
 
 
 def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
-    """A forecast in a sentence, times counted from `now`."""
+    """Return a forecast in a sentence, with times counted from `now`."""
     from scheduler.explain.words import ForecastKind
 
     if forecast is None:
@@ -130,7 +130,7 @@ def forecast_words(forecast: ExpectedTimes | None, now: float) -> str:
 
 
 def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
-    """Ask for a change of nodes or settings, or for its preview, and say what came of it.
+    """Ask for a change of nodes or settings, or for its preview, and print the result.
 
     Args:
         done: what is true of the node, or of the settings, once it is made.
@@ -144,7 +144,7 @@ def change(service: Service, done: str, ask: Callable[[Client], Json]) -> None:
 
 
 def print_change(answer: Json, done: str) -> None:
-    """What came of a change of nodes or settings, or of its preview."""
+    """Print the result of a change of nodes or settings, or of its preview."""
     from features.codec import decode
     from scheduler.service.api.shapes import ClusterChange
 
@@ -194,7 +194,9 @@ def _preview(effect: Effect) -> None:
 
 
 def effect_lines(answer: WhatIfAnswer, now: float) -> list[str]:
-    """What a change would do to a waiting job and to others, as the analyst foresees it."""
+    """Return lines on what a change would do to a waiting job and to others, as the analyst
+    forecasts it.
+    """
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     lines = [

@@ -1,4 +1,4 @@
-"""What a candidate and the champion make of the same replayed weeks.
+"""A candidate and the champion, each deciding in the same replayed weeks.
 
 Both play the jobs that neither learned from, closed loop, in several draws: submissions move a
 little. Each figure is of all jobs, and its interval comes from drawing users, with all their jobs,
@@ -47,12 +47,12 @@ LEAST_OF_VC = 100  # jobs, before the wait of the worst hundredth says something
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """How both models compare in the schedules that they make.
+    """How both models compare in the schedules they make.
 
     Attributes:
         figures: what decides; waits are given by virtual cluster.
         jobs, users, draws: on which they were compared.
-        days: that were replayed.
+        days: how many days were replayed.
     """
 
     figures: tuple[Paired, ...]
@@ -63,13 +63,13 @@ class Replay:
 
     @property
     def about(self) -> str:
-        """Return what was replayed, in words."""
+        """What was replayed, in words."""
         times = "once" if self.draws == 1 else f"{self.draws} times"
         return f"{self.days:.1f} days replayed {times}, {self.jobs:,} jobs of {self.users} users"
 
     @property
     def reason(self) -> str:
-        """Return the outcome as one line, the figure that tells most first."""
+        """The outcome as one line, the figure that tells most first."""
         return f"{most_telling(self.figures)}; {self.about}"
 
     def document(self) -> Mapping[str, object]:
@@ -90,7 +90,7 @@ def replayed(
     *,
     draws: int = DRAWS,
 ) -> Replay:
-    """Play the jobs submitted after `since` with both models, and compare.
+    """Play the jobs submitted after `since` with both models. Return the comparison.
 
     Raises TrainingError when these are too few; TrackError when they do not fit the cluster.
     """
@@ -220,7 +220,8 @@ def _p99(values: Floats, weights: Floats) -> Floats:
 
 
 def _found(both: Sequence[_Jobs], weights: Floats) -> list[Floats]:
-    """How well the chance to run for long finds such jobs, among those either believes short.
+    """Return how well the chance to run for long finds such jobs, among those either believes
+    short.
 
     Average precision; of what is found, GPU time counts.
     """

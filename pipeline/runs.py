@@ -1,4 +1,4 @@
-"""Runs a policy in a scenario and writes what came of it; compares policies over seeds.
+"""Runs a policy in a scenario and writes the results; compares policies over seeds.
 
 A run folder holds decisions.parquet, jobs.parquet, bundles.json and summary.json. The last is
 written last: a folder without it is a run that did not finish.
@@ -29,7 +29,7 @@ Figures = dict[str, Any]
 
 
 class Spent(TypedDict):
-    """What a run or a comparison took."""
+    """The time and memory that a run or a comparison used."""
 
     wall_s: float
     cpu_s: float
@@ -46,7 +46,7 @@ class Pair(TypedDict):
 
 
 class Comparison(Spent):
-    """Policies on the same seeds.
+    """The figures of policies on the same seeds.
 
     Attributes:
         policies: figures of each, as mean and sd.
@@ -62,7 +62,7 @@ class Comparison(Spent):
 
 
 class World(Protocol):
-    """What policies are compared in: a `Scenario`, or one of allocations."""
+    """What policies are compared in: a `Scenario`, or a world of allocations."""
 
     @property
     def name(self) -> str: ...
@@ -90,7 +90,7 @@ class World(Protocol):
 
 
 class Shown(Protocol):
-    """What every summary has of a workload."""
+    """The fields of a workload that every summary shows."""
 
     @property
     def left_out(self) -> int: ...
@@ -105,7 +105,7 @@ def run(
     world: Figures | None = None,
     jobs: Path | None = None,
 ) -> Figures:
-    """Simulate one policy; with `out`, record every decision there. Returns the summary.
+    """Simulate one policy. With `out`, record every decision there. Return the summary.
 
     Args:
         jobs: file for a row per job, beside or without `out`.
@@ -165,7 +165,7 @@ def _run(
 
 
 def prediction_figures(jobs: Sequence[JobResult]) -> dict[str, float | None]:
-    """How well the predictions this schedule was made by separated long jobs from others.
+    """Return how well the predictions behind this schedule separated long jobs from others.
 
     AUC of the predicted duration for "longer than 1 h" and "longer than 6 h", over the jobs that
     had one and ended; None where it is not defined.
@@ -196,7 +196,7 @@ def _rounded(cost: Cost) -> Spent:
 
 
 def described(estimator: Estimator) -> dict[str, Description]:
-    """What it takes to read the terms in a run's decisions, by bundle digest."""
+    """Return the descriptions needed to read the terms in a run's decisions, by bundle digest."""
     return {digest: describe(bundle) for digest, bundle in estimator.bundles.items()} | dict(
         estimator.descriptions
     )
@@ -224,7 +224,7 @@ def compare(
     progress: Callable[[Task], None] | None = None,
     world: Figures | None = None,
 ) -> Comparison:
-    """Run every policy on every seed.
+    """Run every policy on every seed. Return the comparison.
 
     Args:
         scenarios: makes the world of a seed; picklable unless everything runs here.
@@ -265,7 +265,9 @@ def compare(
 
 
 def lasting(result: Comparison) -> Figures:
-    """Return a comparison without what it took: the same inputs give the same record."""
+    """Return a comparison without the time and memory it used, so that the same inputs give the
+    same record.
+    """
     spent = tuple(Spent.__annotations__)
     return {key: value for key, value in result.items() if key not in spent} | {
         "policies": [
@@ -303,7 +305,9 @@ class _Sweep:
 
 
 def not_over(rows: Sequence[Figures]) -> str:
-    """That jobs of a policy's runs were not over when these ended, in words; "" where all were."""
+    """Return a note that jobs of a policy's runs had not ended when these ended; "" where all
+    had.
+    """
     left = sorted({row["jobs"] - row["ended"] - row["refused"] for row in rows})
     if not left[-1]:
         return ""

@@ -1,5 +1,6 @@
-"""Which services of this user run on this host, and on which database: commands that work on it
-find it by that."""
+"""Notes which services of this user run on this host, and on which database, so that commands which
+work on the database find it.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ _NO_TOKENS = "\nno tokens"
 
 @contextmanager
 def noted(database: str, *, asks: bool = True) -> Iterator[None]:
-    """Let others of this user find the database while this lasts, and whether the service asks for
-    tokens. Only a file's: the URL of a server can hold a password."""
+    """Let other commands of this user find the database inside the block, and whether the service
+    asks for tokens. Only a file's URL is noted, since the URL of a server can hold a password.
+    """
     note = _folder() / str(os.getpid())
     if database.startswith("sqlite:///"):
         file = Path(database.removeprefix("sqlite:///").partition("?")[0]).absolute()
@@ -37,7 +39,9 @@ def noted(database: str, *, asks: bool = True) -> Iterator[None]:
 
 
 def database_served() -> str | None:
-    """The database of the one service that runs; None: none does. Raises UserError: several do."""
+    """Return the database of the one service that runs, or None where none does. Raise UserError
+    where several do.
+    """
     alive = {url for note in _notes() if (url := _alive(note)) is not None}
     found = {url.removesuffix(_NO_TOKENS) for url in alive}
     if len(found) > 1:
@@ -47,7 +51,7 @@ def database_served() -> str | None:
 
 
 def asks_no_token(database: str) -> bool:
-    """Whether a service that asks for no token runs on a database."""
+    """Return whether a service that asks for no token runs on a database."""
     return database + _NO_TOKENS in map(_alive, _notes())
 
 
@@ -63,7 +67,7 @@ def _notes() -> list[Path]:
 
 
 def _alive(note: Path) -> str | None:
-    """What a note says, if the process that wrote it lives; it is not another's by now."""
+    """Return what a note says, if the process that wrote it lives; it is not another's by now."""
     try:
         started, _, url = read_text(note).partition(" ")
         if psutil.Process(int(note.name)).create_time() == float(started):
@@ -76,7 +80,8 @@ def _alive(note: Path) -> str | None:
 
 
 def usable(folders: Sequence[Path]) -> tuple[Path | None, list[str]]:
-    """Return the first bundle that a service would decide with, and why those before are refused.
+    """Return the first bundle that a service would decide with, and why those before it are
+    refused.
 
     None when there is no such bundle.
     """

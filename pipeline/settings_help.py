@@ -1,4 +1,4 @@
-"""`--help` of a command that takes policies ends with the settings of those that were named."""
+"""Adds the settings of the policies that were named to a command's `--help`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class WithSettings(TyperCommand):
 
 
 def policies(command: str) -> list[str]:
-    """Those that a command can run."""
+    """Return the policies that a command can run."""
     if command == "serve":
         from scheduler.service.log.header import runnable
 
@@ -62,7 +62,7 @@ def policies(command: str) -> list[str]:
 
 
 def settings_of(policy: str) -> str:
-    """The settings of a policy, one a line, with default, unit and limits."""
+    """Return the settings of a policy, one a line, with default, unit and limits."""
     from pipeline.systems import allocating
     from scheduler.core.settings import UnknownPolicy, describe
     from scheduler.policies import POLICIES, policy_named

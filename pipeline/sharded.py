@@ -1,4 +1,4 @@
-"""Training from a dataset that does not fit into memory: rows and fits in parallel.
+"""Training from a dataset that does not fit into memory: rows and fits are made in parallel.
 
 The trace is cut into as many stretches of time as there are workers. A worker replays its stretch
 into Parquet shards; then every shard is fitted. What the features know of the jobs before a
@@ -41,11 +41,11 @@ GROUP_ROWS = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What is fitted, and how.
+    """What is fitted, and with which settings.
 
     Attributes:
         cut: jobs submitted before are trained on, the rest is tested on; seconds since the epoch.
-        families: of features.
+        families: families of features.
     """
 
     cut: float
@@ -87,7 +87,8 @@ def stretches(
     warm_jobs: int = WARM_JOBS,
     least_rows: int = LEAST_ROWS,
 ) -> list[Stretch]:
-    """One stretch a worker, with as many jobs to learn from each; the last goes on to the end.
+    """Return one stretch for each worker, with equally many jobs to learn from; the last extends to
+    the end.
 
     Args:
         submitted: when each job was, in any order, seconds since the epoch, (n,).
@@ -120,7 +121,7 @@ def stretches(
 
 
 class Written(NamedTuple):
-    """Rows of a stretch in files.
+    """The files with the rows of a stretch.
 
     Attributes:
         shards: of jobs that had started before the cut, as of then.
@@ -134,7 +135,7 @@ class Written(NamedTuple):
 
 
 def write_stretch(one: Stretch) -> Written:
-    """Writes the rows of a stretch, in their order."""
+    """Write the rows of a stretch, in their order. Return the files."""
     started = process_time()
     files: list[Path] = []
     held: list[pa.Table] = []
@@ -189,7 +190,8 @@ def train_sharded(
     keep: Path | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[Bundle, Json]:
-    """A bundle whose duration model was fitted shard by shard, what it was made from, its errors.
+    """Train the duration model shard by shard. Return a bundle with it, what it was made from, and
+    its errors.
 
     With `keep`, the model of every fitted shard is kept in that folder and taken up again.
     `submitted`: see `stretches`. `progress` gets the share of the work done: of rows written, then

@@ -1,4 +1,4 @@
-"""Student's t, for the few seeds of a comparison."""
+"""Student's t distribution, for the few seeds of a comparison."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from math import atan, cos, pi, sin, sqrt
 
 
 def within(t: float, degrees: int) -> float:
-    """Chance that Student's t with so many degrees of freedom lies between -t and t.
+    """Return the chance that Student's t with so many degrees of freedom lies between -t and t.
 
     Abramowitz and Stegun, 26.7.3 and 26.7.4: a finite sum for whole degrees of freedom.
     """
@@ -21,7 +21,9 @@ def within(t: float, degrees: int) -> float:
 
 
 def bound(chance: float, degrees: int) -> float:
-    """The t between whose negative and which it lies with that chance: 2.776 for 0.95 and 4."""
+    """Return the t such that Student's t lies between -t and t with that chance: 2.776 for 0.95 and
+    4.
+    """
     low, high = 0.0, 1.0
     while within(high, degrees) < chance:
         high *= 2

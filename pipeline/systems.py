@@ -1,4 +1,6 @@
-"""Reproductions of other systems, where they are installed: loaded by name, imported by nobody."""
+"""Reproductions of other systems, where they are installed. They are loaded by name and imported by
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +25,16 @@ class Workload(runs.World, Protocol):
     settings: Mapping[str, Mapping[str, Any]]
 
     def runnable(self) -> list[str]:
-        """The policies for which it has all statistics."""
+        """Return the policies for which the world has all statistics."""
         ...
 
     def check(self, name: str) -> None:
-        """ValueError when a policy needs what it has not."""
+        """Raise ValueError when a policy needs statistics that the world lacks."""
         ...
 
 
 class Systems(Protocol):
-    """What `reproductions.entry` has."""
+    """The part of `reproductions.entry` that is used here."""
 
     ALLOCATING: Mapping[str, type[Configurable]]
 
@@ -44,7 +46,7 @@ class Systems(Protocol):
 
 
 class Published(Protocol):
-    """What `reproductions.published.track` has."""
+    """The part of `reproductions.published.track` that is used here."""
 
     def scenario(
         self, venus: Venus, *, durations: str | None = None, quirks: bool = True
@@ -52,23 +54,27 @@ class Published(Protocol):
 
 
 def systems() -> Systems:
-    """The policies of allocations. UserError where they, or what they need, are not installed."""
+    """Return the policies of allocations. Raise UserError where they, or what they need, are not
+    installed.
+    """
     return cast(Systems, _loaded(ENTRY, "--workload"))
 
 
 def published() -> Published:
-    """The track of that name. UserError where it is not installed."""
+    """Return the track `published`. Raise UserError where it is not installed."""
     return cast(Published, _loaded("reproductions.published.track", "--track published"))
 
 
 def helios(seed: int) -> Estimator:
-    """Durations as Helios predicts them. UserError where that is not installed."""
+    """Return an estimator that predicts durations as Helios does. Raise UserError where that is not
+    installed.
+    """
     module = _loaded("reproductions.baselines.helios", "--durations helios")
     return cast(Estimator, module.OnlineHelios(seed=seed))
 
 
 def allocating() -> Mapping[str, type[Configurable]]:
-    """Policies of allocations by name; none where they are not installed."""
+    """Return the policies of allocations by name; none where they are not installed."""
     try:
         return systems().ALLOCATING
     except UserError:

@@ -1,4 +1,4 @@
-"""Settings of `pellucid` chosen on a site's own past, and kept only if they are better there.
+"""Settings of `pellucid` chosen on a site's own past, and adopted only if they are better there.
 
 Every candidate, one part of the policy switched off or set otherwise, is replayed on the first half
 of the jobs. Those with a lower mean JCT and a p99 wait no worse than under the settings in force
@@ -75,7 +75,7 @@ Worlds = Callable[[int, int, Values], Scenario]
 
 
 class Row(TypedDict):
-    """A candidate in one half of the jobs, beside the settings in force.
+    """The figures of a candidate in one half of the jobs, compared with the settings in force.
 
     Attributes:
         settings: what it changes, by dotted names.
@@ -97,7 +97,7 @@ class Row(TypedDict):
 
 
 class Tuned(TypedDict):
-    """What came of it.
+    """The result of tuning.
 
     Attributes:
         chosen_on: rows on the first half, all candidates; `tested_on`: on the second.
@@ -152,7 +152,9 @@ class History:
         return [t for job in self.workload.jobs if (t := job.submit_time) >= self.since]
 
     def __call__(self, half: int, seed: int, settings: Values) -> Scenario:
-        """A half's world: 0 is the first; the second has the first as its history."""
+        """Return the world of a half. 0 is the first half; the second has the first as its
+        history.
+        """
         when = self.played
         middle, work = when[len(when) // 2], self.workload
         if half == 0:
@@ -172,7 +174,7 @@ class Cell(NamedTuple):
 
 
 def play(worlds: Worlds, cell: Cell) -> Times:
-    """JCT and wait of every job of a replay, in order of submission: (2, jobs)."""
+    """Return JCT and wait of every job of a replay, in order of submission: (2, jobs)."""
     world = worlds(*cell)
     outcome, _ = world.simulate(POLICY)
     ended = {
@@ -185,7 +187,7 @@ def play(worlds: Worlds, cell: Cell) -> Times:
 
 
 def beside(name: str, settings: Values, times: Times, kept: Times) -> Row:
-    """A candidate's figures, paired with those of the settings in force on the same jobs.
+    """Return a candidate's figures, paired with those of the settings in force on the same jobs.
 
     Windows are runs of as many jobs each. The mean is a ratio of sums over windows, with Student's
     t; the p99 wait is drawn again from whole windows.
@@ -229,14 +231,17 @@ def _p99(waits: Times) -> float:
 
 
 def tail_holds(row: Row, tail: float = TAIL) -> bool:
-    """The p99 wait is longer by at most this share; a `TAIL` of it only where it may be chance."""
+    """Return whether the p99 wait is longer by at most the share `tail`; where the difference may
+    be chance, by a `TAIL` more.
+    """
     kept = row["p99_wait_s"] - row["p99_more_s"]
     certain = row["p99_more_low_s"] <= max(0.0, tail - TAIL) * kept
     return certain and row["p99_more_s"] <= tail * kept
 
 
 def candidates(now: Values, jobs: Workload, more: Mapping[str, Values]) -> dict[str, Values]:
-    """What is tried, by name: settings by dotted names that differ from those of now.
+    """Return the settings to try, by name: those that differ from the present ones, by dotted
+    names.
 
     Args:
         now: settings of `pellucid` as in a cluster file.
@@ -263,7 +268,7 @@ def tune(
     where: str = HERE,
     progress: Callable[[int], None] = lambda _: None,
 ) -> Tuned:
-    """Choose on one half, test on the other.
+    """Choose settings on one half of the jobs, and test them on the other. Return the result.
 
     Args:
         worlds: makes the world of a half (0 or 1) and seed, given settings; picklable where the
@@ -331,7 +336,7 @@ def tune(
 def crossed(
     good: Sequence[Row], tried: Mapping[str, Values], known: Mapping[str, Values]
 ) -> dict[str, Values] | None:
-    """The next crossing to try, by its name; None: there is none.
+    """Return the next crossing to try, by its name, or None where there is none.
 
     Args:
         good: rows that help, crossings included. The best of them is joined by the best single
@@ -350,13 +355,13 @@ def crossed(
 
 
 class Tuning:
-    """Tunes the policy of a simulated world as `pellucid tune --adopt` would every so many days:
-    on the jobs that had ended by then, as they ran there.
+    """Tunes the policy of a simulated world as `pellucid tune --adopt` would every so many days, on
+    the jobs that had ended there by then.
 
     Args:
         scenario: the world; it is played by `engine` from now on.
         every_s: seconds between two tries.
-        settings: of `pellucid` at the start, as in a cluster file.
+        settings: settings of `pellucid` at the start, as in a cluster file.
 
     Attributes:
         tries: with enough jobs to choose by.
@@ -372,7 +377,7 @@ class Tuning:
         scenario.engine = partial(_TunedEngine, self)
 
     def due(self, results: Iterable[JobResult], core: Core, now: float) -> None:
-        """Try other settings, and decide by those that are better from now on."""
+        """Try other settings, and decide from now on by those that are better."""
         past = self._past(results)
         if len(past.jobs) < LEAST:
             return
@@ -403,7 +408,7 @@ class Tuning:
         return Workload(whole.name, jobs, work, whole.cluster, recorded_ends=ends)
 
     def notes(self) -> list[str]:
-        """What was tried and adopted, sentences."""
+        """Return what was tried and adopted, as sentences."""
         start = self.scenario.workload.jobs[0].submit_time
         every = f"Tuned every {self.every_s / DAY_S:g} days on what had ended by then"
         return [f"{every}: {self.tries} tries, {len(self.adopted)} adopted."] + [
@@ -427,7 +432,7 @@ class _TunedEngine(Engine):
 
 
 def replays(tried: Mapping[str, Any], seeds: int) -> int:
-    """How many replays `tune` makes at most."""
+    """Return how many replays `tune` makes at most."""
     crossings = min(CROSSED, max(0, len(tried) - 1))
     return seeds * (len(tried) + crossings + 1 + 2 + (DEFAULTS in tried))
 
@@ -452,12 +457,12 @@ def _verdict(row: Row | None, *, adopt: bool) -> str:
 
 
 def words(row: Row) -> str:
-    """The ratio of mean JCTs with its interval."""
+    """Return the ratio of mean JCTs with its interval, in words."""
     return f"{row['jct_ratio']:.3f} times [{row['jct_low']:.3f}, {row['jct_high']:.3f}]"
 
 
 def evidence(found: Tuned, jobs: int) -> str:
-    """Why settings were set, in the words of the log: at most 256 characters."""
+    """Return why settings were set, for the log: at most 256 characters."""
     row = next(row for row in found["tested_on"] if row["name"] == found["picked"])
     before = " ".join(assignments(found["before"]))
     text = (
@@ -468,6 +473,6 @@ def evidence(found: Tuned, jobs: int) -> str:
 
 
 def assignments(values: Values) -> list[str]:
-    """Settings as `pellucid settings set` takes them."""
+    """Return settings as `pellucid settings set` takes them."""
 
     return [f"{name}={json.dumps(value)}" for name, value in values.items()]

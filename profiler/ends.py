@@ -23,7 +23,9 @@ _HOST_OOM = re.compile(
 
 
 def memory_complaint(lines: Sequence[str]) -> str | None:
-    """What the last lines of a failed command say about memory; None when nothing."""
+    """Return what the last lines of a failed command say about memory, or None when they say
+    nothing.
+    """
     text = list(lines)
     if any(_GPU_OOM.search(line) for line in text):
         return COMPLAINTS[1]
@@ -33,8 +35,9 @@ def memory_complaint(lines: Sequence[str]) -> str | None:
 
 
 def last_lines(output: Path | int, count: int = LAST_LINES) -> tuple[str, ...]:
-    """The last lines of an output, by its name or its descriptor; progress bars reduced to their
-    last state."""
+    """Return the last lines of an output, given by its path or descriptor. A progress bar is
+    reduced to its last state.
+    """
     try:
         file = descriptor(output) if isinstance(output, Path) else os.dup(output)
         try:

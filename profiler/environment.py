@@ -33,7 +33,7 @@ _NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 
 
 def scrubbed(source: Mapping[str, str], extra: Iterable[str] = ()) -> dict[str, str]:
-    """The part of `source` a profiled command may see, plus `extra`.
+    """Return the part of `source` that a profiled command may see, and `extra`.
 
     Args:
         extra: ``NAME`` passes that variable on whatever it is called, ``NAME=VALUE`` sets it.

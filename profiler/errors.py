@@ -19,7 +19,7 @@ class BadOption(ProfilerError):
 
 
 class NoSuchGpu(ProfilerError):
-    """A GPU (or MIG device) that this machine does not have."""
+    """Raised for a GPU (or MIG device) that this machine does not have."""
 
     exit_status = 4
 

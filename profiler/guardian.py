@@ -32,7 +32,9 @@ KILL_PATIENCE_S = 10.0  # a process in uninterruptible sleep cannot die: say so,
 
 
 class Config(TypedDict, total=False):
-    """A command, what it is given and what it is held to (`user` and `group`: in a shim)."""
+    """A command, its input and its limits (`user` and `group`: when run by the local backend's
+    shim).
+    """
 
     executable: str
     argv: list[str]
@@ -49,7 +51,7 @@ class Config(TypedDict, total=False):
 
 
 class Guardian:
-    """One run of one command, from fork to the last process gone."""
+    """One run of one command, from its fork until its last process has ended."""
 
     poll_s = POLL_S
 
@@ -76,7 +78,7 @@ class Guardian:
             os.write(self.status, line.encode())
 
     def start(self) -> bool:
-        """Fork and exec the command; False when it could not be executed."""
+        """Fork and exec the command. Return False when it could not be executed."""
         read, write = os.pipe()
         guardian = os.getpid()
         pid = os.fork()
@@ -128,14 +130,17 @@ class Guardian:
         os._exit(127)
 
     def become_user(self) -> None:
-        """In the child: take on the rights the command is to have; here, those it has."""
+        """Take on, in the child process, the rights that the command is to have. This class keeps
+        those it has; subclasses change them.
+        """
 
     def orphaned(self) -> bool:
-        """Whether whoever asked for the run has died."""
+        """Return whether the process that asked for the run has died."""
         return os.getppid() != self.parent
 
     def reap(self) -> bool:
-        """Collect the dead: the command itself and orphans handed to us. False: none is left.
+        """Collect the exit status of ended processes: of the command itself, and of orphans handed
+        to this one. Return False when no child is left.
 
         All that the command started is below us, so without a child we have no descendant.
         """
@@ -150,14 +155,15 @@ class Guardian:
                 self.exit_status = status
 
     def left(self) -> list[int]:
-        """Living processes of the run; empty only when there is none."""
+        """Return the living processes of the run; empty only when there is none."""
         if not self.reap():
             return []
         cheap = filter(procs.alive, procs.descendants(os.getpid()))
         return list(cheap) or procs.all_descendants(os.getpid())
 
     def memory_mib(self) -> float:
-        """Memory of the tree, MiB: resident sizes, or the proportional ones when over the limit.
+        """Return the memory of the process tree, MiB: the resident sizes, or the proportional ones
+        when those exceed the limit.
 
         Resident sizes count a page shared by forked workers once each, which is only ever too
         much: they are the cheap alarm, and the exact figure is read when they go off.
@@ -178,8 +184,9 @@ class Guardian:
         return total
 
     def bound_output(self, nobody_writes: bool = False) -> None:
-        """Empty an output file that has grown past its limit, keeping the disk alive; space set
-        aside beyond its end (fallocate(2)) is given back once nothing written can go with it."""
+        """Empty an output file that has grown past its limit, so that the disk does not fill. Space
+        reserved beyond its end (fallocate(2)) is freed once nobody writes to the file.
+        """
         found, limit = os.fstat(self.output), self.config["output_mib"] * 2**20
         if found.st_size > limit:
             os.ftruncate(self.output, 0)  # O_APPEND: writers go on at the new end
@@ -188,7 +195,7 @@ class Guardian:
             os.ftruncate(self.output, found.st_size)
 
     def watch(self) -> str:
-        """Wait until the run has to end; returns why."""
+        """Wait until the run has to end. Return the reason."""
         wake_read, wake_write = os.pipe()
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
@@ -266,7 +273,7 @@ def _read_config(control: int) -> Config:
 
 
 def main() -> None:
-    """Entry point: `main(control fd, status fd)` from the command line."""
+    """Run the guardian. Its arguments are the numbers of the control and the status descriptor."""
     control, status = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(control, False)
     os.set_inheritable(status, False)

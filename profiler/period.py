@@ -47,7 +47,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """What one stretch says."""
+    """The period found in one stretch of one signal."""
 
     name: str
     period_s: float
@@ -57,7 +57,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class StepTime:
-    """The estimate.
+    """The estimated step time.
 
     Attributes:
         seconds: step time; None when nothing periodic was found.
@@ -76,7 +76,7 @@ class StepTime:
 
 
 def pace(t: Array, y: Array) -> tuple[float, float]:
-    """Seconds between our readings, and between the source's own updates.
+    """Return the seconds between our readings, and between the source's own updates.
 
     A driver repeats a value until it has a new one. Its updates are seen in the shortest stretches
     of equal readings (the tenth percentile); where those are single readings it keeps up with us.
@@ -90,7 +90,7 @@ def pace(t: Array, y: Array) -> tuple[float, float]:
 
 
 def estimate(stretches: Iterable[Stretch]) -> StepTime:
-    """Step time from everything recorded inside the steady window."""
+    """Return the step time from everything recorded inside the steady window."""
     votes: list[Candidate] = []
     shortest, longest, seen = np.inf, 0.0, 0
     for stretch in stretches:
@@ -113,14 +113,16 @@ def estimate(stretches: Iterable[Stretch]) -> StepTime:
 
 
 def bounds(t: Array, y: Array) -> tuple[float, float]:
-    """Shortest and longest period this stretch can show, seconds."""
+    """Return the shortest and the longest period (s) that this stretch can show."""
     ours, source = pace(t, y)
     shortest = max(READINGS_PER_PERIOD * ours, UPDATES_PER_PERIOD * source)
     return shortest, float(t[-1] - t[0]) / MIN_CYCLES
 
 
 def strongest(name: str, t: Array, y: Array, low: float, high: float) -> Candidate | None:
-    """The best period of one stretch within [low, high] seconds; None when there is none."""
+    """Return the best period of one stretch between `low` and `high` seconds, or None when there is
+    none.
+    """
     spacing = float(np.median(np.diff(t)))
     grid = np.arange(t[0], t[-1], spacing)
     even = _flatten(np.interp(grid, t, y), round(high / spacing))
@@ -164,7 +166,7 @@ def _flatten(y: Array, longest: int) -> Array:
 
 
 def autocorrelation(y: Array, lags: int) -> Array:
-    """Unbiased autocorrelation at lags 0..`lags`, by FFT; 1 at lag 0."""
+    """Return the unbiased autocorrelation at lags 0 to `lags`, by FFT; it is 1 at lag 0."""
     n = y.size
     lags = min(lags, n - 2)
     size = 1 << (2 * n - 1).bit_length()

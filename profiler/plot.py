@@ -24,7 +24,7 @@ FORMATS = ("svg", "png", "pdf")
 
 
 def plot(result: ProfileResult, folder: Path, form: str = "svg") -> Path:
-    """Draw `folder`/samples.parquet to `folder`/profile.FORM; returns the path."""
+    """Draw `folder`/samples.parquet to `folder`/profile.FORM. Return the path of the picture."""
     from matplotlib.figure import Figure  # slow to import, and only wanted here
 
     with arrow_file(folder / SAMPLES_NAME) as file:

@@ -18,7 +18,9 @@ HALF_PCT = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The verdict; None where the counters do not tell, and `reason` says why."""
+    """Whether tensor cores and mixed precision were used. None where the counters do not tell;
+    `reason` says why.
+    """
 
     tensor_cores: bool | None
     amp: bool | None
@@ -26,7 +28,9 @@ class Precision:
 
 
 def infer(means: Mapping[str, float]) -> Precision:
-    """Judge from steady means of one GPU: field name -> percent; absent: not measured."""
+    """Return whether one GPU used tensor cores and mixed precision, judged by its steady means.
+    `means` maps a field to percent; fields not measured are absent.
+    """
     active = means.get("sm_active_pct")
     tensor = means.get("hmma_pct", means.get("tensor_pct"))
     half = means.get("fp16_pct")

@@ -25,8 +25,8 @@ SYS_KEYCTL = {"x86_64": 250, "aarch64": 219, "riscv64": 219, "ppc64le": 271, "s3
 
 
 def leave_session_keyring() -> None:
-    """Have an empty one instead: it is inherited, whoever a process becomes. Nothing where keys
-    are not kept or not to be had, or keyctl(2) is not known.
+    """Replace the inherited session keyring, which a process keeps whichever user it becomes, by an
+    empty one. Does nothing where the kernel has no keyrings or the call is not known.
 
     It counts against this user's keys; raises OSError where they are too many.
     """
@@ -41,7 +41,7 @@ def leave_session_keyring() -> None:
 
 
 def prctl(option: int, value: int) -> None:
-    """Call prctl(2); raises OSError where the kernel refuses."""
+    """Call prctl(2). Raise OSError where the kernel refuses."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(option, value, 0, 0, 0) != 0:
         error = ctypes.get_errno()
@@ -57,7 +57,7 @@ def _read(path: str) -> bytes:
 
 
 def parent_and_state(pid: int) -> tuple[int, str] | None:
-    """Parent pid and state letter of a process; None when it has gone."""
+    """Return the parent pid and the state letter of a process, or None when it has ended."""
     text = _read(f"/proc/{pid}/stat")
     # the command name stands in brackets and may itself hold brackets and blanks
     fields = text[text.rfind(b")") + 2 :].split()
@@ -65,13 +65,15 @@ def parent_and_state(pid: int) -> tuple[int, str] | None:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs (a zombie does not)."""
+    """Return whether the process runs (a zombie does not)."""
     found = parent_and_state(pid)
     return found is not None and found[1] not in "ZXx"
 
 
 def name(pid: int) -> str:
-    """What the kernel calls a process, in at most 15 characters; "" of none that can be read."""
+    """Return what the kernel calls a process, in at most 15 characters; "" of none that can be
+    read.
+    """
     try:
         return _read(f"/proc/{pid}/comm").decode("utf-8", "replace").strip()
     except OSError:
@@ -79,7 +81,7 @@ def name(pid: int) -> str:
 
 
 def pids() -> list[int]:
-    """Every process of this machine (of this pid namespace)."""
+    """Return every process of this machine (of this pid namespace)."""
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
@@ -101,7 +103,7 @@ def _children(pid: int) -> list[int] | None:
 
 
 def descendants(root: int) -> list[int]:
-    """Pids below `root`, without it. Cheap; may miss one that is being born."""
+    """Return pids below `root`, without it. Cheap; may miss one that is being born."""
     found: list[int] = []
     queue = [root]
     while queue:
@@ -114,7 +116,7 @@ def descendants(root: int) -> list[int]:
 
 
 def all_descendants(root: int) -> list[int]:
-    """Living pids below `root`, without it, from one pass over every process."""
+    """Return living pids below `root`, without it, from one pass over every process."""
     below: dict[int, list[int]] = {}
     dead: set[int] = set()
     for pid in pids():
@@ -134,7 +136,7 @@ def all_descendants(root: int) -> list[int]:
 
 
 def marked(run_id: str) -> list[int]:
-    """Living processes whose environment carries this run's marker, wherever they hang.
+    """Return living processes whose environment carries this run's marker, wherever they hang.
 
     Needs the right to read their environment (same user). The second net: it finds what the
     tree walk cannot once the guardian itself has been killed.
@@ -148,20 +150,24 @@ def marked(run_id: str) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Processor seconds that a process used; 0 when it has gone."""
+    """Return the processor seconds that a process used; 0 when it has ended."""
     text = _read(f"/proc/{pid}/stat")
     fields = text[text.rfind(b")") + 2 :].split()
     return (int(fields[11]) + int(fields[12])) / TICKS if len(fields) > 12 else 0.0
 
 
 def rss_mib(pid: int) -> float:
-    """Resident memory in MiB, shared pages included; 0 when the process has gone."""
+    """Return the resident memory of a process in MiB, shared pages included; 0 when it has
+    ended.
+    """
     fields = _read(f"/proc/{pid}/statm").split()
     return int(fields[1]) * PAGE_MIB if len(fields) > 1 else 0.0
 
 
 def pss_mib(pid: int) -> float:
-    """Proportional memory in MiB (a page shared by n counts 1/n); RSS where not readable."""
+    """Return the proportional memory in MiB (a page shared by n counts 1/n), or the resident memory
+    where that is not readable.
+    """
     for line in _read(f"/proc/{pid}/smaps_rollup").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) / 1024
@@ -181,7 +187,9 @@ class Gauge:
         ]
 
     def read(self) -> tuple[float, float]:
-        """MiB, and on-CPU seconds of the main thread. OSError once the process has gone."""
+        """Return the resident MiB, and the CPU seconds of the main thread. Raise OSError once the
+        process has ended.
+        """
         memory, cpu = (os.pread(file, 128, 0) for file in self._files)
         if not memory:
             raise ProcessLookupError
@@ -194,7 +202,7 @@ class Gauge:
 
 
 def oom_kills() -> int:
-    """How often the kernel has killed for lack of memory since boot (0 where unknown)."""
+    """Return how often the kernel has killed for lack of memory since boot (0 where unknown)."""
     for line in _read("/proc/vmstat").splitlines():
         if line.startswith(b"oom_kill "):
             return int(line.split()[1])
@@ -202,7 +210,7 @@ def oom_kills() -> int:
 
 
 def available_mib() -> float:
-    """Memory of this machine that can be had without swapping, MiB."""
+    """Return the memory of this machine that can be had without swapping, MiB."""
     for line in _read("/proc/meminfo").splitlines():
         if line.startswith(b"MemAvailable:"):
             return int(line.split()[1]) / 1024
@@ -210,7 +218,7 @@ def available_mib() -> float:
 
 
 def send(targets: Iterable[int], sig: int) -> int:
-    """Signal each process; returns how many took it (gone ones are no error)."""
+    """Send a signal to each process. Return how many received it; ended ones are no error."""
     sent = 0
     for pid in targets:
         try:
@@ -222,7 +230,9 @@ def send(targets: Iterable[int], sig: int) -> int:
 
 
 def writing(path: str) -> list[int]:
-    """Processes that have a file open to write; of other users' only root sees which."""
+    """Return the processes that have a file open for writing. Only root sees those of other
+    users.
+    """
     found = []
     for pid in filter(str.isdigit, os.listdir("/proc")):
         folder = f"/proc/{pid}/fd"
@@ -237,7 +247,9 @@ def writing(path: str) -> list[int]:
 
 
 def sweep(run_id: str, patience_s: float = 5.0) -> list[int]:
-    """SIGKILL every process that carries the marker until none is left; returns survivors."""
+    """Kill every process that carries the marker until none is left. Return the survivors after
+    `patience_s`.
+    """
     deadline = time.monotonic() + patience_s
     while left := marked(run_id):
         send(left, signal.SIGKILL)

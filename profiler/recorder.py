@@ -49,7 +49,7 @@ class Series:
                 column.append(np.nan)
 
     def arrays(self) -> tuple[Array, dict[str, Array]]:
-        """Seconds since the start and every column, float64, equally long."""
+        """Return the seconds since the start, and every column as float64. All are equally long."""
         count = len(self.t)  # the thread may be adding while a live view reads
         return (
             np.array(self.t[:count]),
@@ -163,7 +163,7 @@ class Recorder:
             self._failed = f"{type(error).__name__}: {error}"
 
     def _after_burst(self, due: float) -> float:
-        """When to read fast next: at `due`, or when the next burst begins."""
+        """Return when to read fast next: at `due`, or when the next burst begins."""
         if self.burst_s is None:
             return due
         phase = (due - self.origin) % self.burst_every_s

@@ -45,7 +45,7 @@ class Summary:
 
     @classmethod
     def of(cls, values: npt.NDArray[np.float64]) -> Summary:
-        """Of the known values; raises ValueError when there is none."""
+        """Return the summary of the known values. Raises ValueError when there is none."""
         y = values[np.isfinite(values)]
         if y.size == 0:
             raise ValueError("no known value")
@@ -109,12 +109,12 @@ class ProfileResult:
         return EXIT_STATUS[self.ending.outcome]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: enums as text, unknown numbers as None."""
+        """Return plain values for JSON: enums as text, unknown numbers as None."""
         found: dict[str, Any] = _plain({"schema": SCHEMA, **asdict(self)})
         return found
 
     def write(self, folder: Path) -> Path:
-        """Write profile.json, whole or not at all."""
+        """Write profile.json, whole or not at all. Return its path."""
         path = folder / RESULT_NAME
         write_json(path, self.as_dict())
         return path
@@ -137,7 +137,7 @@ def scheduler_profile(
     baseline_mib: Mapping[str, float],
     amp: bool | None,
 ) -> Profile | None:
-    """The job's profile as the scheduler knows it: per GPU, averaged over the GPUs it was given.
+    """Return a job's profile as the scheduler knows it: per GPU, averaged over the job's GPUs.
 
     Memory is the highest of any GPU over the whole run, since that is what has to fit: the
     process tree's own where the driver tells, else what the GPU held beyond `baseline_mib` (its

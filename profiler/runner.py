@@ -84,7 +84,7 @@ class Limits:
             raise BadOption(f"open_files is {self.open_files}; it has to be 16 or more")
 
     def rlimits(self) -> dict[str, int]:
-        """Kernel limits set in the command before it starts, by `resource` name."""
+        """Return the kernel limits set in the command before it starts, by `resource` name."""
         found = {"RLIMIT_CORE": 0}
         if self.data_mib is not None:
             found["RLIMIT_DATA"] = int(self.data_mib * 2**20)
@@ -127,7 +127,9 @@ class Ending:
 
 
 def resolve(command: Sequence[str], env: Mapping[str, str], cwd: Path) -> str:
-    """Absolute path of what would be executed; raises CommandNotFound or NotExecutable."""
+    """Return the absolute path of what would be executed. Raises CommandNotFound or
+    NotExecutable.
+    """
     if not command or not command[0]:
         raise BadOption("no command given; write it after --, as in: profile -- python train.py")
     if any("\0" in part for part in command):
@@ -180,11 +182,13 @@ class Run:
         self.stop()
 
     def pids(self) -> list[int]:
-        """The command's whole tree, orphans included."""
+        """Return the pids of the command's whole tree, orphans included."""
         return procs.descendants(self.guardian.pid)
 
     def wait(self, on_tick: Callable[[Run], None] | None = None, tick_s: float = 0.25) -> Ending:
-        """Until the run and all its processes are gone, calling `on_tick` meanwhile."""
+        """Wait until the run and all its processes have ended, calling `on_tick` meanwhile. Return
+        how it ended.
+        """
         while self.ending is None:
             self._listen(tick_s)
             if on_tick is not None and self.ending is None:
@@ -192,13 +196,13 @@ class Run:
         return self.ending
 
     def poll(self) -> Ending | None:
-        """How it ended, or None while it runs."""
+        """Return how the run ended, or None while it goes on."""
         if self.ending is None:
             self._listen(0.0)
         return self.ending
 
     def stop(self) -> Ending:
-        """End the run now (SIGTERM, grace, SIGKILL) unless it has ended."""
+        """End the run now (SIGTERM, grace, SIGKILL) unless it has ended. Return how it ended."""
         if self.ending is None:
             with contextlib.suppress(OSError):  # the guardian is gone; wait() finds that out
                 os.write(self._control, b"stop\n")

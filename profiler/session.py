@@ -93,7 +93,7 @@ class Live:
     tail: Tail | None = None
 
     def look(self) -> None:
-        """Read what was printed since the last look, once a second."""
+        """Read what was printed since the last call, at most once a second."""
         at = time.monotonic() - self.run.started
         if self.tail is not None and at >= self.tail.looked_s + LOOK_S:
             self.tail.look(at)
@@ -112,7 +112,7 @@ class Target:
         return [gpu.channel for gpu in self.gpus]
 
     def held_mib(self) -> dict[str, float]:
-        """Device memory in use now, whoever holds it, by channel."""
+        """Return the device memory in use now, by channel, whoever holds it."""
         return {
             key.split(".")[0]: value
             for key, value in self.sampler.read([]).items()
@@ -122,7 +122,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the samples of a run say."""
+    """What the samples of a run show."""
 
     window: Window
     metrics: dict[str, Summary]
@@ -132,8 +132,8 @@ class Seen:
 
 
 def open_target(options: Options, nvml_module: Any = None) -> Target:
-    """Choose GPUs, or the CPU where that is asked for, and open what samples them: figures of the
-    CPU would be of something else.
+    """Choose GPUs, or the CPU where that is asked for, and return a sampler of them. The CPU is
+    never taken in place of a GPU.
 
     Raises:
         DriverMissing, NoSuchGpu, GpuBusy: as asked for, it cannot be had.
@@ -198,7 +198,7 @@ def profile(
     on_tick: Tick | None = None,
     nvml_module: Any = None,
 ) -> ProfileResult:
-    """Run `command` for at most T_prof, watch it from outside, and say what was seen.
+    """Run `command` for at most T_prof and watch it from outside. Return what was seen.
 
     Writes output.log, samples.parquet, samples_fast.parquet and profile.json to `folder`.
 
@@ -264,7 +264,7 @@ def recorder_for(
     fast_hz: float | None = None,
     burst_s: float | None = None,
 ) -> Recorder:
-    """A started recorder with the rates and budget that suit the sampled device."""
+    """Return a started recorder with the rates and budget that suit the sampled device."""
     recorder = Recorder(
         sampler,
         pids,
@@ -339,7 +339,7 @@ def judge(
     duration_s: float,
     ended: bool,
 ) -> Seen:
-    """Steady window, figures over it and profile, from a stopped recorder's samples.
+    """Return the steady window, figures over it and the profile, from a stopped recorder's samples.
 
     Args:
         baseline: device memory in use before the run, MiB by channel.
@@ -386,7 +386,7 @@ def _summaries(
 
 
 def step_time(fast: Series, slow: Series, window: Window, channels: Sequence[str]) -> StepTime:
-    """Step time from the fast samples (short steps) and the slow ones (long steps).
+    """Return the step time from the fast samples (short steps) and the slow ones (long steps).
 
     On a GPU: power, utilisation, SM activity, device memory. Without one: host memory, whose rise
     and fall follows forward and backward, looked at on the clock of CPU time used, so that other
@@ -412,7 +412,7 @@ def pieces(
     longest_s: float,
     clock: str | None = None,
 ) -> list[Stretch]:
-    """A recording inside the window, cut at gaps and into parts of about `longest_s`.
+    """Return a recording inside the window, cut at gaps and into parts of about `longest_s`.
 
     Args:
         clock: a CPU signal (percent). Time then runs as fast as that CPU was used, scaled so
@@ -449,5 +449,7 @@ def _version() -> str:
 
 
 def default_memory_mib() -> float:
-    """A host-memory limit that keeps a profiling node alive: nine tenths of what is available."""
+    """Return a host-memory limit that keeps a profiling node alive: nine tenths of what is
+    available.
+    """
     return 0.9 * procs.available_mib()

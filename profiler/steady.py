@@ -61,7 +61,7 @@ def find_window(
     ended: bool = False,
     min_seconds: float = MIN_SECONDS,
 ) -> Window:
-    """The steady window of a recording.
+    """Return the steady window of a recording.
 
     Args:
         t: seconds, increasing, shape (n,).
@@ -128,7 +128,8 @@ def _thin(rows: Array) -> tuple[Array, npt.NDArray[np.int64]]:
 
 
 def change_points(rows: Array) -> list[int]:
-    """Boundaries of constant-level stretches of a multivariate signal, both ends left out.
+    """Return the boundaries of constant-level stretches of a multivariate signal, both ends left
+    out.
 
     Minimises the squared error of piecewise constant levels plus 3 k log n for each boundary (k
     signals of unit noise) exactly, by dynamic programming in O(n^2 k) numpy operations. With noise
@@ -175,11 +176,11 @@ class Stretches:
         return float(self.at[end] - self.at[begin])
 
     def total(self, k: int) -> float:
-        """Seconds spent at the level of stretch k, whenever."""
+        """Return the seconds spent at the level of stretch k, at any time of the run."""
         return sum(self.seconds(int(j)) for j in np.flatnonzero(self.alike[k]))
 
     def window(self, ended: bool, min_seconds: float) -> tuple[int, int]:
-        """Start and end of the steady window, as positions in the rows."""
+        """Return the start and end of the steady window, as positions in the rows."""
         core = self._core(ended, min_seconds)
         first = self._reach_back(core)
         last = len(self.bounds) - 1
@@ -220,7 +221,8 @@ class Stretches:
 
 
 def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
-    """Where a ramp into the window ends, for the signals that a ramp explains better than a step.
+    """Return where a ramp into the window ends, for the signals that a ramp explains better than a
+    step.
 
     Constant levels cut a ramp on its way up. Around the boundary a hinge (a line up to a bend, a
     constant after it) is fitted for every possible bend and compared with the step.
@@ -245,7 +247,9 @@ def _after_ramp(times: Array, rows: Array, begin: int, end: int) -> int:
 
 
 def _drift(signals: Mapping[str, Array], inside: slice) -> str:
-    """Which signal's halves disagree beyond what is allowed and three standard errors, if any."""
+    """Return which signal's halves disagree beyond what is allowed and three standard errors, if
+    any.
+    """
     for name, y in signals.items():
         part = y[inside]
         half = part.size // 2

@@ -33,7 +33,7 @@ COLOUR = {
 
 
 def sparkline(values: Any, width: int = 40, top: float | None = None) -> str:
-    """The last readings as a line of blocks; unknown ones are blank."""
+    """Return the last readings as a line of blocks; unknown ones are blank."""
     y = np.asarray(values, dtype=float)[-width * 4 :]
     if y.size == 0 or not np.isfinite(y).any():
         return ""
@@ -46,7 +46,7 @@ def sparkline(values: Any, width: int = 40, top: float | None = None) -> str:
 
 
 def shown_fields(columns: dict[str, Any]) -> list[str]:
-    """Which signals are worth a line, GPUs before the host."""
+    """Return the signals that are worth a line, GPUs before the host."""
     order = {name: place for place, name in enumerate(SHOWN)}
     found = [key for key in columns if key.split(".", 1)[1] in order]
     return sorted(found, key=lambda k: (k.startswith("host"), k.split(".")[0], order[_field(k)]))
@@ -57,12 +57,12 @@ def _field(key: str) -> str:
 
 
 def number(value: float) -> str:
-    """Four figures, or a dash."""
+    """Return a number with four figures, or a dash where it is not finite."""
     return "-" if not math.isfinite(value) else f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 class LiveView:
-    """Redrawn at every tick; use as a context manager around `session.profile`."""
+    """A view redrawn at every tick; use it as a context manager around `session.profile`."""
 
     def __init__(self, console: Console) -> None:
         self._live = RichLive(console=console, refresh_per_second=4, transient=True)
@@ -79,7 +79,7 @@ class LiveView:
 
 
 def draw(live: Live) -> RenderableType:
-    """One frame: time used of T_prof and the last readings of every signal."""
+    """Return one frame: time used of T_prof, and the last readings of every signal."""
     t, columns = live.recorder.slow.arrays()
     elapsed = float(t[-1]) if t.size else 0.0
     limit = live.options.limits.seconds
@@ -101,7 +101,7 @@ def draw(live: Live) -> RenderableType:
 
 
 def table(result: ProfileResult) -> RenderableType:
-    """The result for a person."""
+    """Return the result as a table for a person."""
     ending, window = result.ending, result.window
     lines = Table.grid(padding=(0, 2))
     outcome = Text(ending.outcome.replace("_", " "), style=f"bold {COLOUR[ending.outcome]}")

@@ -25,7 +25,7 @@ ALLOCATING: dict[str, type[AllocationPolicy]] = {
 
 
 def peer_named(name: str) -> type[AllocationPolicy]:
-    """The class of such a policy: one of ours by its name, or `module:Class`.
+    """Return the class of such a policy, given by its name or as `module:Class`.
 
     Raises UnknownPolicy.
     """
@@ -40,11 +40,11 @@ def peer_named(name: str) -> type[AllocationPolicy]:
 
 
 def build(name: str, values: Mapping[str, Any] | None = None, *, seed: int = 0) -> AllocationPolicy:
-    """A policy by name.
+    """Return a new policy, given by name.
 
     Args:
-        values: of its settings that are not its defaults.
-        seed: of what is random in it.
+        values: values of its settings that are not its defaults.
+        seed: seed of what is random in it.
 
     Raises UnknownPolicy, InvalidSettings.
     """

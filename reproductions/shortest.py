@@ -1,4 +1,4 @@
-"""Shortest remaining time first on whole allocations: a yardstick, shown the truth.
+"""Shortest remaining time first on whole allocations: a yardstick that is shown the truth.
 
 `srtf.py` is the same order for the engine of gang policies.
 """
@@ -19,7 +19,9 @@ from scheduler.core.decisions import Reason
 
 
 class ShortestRemaining(AllocationPolicy):
-    """Every job on what it asks for, the one with least left to do first; whoever fits runs."""
+    """Gives every job what it asks for, the one with least left to do first. Whichever fits
+    runs.
+    """
 
     name = "shortest-remaining"
     round_s = 60.0

@@ -1,4 +1,5 @@
-"""Tetris (SIGCOMM'14): pack by how well a demand aligns with what is free, favour short jobs.
+"""Tetris (SIGCOMM'14): packs by how well a demand aligns with the free resources, and favours short
+jobs.
 
     score = demand . free - e * remaining work      e = mean alignment / mean remaining work
 
@@ -34,7 +35,7 @@ class TetrisSettings(PolicySettings):
 
 
 class Tetris(AllocationPolicy):
-    """Every job on what it asks for; the best score next, until nothing fits."""
+    """Gives every job what it asks for, the best score next, until nothing fits."""
 
     Settings = TetrisSettings
     name = "tetris"
@@ -83,7 +84,7 @@ class Tetris(AllocationPolicy):
     def _placed(
         job: ActiveJob, free: Sequence[int], kept: dict[str, Allocation], nodes: Sequence[Node]
     ) -> Allocation | None:
-        """Where the job would go: where it is, if that is free."""
+        """Return where the job would go: where it is, if that is free."""
         held = kept.get(job.id)
         if held is not None and all(
             free[n] >= k for n, k in zip(held.nodes, held.gpus, strict=True)
@@ -93,7 +94,7 @@ class Tetris(AllocationPolicy):
 
 
 def alignment(allocation: Allocation, free: Sequence[int], nodes: Sequence[Node]) -> float:
-    """Demand . free in shares of a machine, the mean over the machines of a placement."""
+    """Return demand . free in shares of a machine, as the mean over the machines of a placement."""
     parts = [
         count / nodes[node].gpus * free[node] / nodes[node].gpus
         for node, count in zip(allocation.nodes, allocation.gpus, strict=True)

@@ -56,7 +56,7 @@ class TiresiasLasSettings(PolicySettings):
 
 
 class TiresiasLas(AllocationPolicy):
-    """Queues by attained service; whoever fits runs, and whoever no longer does is stopped."""
+    """Queues by attained service. Whichever job fits runs; one that no longer fits is stopped."""
 
     Settings = TiresiasLasSettings
     name = "tiresias-las"
@@ -99,7 +99,7 @@ class TiresiasLas(AllocationPolicy):
 
     @property
     def promotions(self) -> int:
-        """Jobs taken back to the first queue so far."""
+        """Number of jobs taken back to the first queue so far."""
         return self.queues.promotions
 
     def next_wake(self, now: float) -> float | None:
@@ -112,7 +112,7 @@ class TiresiasLas(AllocationPolicy):
     def _place(
         self, line: Sequence[ActiveJob], admitted: set[str], snapshot: DecisionInput
     ) -> dict[str, Allocation]:
-        """Where those that were admitted run, in line.
+        """Return where those that were admitted run, in line.
 
         Who runs stays where it is, unless a job before it fits nowhere else: then it moves, or
         waits. GPUs too scattered for a job that was admitted go to those behind.
@@ -150,7 +150,7 @@ class TiresiasLas(AllocationPolicy):
     def _grants(
         self, line: Sequence[ActiveJob], admitted: set[str], placed: dict[str, Allocation]
     ) -> dict[str, Grant]:
-        """Why everybody runs or waits: queue and attained service."""
+        """Return why everybody runs or waits: queue and attained service."""
         grants: dict[str, Grant] = {}
         ahead: str | None = None  # the last job in line that runs
         for job in line:

@@ -76,21 +76,21 @@ class LeastAttained:
         return self._jobs[job_id]
 
     def join(self, job_id: str, gpus: int, submit_time: float) -> None:
-        """A job comes, to the tail of the first queue."""
+        """Put a job at the tail of the first queue."""
         self._jobs[job_id] = job = Standing(job_id, gpus, submit_time)
         self._queues[0].append(job)
 
     def leave(self, job_id: str) -> None:
-        """A job ended."""
+        """Remove a job that ended."""
         job = self._jobs.pop(job_id)
         self._queues[job.queue].remove(job)
 
     def attained(self, job: Standing) -> float:
-        """Service of a job in the unit of the limits."""
+        """Return the service of a job in the unit of the limits."""
         return job.ran_s * (job.gpus if self.by_gpus else 1)
 
     def advance(self, now: float) -> None:
-        """Let time pass for all jobs; demote (by one queue at most) and promote."""
+        """Let time pass for all jobs: demote (by one queue at most) and promote."""
         passed, self._now = now - self._now, now
         for job in self._jobs.values():
             if job.running:
@@ -106,11 +106,11 @@ class LeastAttained:
                     self._move(job, 0)
 
     def line(self) -> list[Standing]:
-        """All jobs in the order in which they are to be served."""
+        """Return all jobs in the order in which they are to be served."""
         return [job for queue in self._queues for job in queue]
 
     def run(self, job_ids: Container[str]) -> None:
-        """These jobs run from now on, and no others."""
+        """Mark these jobs as running from now on, and all others as waiting."""
         for job in self._jobs.values():
             job.running = job.job_id in job_ids
         if self.running_first:
@@ -118,7 +118,7 @@ class LeastAttained:
                 queue.sort(key=lambda job: not job.running)
 
     def next_jump(self) -> float | None:
-        """When the next job would change its queue, everything else staying as it is."""
+        """Return when the next job would change its queue if everything else stays, or None."""
         times = [t for job in self._jobs.values() if (t := self._jump(job)) is not None]
         return min(times, default=None)
 

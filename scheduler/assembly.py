@@ -1,4 +1,4 @@
-"""The one place where a decision core is put together.
+"""Builds decision cores; it is the only place that does.
 
 `simulate`, `compare`, `replay`, the service, its analyst and the follower of Slurm come here with a
 `CoreSpec`; they differ in clock, estimator and where decisions take effect, and in nothing else.
@@ -27,12 +27,12 @@ from scheduler.policies import build, policy_named
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What of a `CoreSpec` a person wrote down; the rest are defaults. (Settings know themselves
-    which of them are stated.)
+    """Which parts of a `CoreSpec` a person wrote down; the rest are defaults. (Settings know
+    themselves which of them are stated.)
 
     Attributes:
         nodes: a cluster was given, with its virtual clusters and nodes.
-        name: of the cluster.
+        name: name of the cluster.
         policy: by its name.
     """
 
@@ -50,7 +50,7 @@ class CoreSpec:
 
     Attributes:
         policy: by name, or as `module:Class`.
-        settings: of the policy.
+        settings: settings of the policy.
         profiling: the profiling partition, for policies that want one; None: there is none.
     """
 
@@ -67,14 +67,16 @@ class CoreSpec:
         values: Mapping[str, Any] | None = None,
         profiling: ProfilingPartition | None = None,
     ) -> CoreSpec:
-        """With `values` for the policy's settings that are not its defaults.
+        """Return a spec with `values` for the policy's settings that are not their defaults.
 
         Raises UnknownPolicy, InvalidSettings.
         """
         return cls(cluster, policy, settings_of(policy, values or {}), profiling)
 
     def with_settings(self, values: Mapping[str, Any] | None) -> CoreSpec:
-        """With these settings of the policy; None: as they are. Raises InvalidSettings."""
+        """Return the spec with these settings of the policy; with None, as it is. Raises
+        InvalidSettings.
+        """
         return self if values is None else replace(self, settings=settings_of(self.policy, values))
 
     @property
@@ -92,13 +94,14 @@ class CoreSpec:
 
     @property
     def folded(self) -> bool:
-        """Whether the nodes named for profiling are too many, and stay with their virtual clusters:
-        the policy learns profiles where jobs run as well."""
+        """Whether too many nodes are named for profiling. Then they stay with their virtual
+        clusters, since the policy learns profiles where jobs run as well.
+        """
         return _folds(self, self.kind)
 
 
 def settings_of(policy: str, values: Mapping[str, Any]) -> PolicySettings:
-    """The settings of a policy from plain values. Raises UnknownPolicy, InvalidSettings."""
+    """Return the settings of a policy from plain values. Raises UnknownPolicy, InvalidSettings."""
     try:
         return read(policy_named(policy).Settings, values)
     except InvalidSettings as error:
@@ -113,10 +116,10 @@ def assemble(
     policy: Policy | None = None,
     stage: Stage | None = None,
 ) -> Core:
-    """A new decision core.
+    """Return a new decision core.
 
     Args:
-        estimator: of durations.
+        estimator: estimator of durations.
         policy, stage: instead of those that `spec` describes: for experiments on a policy, and
             for tracks that grant profiles for nothing.
     """
@@ -126,17 +129,19 @@ def assemble(
 
 
 def policy_of(spec: CoreSpec, predictors: Predictors = NO_PREDICTORS) -> Policy:
-    """The policy, with the predictors that concern it."""
+    """Return the policy, with the predictors that concern it."""
     return build(spec.policy, spec.settings, spec.cluster, predictors)
 
 
 def cluster_of(spec: CoreSpec, policy: Policy) -> Cluster:
-    """The cluster, all of it free."""
+    """Return the cluster, all of it free."""
     return Cluster(spec.cluster, lent_by(spec, policy))
 
 
 def lent_by(spec: CoreSpec, policy: Policy | type[Policy]) -> Mapping[str, int]:
-    """Nodes that virtual clusters lend to the profiling partition for good under a policy."""
+    """Return the nodes that virtual clusters lend to the profiling partition for good under a
+    policy.
+    """
     if spec.profiling is None or not policy.capabilities.profiles or _folds(spec, policy):
         return {}
     return spec.profiling.nodes
@@ -161,7 +166,7 @@ def _share(partition: ProfilingPartition, cluster: ClusterSpec) -> float:
 
 
 def folded_note(spec: CoreSpec) -> str | None:
-    """That nodes named for profiling are not lent, and why, a sentence; None where they are."""
+    """Return a sentence on why nodes named for profiling are not lent, or None where they are."""
     if not spec.folded or spec.profiling is None:
         return None
     count = sum(spec.profiling.nodes.values())
@@ -177,7 +182,7 @@ def folded_note(spec: CoreSpec) -> str | None:
 def stage_of(
     spec: CoreSpec, policy: Policy, predictors: Predictors = NO_PREDICTORS
 ) -> ProfilingStage | None:
-    """The profiling stage in front of the queues; None where no job is to be profiled."""
+    """Return the profiling stage in front of the queues, or None where no job is to be profiled."""
     partition = spec.profiling
     if not policy.capabilities.profiles or partition is None:
         return None

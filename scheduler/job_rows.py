@@ -1,5 +1,6 @@
-"""A job as a row of the table `jobs`, kept in a database or made of a look at Slurm; and what a
-viewer may see of it."""
+"""A job as a row of the table `jobs`, from a database or a poll of Slurm, and what a viewer may see
+of it.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ class JobColumns(TypedDict, total=False):
 
 
 def job_row(row: Mapping[Any, Any], visible: Collection[str]) -> JobRow:
-    """A job as its row has it; of its partner the id where that is `visible`."""
+    """Return a job from its row. Its partner's id is shown where that is `visible`."""
     asked = Submission.from_body(json.loads(row["spec"]))
     partner = row["partner"]
     standing = (_OF_ROW & row.keys()) - {"partner", "slurm"}

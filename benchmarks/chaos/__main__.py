@@ -1,4 +1,4 @@
-"""The whole service on one seed: everything goes wrong that can, and nothing may be lost.
+"""Runs the whole service on one seed while everything that can go wrong does. Nothing may be lost.
 
     python -m benchmarks.chaos --seed 7 --steps 4000 --json   one run, again to the same digest
     python -m benchmarks.chaos --seeds 0:2000                 many
@@ -39,7 +39,7 @@ from features.folders import temporary_folder
 
 
 def plans(asked: argparse.Namespace, bench: Bench) -> Iterator[Plan]:
-    """The runs that were asked for."""
+    """Yield the runs that were asked for."""
 
     def struck(seed: int, at: tuple[int, ...]) -> Plan:
         how = {"calm": True, "power": asked.power, "slurm": asked.slurm}
@@ -66,7 +66,7 @@ def played(asked: argparse.Namespace, folder: Path) -> Iterator[tuple[Plan, Run]
 
 
 def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """Play all of them."""
+    """Play all runs. Return what was found."""
     wrong, found = list[str](), list[Run]()
     told_to_stop: list[int] = []
 
@@ -111,7 +111,7 @@ def measure(asked: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def played_in_memory(asked: argparse.Namespace) -> dict[str, Any]:
-    """All of them, in files that are memory where the machine has such."""
+    """Play all runs in files that are memory, where the machine has such. Return what was found."""
     asked.url = os.environ.get("PELLUCID_TEST_DATABASE") if asked.database != "sqlite" else None
     if asked.database != "sqlite" and not asked.url:
         sys.exit("--database postgresql: run it by `python -m benchmarks.postgres -- ...`")

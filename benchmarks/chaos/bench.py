@@ -1,4 +1,4 @@
-"""Where runs take place: the service with its operating system replaced, and a database."""
+"""Sets up simulated runs: the service with its operating system replaced, and a database."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ LOADED = (*supervisors.COMMON, "pyarrow.parquet", "scheduler.slurm.follow.follow
 
 
 class Bench:
-    """Where runs take place: the patched library, and a database that is ready to be copied.
+    """The patched library, and a database that is ready to be copied for each run.
 
     Args:
-        url: of a PostgreSQL that is emptied for each run; None: SQLite files.
+        url: URL of a PostgreSQL that is emptied for each run; None: SQLite files.
     """
 
     def __init__(self, folder: Path, url: str | None = None):
@@ -97,7 +97,7 @@ class Bench:
         store.close()
 
     def play(self, plan: Plan) -> Run:
-        """One run. What it wrote is gone afterwards; its history stays."""
+        """Play one run, and return it. Its files are deleted afterwards; its history is kept."""
         folder = self.folder / "run"
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(mode=0o700)
@@ -128,7 +128,7 @@ PLAYED: list[Simulation] = []  # the run of now
 
 
 def give_up() -> None:
-    """Let the run of now end at its next step."""
+    """End the present run at its next step."""
     for simulation in PLAYED:
         simulation.kernel.most_steps = 0
 

@@ -1,4 +1,4 @@
-"""What changes under a service that runs: its models."""
+"""Changes of the models under a service that runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from models.bundle import Bundle
 
 
 def make_bundles(folder: Path) -> list[Path]:
-    """Two bundles that can be decided with, and one that cannot."""
+    """Return the paths of two bundles that can be decided with, and of one that cannot."""
     import numpy as np
     import pandas as pd
 

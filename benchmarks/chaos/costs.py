@@ -1,4 +1,4 @@
-"""What work costs the processor of a simulated machine: seconds that grow with what it is about.
+"""The simulated processor time of work: seconds that grow with its amount.
 
 A backlog of a hundred thousand jobs is played by a few, each of which costs as much as those it
 stands for. The costs are those that were measured (benchmarks/size.py).
@@ -30,13 +30,16 @@ BACKLOG = [0]  # jobs that the backlog of the run of now stands for
 
 
 def folded_s(backlog: int) -> float:
-    """How long whoever takes over reads the log of a backlog, and takes a slice of it."""
+    """Return how many seconds a new decider needs to read the log of a backlog and take a slice of
+    it.
+    """
     return backlog * (EVENT_S + DECISION_S) * 1.1
 
 
 def submitted(store: Store) -> int:
-    """All of the backlog comes at once; jobs that are too large for the cluster, so that they
-    are refused as soon as somebody decides. How many there are."""
+    """Submit all of the backlog at once. Its jobs are too large for the cluster, so they are
+    refused as soon as somebody decides. Return how many there are.
+    """
     now = store.clock.now()
     asked = [
         Submission(job_id=f"{NAMED}{n}", submitted_at=now, command=("train",), owner="crowd",
@@ -52,7 +55,7 @@ def submitted(store: Store) -> int:
 
 
 def undecided(connection: Connection) -> int:
-    """Jobs of the backlog that no pass has covered."""
+    """Return how many jobs of the backlog no pass has covered."""
     query = select(func.count()).select_from(jobs).where(jobs.c.job_id.startswith(NAMED))
     return int(connection.execute(query.where(jobs.c.phase != Phase.REFUSED)).scalar_one())
 
@@ -64,7 +67,7 @@ def _charge(job_id: str, each_s: float) -> None:
 
 
 def install(patches: system.Patches) -> None:
-    """Work costs time from now on, and a slice of a pass holds as many jobs as it would."""
+    """Let work cost time from now on, and let a slice of a pass hold as many jobs as it would."""
     cover, encoded = State._cover, fold.encoded
     upto: Callable[[State, int], int] = State.upto
 

@@ -1,4 +1,4 @@
-"""A database and a file system on which anything may fail, and be the last thing that happens."""
+"""A database and a file system on which anything may fail, also as the last action of a process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL = 2  # of `PRAGMA synchronous`: a commit waits for the disk
 
 @dataclass
 class Faults:
-    """What fails, as the seed says.
+    """Draws, by the seed, which operations fail.
 
     Attributes:
         rate: share of transactions that fail, and of files that cannot be written.
@@ -43,7 +43,7 @@ class Faults:
     happened: Counter[str] = field(default_factory=Counter)
 
     def drawn(self, kernel: Kernel, *kinds: str) -> str:
-        """The fault that happens now; "" = none."""
+        """Return the kind of fault that happens now, or "" for none."""
         if kernel.me.host.disk_full and "full" in kinds:
             kind = "full"
         elif self.rate and self.draw.random() < self.rate:
@@ -56,7 +56,7 @@ class Faults:
 
 
 class Disk:
-    """What a store of a simulated process goes through.
+    """The simulated disk and database connection of a process's store.
 
     Attributes:
         unsynced: what is in files and a power cut would take.
@@ -72,7 +72,7 @@ class Disk:
         OF_RUN[:] = [self]
 
     def adopt(self, store: Store) -> None:
-        """Let the transactions of a store fail, and let it go when its process dies."""
+        """Let the transactions of a store fail, and release the store when its process dies."""
         self.kernel.me.on_death.append(store.engine.dispose)
         engine = store.engine
         if store.is_sqlite:
@@ -87,7 +87,7 @@ class Disk:
         engine.pool._dialect = engine.dialect
 
     def cut(self, draw: random.Random, die: Callable[[], None]) -> None:
-        """The power fails: `die`, and what was not waited for is gone."""
+        """Let the power fail: call `die`, and lose what was not waited for."""
         path = self.database
         kept = None if self.waits or path is None else path.read_bytes()
         die()
@@ -178,19 +178,19 @@ def _fail(connection: Any, kind: str) -> None:
 
 
 def point(where: str) -> None:
-    """One of a simulated process; elsewhere nothing."""
+    """Pass a crash point of a simulated process; elsewhere do nothing."""
     kernel = active()
     if kernel is not None:
         kernel.point(where)
 
 
 def unsynced() -> Unsynced:
-    """Of the simulation; elsewhere of nobody."""
+    """Return what the simulation has not waited for; elsewhere an empty record."""
     return Unsynced() if active() is None else OF_RUN[0].unsynced
 
 
 class FaultyOs(WaitedFor):
-    """`os` as those find it who write files: a write may fail."""
+    """Stands in for `os` in code that writes files: a write may fail."""
 
     def write(self, file: int, data: bytes) -> int:
         point("before a write to a file")

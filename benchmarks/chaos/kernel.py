@@ -1,4 +1,4 @@
-"""One machine that is simulated: processes, their threads, a clock, and who runs next.
+"""One simulated machine: processes, their threads, a clock, and the choice of who runs next.
 
 Threads of simulated processes are greenlets, of which one runs at a time: it goes on to its next
 pause and hands over to whom the seed draws. A pause is where time passes or where a real
@@ -27,16 +27,16 @@ EPOCH = 1.7e9  # wall clock of every host as a run begins
 
 
 class Crash(BaseException):
-    """The process dies here."""
+    """Raised in a simulated process to end it there."""
 
 
 class Stuck(RuntimeError):
-    """Nobody can ever go on, or a run takes too many steps."""
+    """Raised when nobody can ever go on, or a run takes too many steps."""
 
 
 @dataclass
 class Host:
-    """A machine: its own wall clock, and whether its disk is full.
+    """A simulated machine: its own wall clock, and whether its disk is full.
 
     Attributes:
         wall_s: its wall clock is so far ahead of the true time.
@@ -53,13 +53,13 @@ class Host:
     disk_full: bool = False
 
     def loses_power(self, now: float, seconds: float) -> None:
-        """Until so much later, when it starts again."""
+        """Take the power away for so many seconds. Then the host starts again."""
         self.boot, self.booted_at, self.off_until = self.boot + 1, now, now + seconds
 
 
 @dataclass(eq=False)
 class Process:
-    """A process. Its threads die with it; `on_death` is what its kernel would clear up.
+    """A simulated process. Its threads die with it; `on_death` is what its kernel would clear up.
 
     `ends_with_parent`: it is killed when its parent has ended. `heard_at`: when it told its service
     manager last that it is alive. `ticks`: tells it from others that have had its `pid`.
@@ -85,7 +85,7 @@ class Process:
 
 
 class Fiber:
-    """A thread of a process."""
+    """A thread of a simulated process."""
 
     def __init__(self, kernel: Kernel, process: Process, run: Callable[[], Any], name: str):
         self.kernel, self.process, self.name = kernel, process, name
@@ -108,10 +108,10 @@ class Fiber:
 
 
 class Kernel:
-    """Runs fibers, one at a time, as the seed says.
+    """Runs threads, one at a time, as the seed says.
 
     Args:
-        seed: of who runs next and how long.
+        seed: seed of who runs next and how long.
         crash_at: numbers of the crash points at which the process there dies.
         freeze_s: it is stopped there for so many seconds instead; 0 = it dies.
 
@@ -161,14 +161,16 @@ class Kernel:
         return made
 
     def spawn(self, process: Process, run: Callable[[], Any], name: str = "") -> Fiber:
-        """A thread of a process; it begins when it is its turn."""
+        """Add a thread to a process, and return it. It begins when its turn comes."""
         fiber = Fiber(self, process, run, name or process.name)
         process.threads.append(fiber)
         self._fibers.append(fiber)
         return fiber
 
     def kill(self, process: Process, where: str = "") -> None:
-        """SIGKILL. Returns when nothing of it runs any more, or raises Crash in itself."""
+        """Kill a process. Return when nothing of it runs any more; raise Crash in the process
+        itself.
+        """
         if process.dead:
             return
         self._die(process, -9, where)
@@ -177,11 +179,11 @@ class Kernel:
         self._pause()  # those that die go first
 
     def cut_power(self, host: Host) -> None:
-        """Every process of a host dies. Asked for on another."""
+        """Kill every process of a host. Called from another host."""
         self._die_together(lambda one: one.host is host, "power cut")
 
     def stop(self) -> None:
-        """End the run: every process dies but the one that asks, before any could start others."""
+        """End the run: kill every process but the calling one, before any could start others."""
         self._die_together(lambda one: one is not self.me)
 
     def _die_together(self, which: Callable[[Process], bool], why: str = "") -> None:
@@ -191,7 +193,9 @@ class Kernel:
         self._pause()  # those that die go first
 
     def freeze(self, process: Process, seconds: float) -> None:
-        """SIGSTOP, and SIGCONT so much later. It goes on to its next pause."""
+        """Stop a process for so many seconds, as SIGSTOP and SIGCONT do. It goes on to its next
+        pause first.
+        """
         process.stopped_at, process.frozen_until = self.clock, self.clock + seconds
         self.on_freeze(process, seconds)
 
@@ -205,12 +209,12 @@ class Kernel:
                 self._die(child, -9, "")
 
     def exits(self, process: Process, code: int) -> None:
-        """It ends by itself, its other threads with it."""
+        """End a process that exits by itself, with its other threads."""
         if not process.dead:
             self._die(process, code, "")
 
     def ended(self, fiber: Fiber) -> None:
-        """Called by a thread as the last thing it does."""
+        """Called by a thread as its last action."""
         process = fiber.process
         process.threads.remove(fiber)
         self._fibers.remove(fiber)
@@ -231,7 +235,9 @@ class Kernel:
         self._pause()
 
     def compute(self, seconds: float) -> None:
-        """The process works for so long, and is heard of only if it sees to that."""
+        """Let the process compute for so long. It reports as alive only if it takes care of
+        that.
+        """
         while seconds > 0.0:
             part = min(seconds, 0.25)
             self.sleep(part)
@@ -239,11 +245,11 @@ class Kernel:
             seconds -= part
 
     def cpu_s(self, pid: int) -> float:
-        """Processor seconds that a process has used, as its supervisor sees them."""
+        """Return the processor seconds that a process has used, as its supervisor sees them."""
         return self.processes[pid].cpu_s if pid in self.processes else 0.0
 
     def wait(self, until: Callable[[], bool], seconds: float = 1e9) -> bool:
-        """Until something holds, at most so long. False: it did not."""
+        """Wait until something holds, at most so long. Return whether it did."""
         fiber = self._fiber()
         if until():
             return True
@@ -253,7 +259,7 @@ class Kernel:
         return until()
 
     def point(self, where: str) -> None:
-        """A crash point: somebody else may go first, or the process dies."""
+        """Pass a crash point: somebody else may go first, or the process dies."""
         process = self._fiber().process
         self._alive(process)
         self.points += 1
@@ -331,7 +337,7 @@ class Kernel:
     # --- a run ------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Until no thread is left. Raises Stuck when it never would be."""
+        """Run until no thread is left. Raise Stuck when that would never happen."""
         self._go_on()
         if self.fatal is not None:
             fatal, self.fatal = self.fatal, None
@@ -352,5 +358,5 @@ ACTIVE: list[Kernel] = []  # the one that runs now
 
 
 def active() -> Kernel | None:
-    """The simulation that the calling thread is part of."""
+    """Return the simulation that the calling thread is part of, or None."""
     return ACTIVE[-1] if ACTIVE and ACTIVE[-1].current is not None else None

@@ -35,7 +35,7 @@ Note = Callable[..., dict[str, Any]]  # writes into the history: what, and its f
 
 
 class Machine:
-    """Where commands run.
+    """The place where commands run, simulated.
 
     Args:
         note: is told what really began and ended.
@@ -48,7 +48,7 @@ class Machine:
         self.may_begin: dict[int, Process] = {}  # shims that have not claimed their attempt yet
 
     def begin(self, root: Path, request: bytes, lock: int) -> None:
-        """A shim, which is not the service's child for long: it outlives it."""
+        """Start a shim. It soon ceases to be the service's child, and outlives it."""
         asked = json.loads(request)
         process = self.kernel.process(f"shim {asked['name']}", self.host)
         process.role = "shim"
@@ -129,7 +129,7 @@ class Machine:
 
 
 class Zygote:
-    """In place of the process that forks shims."""
+    """Stands in for the process that forks shims."""
 
     of_run: Callable[[], Machine]  # the machine
 
@@ -189,7 +189,7 @@ def _select(reading: list[int], *_: Any) -> tuple[list[int], list[int], list[int
 
 
 def install(patches: system.Patches, machine: Callable[[], Machine]) -> None:
-    """Let `LocalBackend` run its commands on a machine, that of the run."""
+    """Let `LocalBackend` run its commands on the run's machine."""
     Zygote.of_run = staticmethod(machine)
     patches.put(local, "Zygote", Zygote)
     patches.put(local, "end_strays", end_strays)

@@ -1,4 +1,4 @@
-"""Those who use the service, at the same time, and try again when an answer is lost.
+"""Simulated clients that use the service at the same time, and try again when an answer is lost.
 
 They speak HTTP to the service's own app, without a socket: a request is a thread of an API process,
 and dies with it. What they asked and were answered is the history.
@@ -21,7 +21,7 @@ Note = Callable[..., Any]
 
 @dataclass
 class Answer:
-    """What came back; `status` None: nothing did, and nobody knows what was done."""
+    """An answer. `status` is None where none came back, and nobody knows what was done."""
 
     status: int | None = None
     body: Any = None
@@ -29,13 +29,13 @@ class Answer:
 
 @dataclass
 class Door:
-    """Where requests go: API processes that listen now, by the service they are of."""
+    """Where requests arrive: the API processes that listen now, by their service."""
 
     kernel: Kernel
     open: dict[int, tuple[Process, Any]] = field(default_factory=dict)
 
     def ask(self, draw: random.Random, method: str, path: str, **more: Any) -> Answer:
-        """One request, to any process that listens."""
+        """Send one request to any process that listens. Return the answer."""
         there = [one for one in self.open.values() if not one[0].dead]
         if not there:
             return Answer()
@@ -112,7 +112,7 @@ async def _asked(
 
 
 class Person:
-    """One client: does this and that, one after the other.
+    """One simulated client, which makes one random request after another.
 
     Args:
         operator: may do everything, and does things to nodes.
@@ -129,7 +129,7 @@ class Person:
         self.keys = 0
 
     def ask(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
-        """A request, in the history as it begins and as it ends."""
+        """Send a request, and note its beginning and its end in the history. Return the answer."""
         began = self.kernel.clock
         answer = self.door.ask(self.draw, method, path, token=self.token, **more)
         said = {k: v for k, v in more.items() if v}
@@ -146,7 +146,7 @@ class Person:
         return answer
 
     def insist(self, op: str, method: str, path: str, job: str = "", **more: Any) -> Answer:
-        """The same request until somebody answers for good."""
+        """Repeat a request until it is answered for good. Return the answer."""
         while True:
             answer = self.ask(op, method, path, job, **more)
             if answer.status is not None and answer.status not in (429, 500, 503):
@@ -156,7 +156,7 @@ class Person:
     # --- what they do -----------------------------------------------------------------------
 
     def live(self, jobs: int, gap_s: float) -> None:
-        """Submit so many jobs, and change one's mind about them."""
+        """Submit so many jobs, and change some of them afterwards."""
         for _ in range(jobs):
             self.kernel.sleep(self.draw.expovariate(1 / gap_s))
             self.submit()
@@ -189,7 +189,7 @@ class Person:
                 self.ask("submit", "POST", "/jobs", body=body, key=key)
 
     def act(self) -> None:
-        """Something about one of the jobs, or a node."""
+        """Make a random request about one of the client's jobs, or about a node."""
         if self.operator and self.draw.random() < 0.5:
             self.on_a_node()
         elif self.jobs:
@@ -224,7 +224,9 @@ class Person:
         self.insist("priority", "PUT", f"/jobs/{job}/priority", job, body={"priority": to})
 
     def on_a_node(self) -> None:
-        """Drain one or open it; let one come, go, or be another; or set what the policy obeys."""
+        """Make a random change: drain, open, add, change or remove a node, or change the
+        settings.
+        """
         draw, node = self.draw, self.draw.randrange(5)
         what = draw.choices(["open", "add", "change", "remove", "set"], [5, 2, 2, 1, 1])[0]
         if what == "open":
@@ -250,7 +252,7 @@ class Person:
     # --- the end ----------------------------------------------------------------------------
 
     def tidy_up(self, most_s: float) -> None:
-        """Let everything run that can, and wait until it is over."""
+        """Open all nodes, let everything run that can, and wait until it has ended."""
         for node in self.insist("nodes", "GET", "/nodes").body:
             self.set_node(node["node"], True)
         for vc in ("left", "right"):  # room for each

@@ -1,4 +1,4 @@
-"""What a power cut takes: what was written to files and not waited for (fsync).
+"""Simulates what a power cut takes: what was written to files and not waited for (fsync).
 
 A file's content and its name are lost apart, as on a file system that keeps neither in order: a
 rename may be undone, or be there with half a file, or an empty one, under the new name. Of SQLite
@@ -34,14 +34,14 @@ class Unsynced:
         self.lost: Counter[str] = Counter()
 
     def written(self, file: int) -> None:
-        """It is about to be."""
+        """Called before a file is written."""
         found = os.fstat(file)
         if stat.S_ISREG(found.st_mode):
             self._synced.discard(found.st_ino)
             self._data.setdefault(found.st_ino, (_path(file), found.st_size))
 
     def synced(self, file: int) -> None:
-        """A file, or the names in a folder."""
+        """Called when a file, or the names in a folder, were waited for."""
         found = os.fstat(file)
         if stat.S_ISDIR(found.st_mode):
             folder = _path(file)
@@ -51,7 +51,9 @@ class Unsynced:
             self._synced.add(found.st_ino)
 
     def renamed(self, source: Path, target: Path, was: bytes | None) -> None:
-        """It has been, a file or a folder; `was`: the content of a file that it replaced."""
+        """Called after a file or folder was renamed; `was` is the content of a file that it
+        replaced.
+        """
         self._data = {
             node: (_moved(path, source, target), size) for node, (path, size) in self._data.items()
         }
@@ -61,7 +63,7 @@ class Unsynced:
         self._names.setdefault(target, was)
 
     def cut(self, draw: random.Random) -> None:
-        """The power fails."""
+        """Lose what was not waited for."""
         for path, was in sorted(self._names.items(), reverse=True):
             if os.path.lexists(path) and draw.random() < 0.5:
                 self.lost["name"] += 1
@@ -92,7 +94,7 @@ def _put_back(path: Path, was: bytes | None) -> None:
 
 
 class WaitedFor:
-    """`os` as those find it who write files, and wait until they are on disk."""
+    """Stands in for `os` in code that writes files and waits until they are on disk."""
 
     def __init__(self, unsynced: Callable[[], Unsynced], point: Callable[[str], None]):
         self._unsynced, self._point = unsynced, point

@@ -1,4 +1,6 @@
-"""One run: a whole service, twice, those who use it, and what goes wrong; the history it leaves."""
+"""Plays one run: a whole service, started twice, its users, and what goes wrong. It leaves a
+history.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +48,10 @@ QUIET_S = 400.0  # after the last fault everything is over within
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run is made of.
+    """The parameters of a run.
 
     Attributes:
-        seed: of everything.
+        seed: seed of everything.
         steps: hand-overs between threads during which things go wrong.
         crash_at: crash points at which the process there dies.
         slurm: two hosts in front of Slurm, not one with GPUs.
@@ -69,7 +71,7 @@ class Plan:
     backlog: int = 0
 
     def told(self) -> str:
-        """How the same run is asked for."""
+        """Return the options that ask for the same run."""
         at = f" --at {','.join(map(str, self.crash_at))}" if self.crash_at else ""
         frozen = f" --freeze {self.freeze_s:g}" if self.freeze_s else ""
         frozen += " --power" if self.power else ""
@@ -80,7 +82,7 @@ class Plan:
 
 @dataclass
 class Run:
-    """What came of one.
+    """The result of one run.
 
     Attributes:
         history: what was asked, what was answered, what really began and ended, and the log.
@@ -98,7 +100,7 @@ class Run:
     faults: Counter[str] = field(default_factory=Counter)
 
     def counts(self) -> dict[str, int]:
-        """What there was to go wrong."""
+        """Return how many events there were of each kind that could go wrong."""
         what = Counter(one["what"] for one in self.history)
         names = {"call": "requests", "final": "jobs", "began": "attempts", "frozen": "pauses",
                  "clock": "clock_steps", "power": "power_cuts",
@@ -117,7 +119,7 @@ class Run:
 
 
 class Simulation:
-    """A service over one database and one host, started twice."""
+    """Two instances of a service, on one database and one host."""
 
     app: Any  # that answers requests; its state is that of the process that does
 
@@ -176,7 +178,7 @@ class Simulation:
         return one
 
     def decides(self, holder: str, term: int) -> None:
-        """Somebody took a turn; noted once a second."""
+        """Note that a decider took a turn, once a second."""
         if self._turned[0] != holder or self.kernel.clock - self._turned[1] > 1.0:
             self._turned = holder, self.kernel.clock
             self.note("decides", holder=holder, term=term)
@@ -196,11 +198,11 @@ class Simulation:
     # --- processes --------------------------------------------------------------------------
 
     def host_of(self, name: str) -> Host:
-        """Where a service runs."""
+        """Return the host on which a service runs."""
         return self.host
 
     def serve(self, name: str) -> None:
-        """`pellucid serve`, as its service manager starts it."""
+        """Start `pellucid serve`, as its service manager does."""
         process = self.kernel.process(name, self.host_of(name))
         process.role = "supervisor"
         self.services[name] = process
@@ -224,7 +226,7 @@ class Simulation:
         self.kernel.spawn(process, live)
 
     def run_api(self, settings: Settings, stopping: Any, _: Any, counts: Any = None) -> None:
-        """In place of a server and its sockets: people come in by the door."""
+        """Stand in for a server and its sockets: requests come by the `Door`."""
         parts = apps.create_app(settings, counts=counts, pages=False)
         me = self.kernel.me
         self.parts[me.pid] = parts.state
@@ -238,7 +240,7 @@ class Simulation:
     # --- a run ------------------------------------------------------------------------------
 
     def live(self) -> Run:
-        """Everything, from the first start to the audit."""
+        """Play everything, from the first start to the audit. Return the run."""
         kernel, plan = self.kernel, self.plan
         system.seed_names(plan.seed)
         outside = kernel.process("outside", self.elsewhere)
@@ -318,7 +320,7 @@ class Simulation:
             kernel.sleep(1.0)
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Let nothing go wrong any more."""
         self.faults.rate, self.kernel.ambush = 0.0, ""
         self.disk.apart.clear()
         for host in self.hosts:
@@ -403,7 +405,7 @@ class Simulation:
             self.note("stopped", process=name)
 
     def upgraded(self) -> bool:
-        """Whether a decider that folds the log now is the first of other code."""
+        """Return whether the decider that reads the log now is the first with other code."""
         installed, self._installed = self._installed, False
         return installed
 
@@ -464,7 +466,7 @@ LOGGED = (
 
 
 def database_of(url: str) -> Path | None:
-    """The file that a database is; None: it has a host of its own."""
+    """Return the file of a database, or None where it has a host of its own."""
     return Path(url.removeprefix("sqlite:///")) if url.startswith("sqlite:") else None
 
 

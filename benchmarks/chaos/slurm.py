@@ -1,4 +1,5 @@
-"""In front of a simulated Slurm: two services, on hosts whose clocks differ, order its queue.
+"""Two services, on hosts whose clocks differ, in front of a simulated Slurm, whose queue they
+order.
 
 The follower, its leases, API and maintenance are the service's own; in place of Slurm's commands a
 controller that starts the job of the highest priority, and that may be out of reach, or carry a
@@ -29,7 +30,9 @@ _UPDATE = re.compile(r'update jobid=(\S+)(?: priority=(\d+))?(?: AdminComment=(?
 
 @dataclass
 class Batch:
-    """A job of this Slurm; `own`: the priority that Slurm, or who may, gave it."""
+    """A job of the simulated Slurm; `own` is the priority that Slurm, or an authorised user, gave
+    it.
+    """
 
     id: str
     gpus: int
@@ -59,7 +62,7 @@ class Batch:
 
 
 class Controller:
-    """Slurm: what it has, and what it was told to change."""
+    """The simulated Slurm: its jobs, and the changes it was told to make."""
 
     def __init__(self, kernel: Kernel, note: Any, draw: random.Random):
         self.kernel, self.note, self.draw = kernel, note, draw
@@ -70,7 +73,7 @@ class Controller:
     # --- its users ------------------------------------------------------------------------------
 
     def live(self, jobs: int) -> None:
-        """Jobs are submitted, held, released and cancelled; the last few wait for ever."""
+        """Submit, hold, release and cancel jobs. The last few wait for ever."""
         draw, sleep = self.draw, self.kernel.sleep
         for _ in range(jobs):
             sleep(draw.expovariate(1 / 3))
@@ -101,7 +104,7 @@ class Controller:
             self.note("batch_said", job=job.id)
 
     def schedule(self) -> None:
-        """For ever: once a second what ended ends, and the highest priority starts."""
+        """Once a second, for ever: end the jobs that are due, and start the highest priority."""
         while True:
             now, running = self.kernel.clock, self._running()
             for job in running:
@@ -147,7 +150,7 @@ class Controller:
 
 
 class Commands:
-    """In place of `Slurm`, for one process."""
+    """Stands in for `Slurm`, for one process."""
 
     dry = False
 
@@ -155,7 +158,7 @@ class Commands:
         self.controller = controller
 
     def _asked(self, what: str) -> bool:
-        """Whether the answer is lost; SlurmDown when nobody is asked."""
+        """Return whether the answer is lost; SlurmDown when nobody is asked."""
         there = self.controller
         there.kernel.point(f"before {what}")
         if there.down:
@@ -189,7 +192,7 @@ class Commands:
         return said
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: nothing is open."""
 
 
 class InFront(Simulation):

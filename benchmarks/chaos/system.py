@@ -1,4 +1,4 @@
-"""What a simulated process finds in place of its operating system: clocks, threads, signals.
+"""Stand-ins for the operating system of a simulated process: clocks, threads, signals.
 
 Everything here stands in for a function of the standard library and does what that does where no
 simulation runs. `installed` puts it in place, wherever the service has a name for the original.
@@ -32,7 +32,7 @@ _ids, _words, _uuids = random.Random(), random.Random(), random.Random()
 
 
 def seed_names(seed: int) -> None:
-    """Ids and secrets are drawn from here on as the seed says."""
+    """Draw ids and secrets from the seed from here on."""
     for i, one in enumerate((_ids, _words, _uuids)):  # apart: modules draw as they are loaded
         one.seed(f"names {seed} {i}")
 
@@ -67,7 +67,7 @@ def sleep(seconds: float) -> None:
 
 
 class Thread:
-    """A thread of a simulated process."""
+    """Stands in for a thread of a simulated process."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Thread:
 
 
 class Event:
-    """`threading.Event` for them."""
+    """Stands in for `threading.Event`."""
 
     def __init__(self) -> None:
         self._set = False
@@ -107,7 +107,7 @@ class Event:
 
 
 class SimpleQueue:
-    """`queue.SimpleQueue` for them."""
+    """Stands in for `queue.SimpleQueue`."""
 
     def __init__(self) -> None:
         self._items: deque[Any] = deque()
@@ -159,7 +159,7 @@ async def _async_sleep(seconds: float) -> None:
 
 
 def flock(file: Any, how: int) -> None:
-    """A lock that is waited for without holding up the simulation."""
+    """Take a lock, waiting for it without holding up the simulation."""
     kernel = active()
     if kernel is None or how & fcntl.LOCK_NB or not how & fcntl.LOCK_EX:
         fcntl.flock(file, how)
@@ -178,7 +178,7 @@ def flock(file: Any, how: int) -> None:
 
 
 class Child:
-    """`multiprocessing.Process`, as far as a supervisor looks."""
+    """Stands in for `multiprocessing.Process`, as far as a supervisor uses it."""
 
     def __init__(self, target: Callable[..., None], args: tuple[Any, ...], name: str):
         self._run, self.name = functools.partial(target, *args), name
@@ -245,18 +245,18 @@ def getppid() -> int:
 
 
 def told_by_signal() -> list[int]:
-    """Signals of the calling process."""
+    """Return the signals that the calling process received."""
     return _running().me.told
 
 
 def notify(_: str) -> None:
-    """sd_notify of the calling process."""
+    """Stand in for sd_notify of the calling process."""
     kernel = _running()
     kernel.me.heard_at = kernel.clock
 
 
 def end_with_parent() -> None:
-    """PR_SET_PDEATHSIG of the calling process."""
+    """Stand in for PR_SET_PDEATHSIG of the calling process."""
     _running().me.ends_with_parent = True
 
 
@@ -300,19 +300,21 @@ def _token_hex(size: int = 32) -> str:
 
 
 class Patches:
-    """Names that were put elsewhere, and where they were."""
+    """Replaced names, and what they were before."""
 
     def __init__(self) -> None:
         self._undo: list[Callable[[], None]] = []
 
     def put(self, holder: Any, name: str, value: Any) -> None:
-        """`holder.name` is `value` from here on."""
+        """Set `holder.name` to `value` from here on."""
         was = holder.__dict__[name]
         self._undo.append(lambda: setattr(holder, name, was))
         setattr(holder, name, value)
 
     def swap(self, was: Any, value: Any) -> None:
-        """Wherever a module of ours has a name, or a default, for one thing, it has the other."""
+        """Replace one object by another wherever a module of ours names it, or has it as a
+        default.
+        """
         for module in [m for n, m in sys.modules.items() if n.split(".")[0] in OURS]:
             for name, found in list(vars(module).items()):
                 if found is was:
@@ -351,7 +353,7 @@ def _restore(function: FunctionType, plain: Any, named: Any) -> None:
 
 @contextlib.contextmanager
 def installed() -> Iterator[Patches]:
-    """The standard library as simulated processes find it."""
+    """Replace the standard library inside the block, as simulated processes find it."""
     from scheduler.service.api import changes, jobs, questions, writer
 
     patches = Patches()

@@ -1,1 +1,1 @@
-"""The audit of explanations: what is said of waiting jobs, carried out by a judge of its own."""
+"""The audit of explanations: a separate judge tries out what is said of waiting jobs."""

@@ -1,4 +1,4 @@
-"""The audit of explanations: what is said of waiting jobs, carried out.
+"""The audit of explanations: what is said of waiting jobs is tried out.
 
     python -m benchmarks.explanations --json [--quick] [--only WORLD ...] [--waits N]
     python -m benchmarks.explanations --forecasts 3 4 5 6
@@ -65,7 +65,7 @@ WAITS, QUICK = 130, 12  # of each world
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """The audit, or one of the others."""
+    """Return the figures of the audit, or of one of the other measurements."""
     if asked.deep:
         return deep.measure(asked.waits or deep.ANSWERS, asked.seed)
     waits = asked.waits or (QUICK if asked.quick else WAITS)

@@ -17,7 +17,7 @@ _TIME = re.compile(r"(\d[\d,]*\.?\d*) (s|min|h|d)\b(?: (\d+) (s|min|h)\b)?")
 
 @dataclass(frozen=True)
 class Asked:
-    """A question and its answer.
+    """A question, its answer, and what is needed to judge it.
 
     Attributes:
         asked_at, answered_at: seconds since the epoch, by the service's clock.
@@ -47,7 +47,7 @@ class Asked:
 
 
 def times(text: str) -> list[float]:
-    """The durations in a text, seconds."""
+    """Return the durations in a text, seconds."""
     found = []
     for first, unit, second, small in _TIME.findall(text):
         seconds = float(first.replace(",", "")) * UNITS[unit]
@@ -56,12 +56,14 @@ def times(text: str) -> list[float]:
 
 
 def near(said_s: float, true_s: float) -> bool:
-    """Whether a duration in words is that many seconds: two digits, or half of the last unit."""
+    """Return whether a duration in words means that many seconds: to two digits, or half of the
+    last unit.
+    """
     return abs(said_s - true_s) <= max(0.6, 0.055 * abs(true_s))
 
 
 def between(said_s: float, true_s: tuple[float, float]) -> bool:
-    """Whether a duration in words is between those seconds."""
+    """Return whether a duration in words lies between those seconds."""
     low_s, high_s = true_s
     return low_s <= said_s <= high_s or near(said_s, low_s) or near(said_s, high_s)
 

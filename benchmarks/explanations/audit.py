@@ -1,4 +1,4 @@
-"""Waits of a simulated world, sampled, explained by the product and judged."""
+"""Samples waits of a simulated world. The product explains them, and the judge judges."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Found:
 
 
 class Audited(Engine):
-    """Stops at moments of the world and has the waits of then explained and judged.
+    """Stops at moments of the world, and has the waits of that moment explained and judged.
 
     Args:
         wanted: waits to be judged.
@@ -208,8 +208,8 @@ class Audited(Engine):
         return outcomes
 
     def starts_with(self, changes: Mapping[str, Any], job_id: str, now: float) -> float:
-        """When a job that is changed starts as this very world goes on, played in a forked process;
-        inf: never.
+        """Return when a job that is changed starts as this world goes on, played in a forked
+        process; inf means never.
 
         Args:
             changes: see `judge.starts_when`.
@@ -230,14 +230,16 @@ class Audited(Engine):
         return next((start for start in self._began.get(job_id, ()) if start >= at), inf)
 
     def ends(self) -> list[tuple[float, float, float | None]]:
-        """Ends of runs, once this world is over: see `Found.ends`."""
+        """Return the ends of runs, once this world is over: see `Found.ends`."""
         return [
             (odds, within_s, max(self._ends_at.get(job, inf) for job in jobs) - at)
             for (odds, _), (jobs, at, within_s) in self._ends.items()
         ]
 
     def played(self) -> list[tuple[float, float]]:
-        """What was said to give an earlier start, once this world is over: see `Found.earlier`."""
+        """Return the promised and real earlier starts, once this world is over: see
+        `Found.earlier`.
+        """
         return [(to - at, self._next_start(job, at) - at) for job, at, to in self._played]
 
 
@@ -246,7 +248,9 @@ class _Started(Exception):
 
 
 def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool = True) -> Found:
-    """Play a world and judge `wanted` of its waits, or only make forecasts of as many."""
+    """Play a world and judge `wanted` of its waits, or only make forecasts of as many. Return what
+    was found.
+    """
     if not (data / "packing").is_dir():
         return Found(world.name, skipped="without the shared data")
     began = time.process_time()
@@ -260,11 +264,13 @@ def audit(world: AuditWorld, data: Path, seed: int, wanted: int, *, judged: bool
 
 
 def shares(found: Sequence[Found]) -> dict[str, Any]:
-    """Shares over all waits, as the benchmark prints them."""
+    """Return shares over all waits, as the benchmark prints them."""
     verdicts = [verdict for one in found for _, _, verdict in one.waits]
 
     def share(name: str) -> float | None:
-        """Of all waits; where there was nothing to try, that is a miss."""
+        """Return a share of all waits. A wait for which there was nothing to try counts as a
+        miss.
+        """
         values = [getattr(one, name) or False for one in verdicts]
         return round(sum(values) / len(values), 4) if values else None
 

@@ -1,4 +1,6 @@
-"""How long an answer takes where 10,000 are in line: what is in the way, and what would help."""
+"""Measures how long an answer takes with 10,000 jobs in line: what is in the way, and what would
+help.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ SIZES = (1, 1, 1, 1, 2, 4, 8, 8, 16, 32)
 
 
 def deep_line() -> tuple[Core, Memory]:
-    """10,000 waiting for GPUs that are all in use."""
+    """Return a core with 10,000 jobs that wait for GPUs, all of which are in use, and its
+    memory.
+    """
     rng, submitted = random.Random(0), 0
     pairs = TablePairPredictor(_Everyone(), lambda a, b: (0.9, 0.85))
     seconds = {f"j{i}": rng.lognormvariate(6.0, 2.0) for i in range(QUEUED * 3)}
@@ -56,7 +60,7 @@ class _Everyone(dict[str, int]):
 
 
 def measure(answers: int = ANSWERS, seed: int = 0) -> dict[str, Any]:
-    """Percentiles of processor milliseconds, and the share of answers that name somebody.
+    """Return percentiles of processor milliseconds, and the share of answers that name somebody.
 
     Every answer is about another job and begins with nothing kept from the one before.
     """

@@ -1,4 +1,4 @@
-"""The figures of the audit, over all worlds and of each."""
+"""Computes the figures of the audit, over all worlds and for each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAMES = [*SERVICES, *(world.name for world in WORLDS)]
 
 
 def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Found:
-    """One world, in a process of its own; `judged`: see `audit`."""
+    """Audit one world, in a process of its own. `judged` is as in `audit`."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     if name in SERVICES:
         began = time.process_time()
@@ -42,7 +42,9 @@ def one(name: str, data: Path, seed: int, waits: int, judged: bool = True) -> Fo
 
 
 def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
-    """Worlds and seeds: each of `seed`, and the simulated ones of so many `more`."""
+    """Return worlds and seeds: every world with `seed`, and the simulated ones with so many
+    `more`.
+    """
     simulated = [name for name in names if name not in SERVICES]
     replicates = [(name, seed + number) for number in range(1, 1 + more) for name in simulated]
     return [*((name, seed) for name in names), *replicates]
@@ -51,7 +53,7 @@ def draws(names: Sequence[str], seed: int, more: int) -> list[tuple[str, int]]:
 def of_forecasts(
     names: Sequence[str], data: Path, seeds: Sequence[int], waits: int
 ) -> dict[str, Any]:
-    """How forecasts turned out over replicates of the simulated worlds, and in each world.
+    """Return how forecasts turned out over replicates of the simulated worlds, and in each world.
 
     `batches_error` is the standard error of the share of batches over replicates.
     """
@@ -76,7 +78,7 @@ def of_forecasts(
 
 
 def figures(found: Sequence[Found]) -> dict[str, Any]:
-    """Everything that is printed but the verdict, over all draws of each world."""
+    """Return everything that is printed except the verdict, over all runs of each world."""
     told = [o for o in found if not o.skipped]
     agreed = [share for o in told for share in o.agreed]
     seconds = [s for o in told for s in o.cpu_s]
@@ -127,7 +129,7 @@ def _by_world(found: Sequence[Found]) -> dict[str, list[Found]]:
 
 
 def ends(found: Sequence[Found]) -> dict[str, Any]:
-    """How many of the runs that were named had ended by then, by the odds of it."""
+    """Return how many of the named runs had ended by the time given, by the stated odds."""
     kept: dict[float, list[bool]] = {}
     for odds, within_s, ended_s in (end for one in found for end in one.ends):
         kept.setdefault(odds, []).append(ended_s is not None and ended_s <= within_s)
@@ -171,7 +173,9 @@ def _of_world(name: str, of: Sequence[Found]) -> dict[str, Any]:
 
 
 def verdict(found: dict[str, Any], calibration: Calibration) -> dict[str, Any]:
-    """The bounds, on the figures by their names; one that was not measured is not held."""
+    """Return the bounds on the figures, by name. A bound on a figure that was not measured does not
+    hold.
+    """
     flat = {name: value for name, value in found.items() if isinstance(value, int | float)}
     flat["counterfactuals_true"] = found["counterfactuals"]["true"]
     flat["earlier_true"] = found["counterfactuals"]["earlier_true"]

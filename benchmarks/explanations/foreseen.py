@@ -1,4 +1,6 @@
-"""Checks of what is promised, believed and foreseen; see `sentences`."""
+"""Checks of what is promised, predicted and forecast; see `sentences`. Each returns what is wrong,
+or "".
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from scheduler.core.findings import Promise
 
 
 def promise(a: Asked) -> str:
-    """From when on GPUs are kept for it, as the policy keeps them."""
+    """Check from when on GPUs are kept for the job, against what the policy does."""
     core, told, text = a.core, a.analysis["bound_s"], a.analysis["promise"]
     queued = core.jobs[a.job_id]
     made = core.policy.promise(queued, a.analysis["at"])
@@ -50,7 +52,9 @@ def _promise_words(text: str, made: Promise) -> str:
 
 
 def sharing(a: Asked) -> str:
-    """Why it does not share: of the run that came closest, at the speeds that were predicted."""
+    """Check why the job does not share, for the run that came closest, against the predicted
+    speeds.
+    """
     text = a.analysis["sharing"]
     queued = a.core.jobs[a.job_id]
     found = a.core.policy.findings(queued).partner
@@ -63,7 +67,9 @@ def sharing(a: Asked) -> str:
 
 
 def belief(a: Asked) -> str:
-    """How long it should run: as recorded with the decision, within its limit, in words too."""
+    """Check how long the job should run, in values and words, against the decision's record and the
+    limit.
+    """
     told, spread = a.told["belief"], a.moment.evidence(a.job_id)
     if told is None or not spread:
         return f"belief {told}, recorded {dict(spread)}"
@@ -79,7 +85,7 @@ def belief(a: Asked) -> str:
 
 
 def evidence(a: Asked) -> str:
-    """How long its owner's last jobs of that name ran."""
+    """Check how long the owner's last jobs of that name ran."""
     own = a.moment.asked[a.job_id]
     ended = []
     for job_id, (at, how) in a.moment.left.items():
@@ -105,7 +111,9 @@ _GIVEN = ("start", "pack", "profile")
 
 
 def prediction(a: Asked) -> str:
-    """The terms of the prediction: they sum to the recorded score, with their factors in words."""
+    """Check the terms of the prediction: they sum to the recorded score, with their factors in
+    words.
+    """
     score = a.moment.last(a.job_id, "score")
     told = a.told["contributions"]
     if score is None:
@@ -136,7 +144,9 @@ def prediction(a: Asked) -> str:
 
 
 def forecast(a: Asked) -> str:
-    """When it starts: not in the past, in order, as it was kept, and in words."""
+    """Check when the job starts: not in the past, p50 before p90, as stored, and the same in
+    words.
+    """
     made = a.told["forecast"]
     if made is None or made["start_p50"] is None:
         return "" if "start is unknown" in a.lines else "no forecast, and nothing is said"
@@ -151,8 +161,9 @@ def forecast(a: Asked) -> str:
 
 
 def after_end(a: Asked) -> str:
-    """Its median is not before the end of the one run that it cannot start without, and no other:
-    where it stands alone in line it is that end, unless it is crude."""
+    """Check that the median start is not before the end of a run without which the job cannot
+    start. For the first in line it is that end, unless the forecast is crude.
+    """
     made, holders = a.told["forecast"], a.analysis["holders"]
     if made is None or made["start_p50"] is None:
         return ""
@@ -168,9 +179,10 @@ def after_end(a: Asked) -> str:
 
 
 def sooner(a: Asked) -> str:
-    """What would have it start earlier: by as much as is between the two starts, in words too, and
-    not before the end of a run that keeps too many GPUs. Of one that may share GPUs only then, or
-    is profiled first, the last is not known."""
+    """Check what would let the job start earlier: by the difference of the two starts, in values
+    and words, and not before the end of a run that keeps too many GPUs. The last is unknown for a
+    job that may share GPUs only then, or is profiled first.
+    """
     for one in a.analysis["suggestions"]:
         found = re.search(rf"{re.escape(one['words'])}, (at once|.+? earlier)", a.lines)
         if found is None or (found[1] == "at once") != one["starts_now"]:
@@ -202,7 +214,7 @@ def _must_end(a: Asked, asked: Told) -> list[Told]:
 
 
 def promised(a: Asked) -> str:
-    """What was foreseen when it was submitted: as the log has it."""
+    """Check the forecast made at submission, against the log."""
     told, kept = a.told["promised"], a.moment.forecasts.get(a.job_id)
     if told is None or kept is None:
         return "" if told is None else "foreseen at submission, and not in the log"
@@ -212,7 +224,7 @@ def promised(a: Asked) -> str:
 
 
 def changed(a: Asked) -> str:
-    """By how much its start has moved since it was submitted."""
+    """Check by how much the start has moved since submission."""
     text, short = a.analysis["changed"], a.analysis["changed_much"]
     kept, now = a.moment.forecasts.get(a.job_id), a.told["forecast"]
     if not text:

@@ -1,4 +1,4 @@
-"""How forecasts turned out: what is kept, by how far ahead they look, and how wide they are.
+"""How forecasts turned out: what is stored, by how far ahead they look, and how wide they are.
 
 Those of a service are read from its log (`of_log`), as they were recorded at submission.
 """
@@ -21,7 +21,7 @@ WAITS_S = (float("-inf"), 3600.0, 86_400.0, float("inf"))
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A start that a simple rule foresees, seconds from now."""
+    """A start predicted by a simple rule, seconds from now."""
 
     p50: float
     p90: float
@@ -29,7 +29,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """A forecast of a waiting job, seconds from when it was made, and what came of it.
+    """A forecast of a waiting job, seconds from when it was made, and the real start.
 
     Attributes:
         batch: what one user sent within an hour.
@@ -50,7 +50,7 @@ class Foretold:
 
 
 def of_log(log: Log) -> Iterator[Foretold]:
-    """Of the jobs of a service that have started: what was recorded of each at its submission.
+    """Yield the forecasts recorded at submission, of a service's jobs that have started.
 
     Of one that was given its GPUs before, and said to have been, nothing was foreseen.
     """
@@ -73,7 +73,8 @@ def of_log(log: Log) -> Iterator[Foretold]:
 
 
 def forecasts(scored: Sequence[Foretold]) -> dict[str, Any]:
-    """Coverage over jobs and over batches, by promised wait, and the loss beside simple rules.
+    """Return coverage over jobs and over batches, by promised wait, and the loss compared with
+    simple rules.
 
     Crude forecasts are scored apart.
     """
@@ -127,7 +128,7 @@ def _batches(told: Sequence[Foretold]) -> float | None:
 
 
 def pinball(promised: float, true: float, level: float) -> float:
-    """Pinball (quantile) loss; smallest on average for the true quantile."""
+    """Return the pinball (quantile) loss; it is smallest on average for the true quantile."""
     late = true - promised
     return late * level if late > 0 else late * (level - 1.0)
 

@@ -1,4 +1,4 @@
-"""The judge: carries out what an answer says, and keeps its own account of the cluster.
+"""The judge: it tries out what an answer says, and keeps its own account of the cluster.
 
 It reads an answer as a reader does (plain values and sentences) and knows the decisions and ends as
 they come. What is to be tried is done to the very core that decides, in a forked process: a run
@@ -27,11 +27,13 @@ Holder = Mapping[str, Any]  # of an answer: kind, job, node, ran_s, ...
 
 
 class TrialFailed(RuntimeError):
-    """What was tried in a copy of this process ended there in an error."""
+    """Raised when a trial in a copy of this process ended in an error."""
 
 
 def aside(act: Callable[[], T]) -> T:
-    """What comes of an act in a copy of this process, of which nothing else is left."""
+    """Return the result of an action made in a forked copy of this process, which leaves nothing
+    else behind.
+    """
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -54,7 +56,7 @@ def aside(act: Callable[[], T]) -> T:
 
 @dataclass
 class Account:
-    """Who is on which GPUs, from decisions and ends alone.
+    """Which job is on which GPUs, from decisions and ends alone.
 
     Attributes:
         held: by job, the GPUs of each node as a bit mask; since: when each began, seconds.
@@ -64,7 +66,7 @@ class Account:
     since: dict[str, float] = field(default_factory=dict)
 
     def decided(self, decisions: Iterable[Decision], now: float) -> None:
-        """What was decided takes effect."""
+        """Take in decisions as they take effect."""
         for d in decisions:
             if d.action in BEGINS:
                 self.held[d.job_id] = dict(zip(d.nodes, d.gpus, strict=True))
@@ -73,19 +75,19 @@ class Account:
                 self.left(d.job_id)
 
     def left(self, job_id: str) -> None:
-        """A job ended, or lost its GPUs."""
+        """Note that a job ended, or lost its GPUs."""
         self.held.pop(job_id, None)
         self.since.pop(job_id, None)
 
     def taken(self, node: int) -> int:
-        """GPUs of a node that somebody is on, as a bit mask."""
+        """Return the GPUs of a node that somebody is on, as a bit mask."""
         mask = 0
         for gpus in self.held.values():
             mask |= gpus.get(node, 0)
         return mask
 
     def free(self, core: Core, nodes: Iterable[int]) -> int:
-        """GPUs of open nodes that nobody is on."""
+        """Return the number of GPUs of open nodes that nobody is on."""
         return sum(
             core.cluster.nodes[node].gpus - self.taken(node).bit_count()
             for node in nodes
@@ -94,7 +96,7 @@ class Account:
 
 
 def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
-    """Do what an answer says is in the way away with: runs end, others leave, nodes open."""
+    """Remove what an answer says is in the way: end runs, withdraw waiting jobs, open nodes."""
     for holder in holders:
         if holder["node"] is not None:
             core.nodes.open_wholly(holder["node"])
@@ -105,12 +107,12 @@ def remove(core: Core, holders: Iterable[Holder], now: float) -> None:
 
 
 def begins(core: Core, job_id: str, now: float) -> bool:
-    """Whether the core gives a job its GPUs when it is asked to decide."""
+    """Return whether the core gives a job its GPUs when it is asked to decide."""
     return any(d.job_id == job_id and d.action in BEGINS for d in core.decide(now))
 
 
 def starts_when(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> bool:
-    """Whether the deciding core starts a job that is changed.
+    """Return whether the deciding core starts a job that is changed.
 
     Args:
         changes: what it asks for instead, by name, "" for nothing; `priority`; `first`: it goes
@@ -141,7 +143,7 @@ def change(core: Core, changes: Mapping[str, Any], job_id: str, now: float) -> N
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the judge found of one answer; None: nothing was named that could be tried.
+    """The judge's verdict on one answer; None where nothing was named that could be tried.
 
     Attributes:
         named: something is named beside need and free GPUs: holders, or why it would wait even
@@ -166,15 +168,17 @@ class Judge:
 
     Args:
         core: that decides; looked at, and copied with the whole process.
-        account: of its decisions and ends.
-        seed: of what is removed instead of what is named.
+        account: account of its decisions and ends.
+        seed: seed of what is removed instead of what is named.
     """
 
     def __init__(self, core: Core, account: Account, seed: int = 0):
         self.core, self.account, self.seed = core, account, seed
 
     def verdict(self, told: Mapping[str, Any], job_id: str, now: float) -> Verdict:
-        """Judge an answer with names, as operators get it (`explain.findings.analysis`)."""
+        """Judge an answer with names, as operators get it (`explain.findings.analysis`). Return the
+        verdict.
+        """
         holders: Sequence[Holder] = told["holders"]
         wrong = self._stale(told, job_id, now)
         fresh = not wrong
@@ -198,7 +202,7 @@ class Judge:
         return Verdict(named, necessary, minimal, specific, fresh, tuple(wrong))
 
     def starts_without(self, holders: Iterable[Holder], job_id: str, now: float) -> bool:
-        """Whether a job starts with some gone."""
+        """Return whether a job starts without some of the things in its way."""
 
         def act() -> bool:
             remove(self.core, holders, now)
@@ -207,7 +211,7 @@ class Judge:
         return aside(act)
 
     def _only_these(self, told: Mapping[str, Any], job_id: str, now: float) -> tuple[bool, bool]:
-        """Whether all of them are needed, and nothing else of the kind would do."""
+        """Return whether all of them are needed, and nothing else of the kind would do."""
         holders, random = told["holders"], Random(f"{self.seed}/{job_id}/{now}")
         left = random.sample(range(len(holders)), min(LEFT, len(holders)))
         minimal = len(holders) == 1 or not any(
@@ -240,7 +244,9 @@ class Judge:
         return "run" if one["job"] in self.core.cluster.runs else "wait"
 
     def everything(self, job_id: str) -> list[Holder]:
-        """All that might be in its way: runs, waiting jobs and closed nodes it has to do with."""
+        """Return everything that might be in a job's way: runs, waiting jobs and closed nodes that
+        concern it.
+        """
         core = self.core
         queued = core.jobs[job_id]
         profiling = queued.reason is Reason.AWAITING_PROFILE

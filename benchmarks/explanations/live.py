@@ -1,4 +1,4 @@
-"""A service that lives, in one process: log, decider, analyst and API on a simulated backend.
+"""A service in one process: log, decider, analyst and API on a simulated backend.
 
 People submit by the API and an operator drains and opens nodes. Waits are asked about by the API
 as `pellucid why` does. The judge folds the log by itself.
@@ -59,7 +59,7 @@ DRAIN_S = 6 * 3600.0  # another node is drained so often
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A job somebody submits, `after_s` seconds from the start."""
+    """A job that somebody submits, `after_s` seconds from the start."""
 
     after_s: float
     user: str
@@ -67,7 +67,7 @@ class Sent:
 
 
 def plan(jobs: int, seed: int) -> list[Sent]:
-    """What is submitted, and when: a little more than there is room for."""
+    """Return what is submitted, and when: a little more than there is room for."""
     random, after_s, sent = Random(seed), 0.0, []
     gpus_in_all = 8 * sum(VCS.values())
     for number in range(jobs):
@@ -90,7 +90,7 @@ def _outcome(launch: Launch) -> JobOutcome:
 
 
 class Service:
-    """The service and who asks it."""
+    """The service, and those who ask it."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -150,15 +150,15 @@ class Service:
         self.clients[OPERATOR].put(f"/api/v1/nodes/{node}", json=asked).raise_for_status()
 
     def explain(self, who: str, job_id: str) -> dict[str, Any]:
-        """An explanation by the API, while the analyst does its turns."""
+        """Return an explanation by the API, while the analyst takes its turns."""
         return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain?analyse=true").json())
 
     def plain(self, who: str, job_id: str) -> dict[str, Any]:
-        """An explanation from the log alone."""
+        """Return an explanation from the log alone."""
         return dict(self._get(who, f"/api/v1/jobs/{job_id}/explain").json())
 
     def page(self, path: str) -> str:
-        """A page as an operator reads it."""
+        """Return a page as an operator reads it."""
         return unescape(self._get(OPERATOR, path).text)
 
     def log(self) -> Log:
@@ -177,7 +177,7 @@ class Service:
 
 
 class Follower:
-    """The judge's own fold of a log."""
+    """The judge's own reading of a log."""
 
     def __init__(self, store: Store, bundles: BundleStore):
         self.store, self.account = store, Account()
@@ -185,7 +185,7 @@ class Follower:
         self._left: list[tuple[int, str]] = []
 
     def follow(self, upto: int | None = None) -> None:
-        """Read on, up to an event; None: all there are."""
+        """Read on, up to an event; with None, all there are."""
         gone = (Kind.ENDED, Kind.LOST, Kind.NOT_STARTED, Kind.PROFILED)
         for event in self.store.read(self.state.seen):
             if upto is not None and event.seq > upto:
@@ -213,7 +213,7 @@ def living() -> Iterator[Service]:
 
 
 def audit(wanted: int, seed: int) -> Found:
-    """Let a service live and judge `wanted` of its waits."""
+    """Run a service, and judge `wanted` of its waits. Return what was found."""
     with living() as service:
         return _Life(service, wanted, seed).run()
 

@@ -1,4 +1,4 @@
-"""The judge's own reading of a service's log: SQL and JSON, and nothing of what explains.
+"""The judge's own reading of a service's log: SQL and JSON, without any code that explains.
 
 What is known at a moment is replayed from the rows: who holds which GPUs, who waits and in what
 order, which nodes are closed, what was predicted of whom and what was decided.
@@ -61,8 +61,9 @@ class Moment:
         return dict(self.genesis["settings"])
 
     def pool(self, vc: str) -> list[int]:
-        """Nodes of a virtual cluster, without those that it lends for profiling; none are lent
-        where they would be too large a share of all."""
+        """Return the nodes of a virtual cluster without those that it lends for profiling. None are
+        lent where they would be too large a share.
+        """
         partition, first = self.genesis.get("partition") or {"nodes": (), "largest_share": 1.0}, 0
         lent, every = dict(partition["nodes"]), dict(self.genesis["cluster"]["vcs"])
         if sum(lent.values()) > partition["largest_share"] * sum(every.values()):
@@ -79,7 +80,7 @@ class Moment:
         return int(self.genesis["cluster"]["gpus_per_node"])
 
     def free(self, vc: str) -> int:
-        """GPUs of open nodes that nobody is on; those of a pair count once."""
+        """Return the GPUs of open nodes that nobody is on. GPUs that a pair shares count once."""
         taken = dict.fromkeys(self.pool(vc), 0)
         for run in self.runs.values():
             for node, mask in run.gpus.items():
@@ -92,20 +93,21 @@ class Moment:
         )
 
     def begun(self) -> list[str]:
-        """Jobs that run, for themselves and not for a profile."""
+        """Return the jobs that run for themselves, not to be profiled."""
         return [job_id for job_id, run in self.runs.items() if not run.profiling]
 
     def queued(self, job_id: str) -> bool:
         return job_id in self.asked and job_id not in self.runs and job_id not in self.left
 
     def last(self, job_id: str, name: str) -> Any:
-        """The latest value that a decision about a job recorded under a name."""
+        """Return the latest value that a decision about a job recorded under a name."""
         rows = reversed(self.by_job.get(job_id, ()))
         return next((r["body"][name] for r in rows if r["body"].get(name) is not None), None)
 
     def predicted(self, job_id: str) -> tuple[float, float] | None:
-        """Between what seconds a job is predicted to run: as was recorded last, or, where it has
-        said more since, as it says."""
+        """Return between which seconds a job is predicted to run, as recorded last, or as the job
+        has stated since.
+        """
         rows = [r for r in self.by_job.get(job_id, ()) if r["body"].get("estimate_s") is not None]
         at, low_s, high_s = self.stated.get(job_id, (-1.0, 0.0, 0.0))
         if at > (rows[-1]["at"] if rows else -1.0):
@@ -113,7 +115,7 @@ class Moment:
         return (rows[-1]["body"]["estimate_s"],) * 2 if rows else None
 
     def evidence(self, job_id: str) -> dict[str, float]:
-        """How long it was believed to run, as recorded last."""
+        """Return how long the job was predicted to run, as recorded last."""
         for row in reversed(self.by_job.get(job_id, ())):
             found = dict(row["body"].get("evidence", ()))
             if "p90_s" in found:
@@ -121,7 +123,7 @@ class Moment:
         return {}
 
     def line(self, vc: str) -> list[str]:
-        """Who waits in the queue of a virtual cluster, by the order that was recorded."""
+        """Return the jobs in the queue of a virtual cluster, in the recorded order."""
         seq = {job_id: i for i, job_id in enumerate(self.asked)}
         found = [
             (self.last(job_id, "priority"), seq[job_id], job_id)
@@ -139,7 +141,7 @@ class Log:
 
     @classmethod
     def read(cls, database: Path) -> Log:
-        """What is in the log by now."""
+        """Return what is in the log by now."""
         connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True)
         try:
             return cls(
@@ -154,7 +156,7 @@ class Log:
         return int(self.events[-1]["seq"])
 
     def until(self, seq: int) -> Moment:
-        """What is known once an event has been read."""
+        """Return what is known once an event has been read."""
         moment = Moment(self.events[0]["body"])
         taken: dict[int, list[Row]] = {}
         for decision in self.decisions:
@@ -168,7 +170,7 @@ class Log:
         return moment
 
     def gone(self, job_id: str, after: float) -> float | None:
-        """When a job gave up the GPUs that it had at a time; None: it has not."""
+        """Return when a job gave up the GPUs that it had at a time, or None where it has not."""
         return next(
             (
                 e["at"]
@@ -221,7 +223,7 @@ def _decided(moment: Moment, row: Row) -> None:
 
 
 def later(moment: Moment, job_id: str) -> Iterable[str]:
-    """Jobs of its virtual cluster that were submitted after it."""
+    """Return the jobs of its virtual cluster that were submitted after it."""
     names = list(moment.asked)
     vc = moment.asked[job_id]["vc"]
     return (other for other in names[names.index(job_id) + 1 :] if moment.asked[other]["vc"] == vc)

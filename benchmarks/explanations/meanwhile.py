@@ -1,4 +1,4 @@
-"""Checks of what a whole wait is said to have been made of; see `sentences`."""
+"""Checks of what is said about a whole wait; see `sentences`. Each returns what is wrong, or ""."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JUST_CAME = " was submitted a moment ago."
 
 
 def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
-    """For what a job waited, from when to when, by the decisions about it."""
+    """Yield what the job waited for, from when to when, by the decisions about it."""
     since, reason, idle = a.moment.asked[a.job_id]["submitted_at"], "NotYetEvaluated", True
     for row in a.moment.by_job[a.job_id]:
         action, at = row["body"]["action"], max(since, row["at"])
@@ -40,7 +40,9 @@ def spells(a: Asked) -> Iterator[tuple[str, float, float]]:
 
 
 def had(a: Asked) -> dict[str, float]:
-    """GPU-seconds of its virtual cluster that each other job had while it waited for some."""
+    """Return the GPU-seconds of its virtual cluster that each other job had while it waited for
+    some.
+    """
     nodes = set(a.moment.pool(a.moment.asked[a.job_id]["vc"]))
     waited = [(s, u) for reason, s, u in spells(a) if reason != "AwaitingProfile"]
     found = defaultdict[str, float](float)
@@ -67,8 +69,9 @@ def _runs(
 
 
 def wait(a: Asked) -> str:
-    """Its whole wait: how long, for what by share, who had how many GPU hours, who went first, and
-    the bound where it has passed."""
+    """Check the whole wait: how long, for what by share, who had how many GPU hours, who went
+    first, and the bound where it has passed.
+    """
     text, asked = a.told["wait"], a.moment.asked[a.job_id]
     if text.endswith(JUST_CAME):
         late_s = a.answered_at - asked["submitted_at"] - slack(a)
@@ -139,7 +142,7 @@ def _meanwhile(a: Asked, text: str) -> str:
 
 
 def _predicted(a: Asked, text: str, job: str) -> str:
-    """How long one of them was predicted to run, and has run."""
+    """Return how long one of them was predicted to run, and has run."""
     found = re.search(rf"job {job} had {HOURS} \(predicted (.+?), (?:has run|ran) (.+?)\)", text)
     predicted = a.moment.predicted(job)
     began = [r["at"] for r in a.moment.by_job[job] if r["body"]["action"] in ("start", "pack")][-1]

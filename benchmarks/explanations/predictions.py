@@ -1,4 +1,4 @@
-"""Forecasts made for the waits that are audited, and what came of them."""
+"""Forecasts made for the waits that are audited, and how they turned out."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Promises:
         self._recent: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=RECENT))
 
     def decided(self, decisions: Sequence[Decision], core: Core, now: float) -> None:
-        """Who was given GPUs, profiling apart."""
+        """Note which jobs were given GPUs, apart from profiling."""
         for d in decisions:
             if d.action not in (Action.START, Action.PACK):
                 continue
@@ -58,7 +58,9 @@ class Promises:
         samples: int,
         budget_s: float,
     ) -> dict[str, dict[str, Any]]:
-        """Forecasts of waiting jobs as they are told; the first of each is kept to be scored."""
+        """Return forecasts of waiting jobs as they are told. The first of each is kept to be
+        scored.
+        """
         now = futures.now
         raw = futures.forecast(jobs, samples=samples, budget_s=budget_s)
         roughly = crude(core, self.memory, now)
@@ -91,5 +93,5 @@ class Promises:
         return Rule(max(0.0, fmean(waits) - waited_s), max(0.0, p90 - waited_s))
 
     def scored(self) -> list[Foretold]:
-        """Forecasts of jobs that have started since."""
+        """Return the forecasts of jobs that have started since."""
         return self._scored

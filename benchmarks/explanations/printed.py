@@ -1,4 +1,4 @@
-"""What the command line prints of an answer: the command itself, asking one who repeats it."""
+"""Runs the command line itself on an answer, against a server that repeats it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def command(address: str, token: str, *words: str) -> str:
-    """What `pellucid` prints, in a process of its own; "" where it fails."""
+    """Return what `pellucid` prints, in a process of its own; "" where it fails."""
     environment = {**os.environ, "PELLUCID_SERVER": address, "PELLUCID_TOKEN": token}
     line = [sys.executable, "-m", "pipeline.cli", *words]
     done = subprocess.run(line, env=environment, capture_output=True, check=False, text=True)
@@ -22,7 +22,7 @@ def command(address: str, token: str, *words: str) -> str:
 
 
 def lines(told: Mapping[str, Any], now: float, *words: str) -> str:
-    """What `pellucid why` prints of what the API gave at a time."""
+    """Return what `pellucid why` prints for what the API gave at a time."""
     with _repeating(told, now) as address:
         return command(address, "of-nobody", "why", str(told["job_id"]), *words)
 

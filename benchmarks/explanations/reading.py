@@ -1,4 +1,4 @@
-"""How an answer reads: words, codes and raw feature names."""
+"""How an answer reads: its words, codes and raw feature names."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _WORD = re.compile(r"[^\W_]+(?:[.,:'-][^\W_]+)*")
 
 
 def found_in(text: str, names: Iterable[str]) -> list[str]:
-    """Which of some names stand in a text as words of their own."""
+    """Return which of some names occur in a text as words of their own."""
     return [name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text)]
 
 
 def rendered(told: Mapping[str, Any], job: Mapping[str, Any], now: float) -> str:
-    """What `pellucid why` prints, from an answer without a service around it.
+    """Return what `pellucid why` prints, from an answer without a service around it.
 
     Args:
         job: job_id, submitted_at, eligible_at, estimate_s, forecast, suggestions.
@@ -63,7 +63,7 @@ def worded(analysis: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def readable(texts: Sequence[str]) -> dict[str, Any]:
-    """Words per answer, and the shares that hold a code or a raw feature name."""
+    """Return the words per answer, and the shares that hold a code or a raw feature name."""
     if not texts:
         return {"words_p50": None, "codes": None, "raw_names": None}
     return {

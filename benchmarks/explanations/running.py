@@ -1,4 +1,4 @@
-"""A service that really runs: decider, analyst and API as processes of their own, asked over HTTP.
+"""A real service: decider, analyst and API as processes of their own, asked over HTTP.
 
 The demo's service with fake GPUs and real, short processes. Its people submit by the API; waits are
 asked about by the API, the command line and the pages, and judged by the log as it was when the
@@ -52,7 +52,9 @@ OVER = ("ended", "cancelled", "lost", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Of one question: seconds since the epoch; `told`: what the API gave, None: nothing."""
+    """The answer to one question. Times are seconds since the epoch; `told` is what the API gave,
+    None for nothing.
+    """
 
     job_id: str
     asked_at: float
@@ -60,7 +62,7 @@ class Answer:
     told: dict[str, Any] | None
 
     def wrong(self, log: Log) -> str:
-        """What of it was not so, by the log; "": nothing."""
+        """Return what of the answer was wrong, by the log; "" for nothing."""
         if self.told is None or self.told["analysis"] is None:
             over = self.told is not None and self.told["phase"] in OVER
             false = over and not _gone(log, self.job_id, 0.0, self.answered_at)
@@ -76,13 +78,15 @@ class Answer:
 
 
 def _gone(log: Log, job_id: str, since: float, by: float) -> bool:
-    """Whether a job had given up by a time the GPUs that it had since another."""
+    """Return whether a job had given up by a time the GPUs that it had since another."""
     at = log.gone(job_id, since)
     return at is not None and at < by
 
 
 def audit(wanted: int, seed: int, minutes: float = MINUTES, jobs: int = JOBS) -> Found:
-    """Start a service, let it live, and judge `wanted` of its waits, at most `MOST`."""
+    """Start a service, let it run, and judge `wanted` of its waits, at most `MOST`. Return what was
+    found.
+    """
     found = Found("running-service")
     with living(jobs, minutes, seed) as (folder, running, going_on):
         _Asking(folder, running, found, seed).run(min(wanted, MOST), going_on)
@@ -189,7 +193,7 @@ class _Asking:
         return Answer(job_id, asked_at, time.time(), told)
 
     def _printed(self, job_id: str) -> dict[str, Any]:
-        """What the command line prints with --json; {} where it fails."""
+        """Return what the command line prints with --json; {} where it fails."""
         secret = self.running.secrets[demo.OPERATOR]
         found = json.loads(command(self.running.address, secret, "why", job_id, "--json") or "{}")
         return {**found, "analysis": worded(found["analysis"])} if found.get("analysis") else found
@@ -216,7 +220,9 @@ class _Asking:
 def living(
     jobs: int, minutes: float, seed: int
 ) -> Iterator[tuple[Path, demo.Running, Callable[[], bool]]]:
-    """The demo's service while its people submit: its folder, and whether more is to come."""
+    """Run the demo's service while its people submit. Gives its folder, and whether more is to
+    come.
+    """
     stopping = threading.Event()
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / "service"
@@ -238,7 +244,7 @@ def _compute() -> None:
 
 @contextmanager
 def busy(cores: int) -> Iterator[None]:
-    """So many processes that compute without end."""
+    """Keep so many cores busy inside the block."""
     burning = [multiprocessing.Process(target=_compute, daemon=True) for _ in range(cores)]
     for one in burning:
         one.start()

@@ -1,5 +1,5 @@
-"""The judge as a stranger: every kind of sentence of an answer, against the log as it was when it
-was asked for.
+"""Judges every kind of sentence of an answer, as a stranger would, against the log at the time of
+the question. Each check returns what is wrong, or "".
 
 An answer is what the API gave to somebody in another process, with what the command line printed
 and its page showed. The log is read by `log.Log`; what only the core can say (what it promises, the
@@ -49,7 +49,7 @@ MOST_EVENTS = 200  # between a question and its answer, that are looked at
 
 
 def phase(a: Asked) -> str:
-    """It waits, and says how long it has: without what it was profiled for, or held."""
+    """Check that the job waits, and how long: without the time it was profiled or held."""
     asked, told = a.moment.asked[a.job_id], a.told
     if not a.moment.queued(a.job_id) or told["phase"] not in ("queued", "submitted"):
         return f"{told['phase']} of a job that waits"
@@ -64,7 +64,7 @@ def phase(a: Asked) -> str:
 
 
 def place(a: Asked) -> str:
-    """Its place in line, in values and words, here and as the queue has it."""
+    """Check its place in line, in values and words, here and in the queue."""
     line = a.moment.line(a.moment.asked[a.job_id]["vc"])
     true = [line.index(a.job_id) + 1, len(line)]
     said = ints(a.analysis["place"], r"Number ([\d,]+) of ([\d,]+) in ")
@@ -85,7 +85,7 @@ def _true(a: Asked) -> list[int]:
 
 
 def numbers(a: Asked) -> str:
-    """GPUs asked for, free and there: the same wherever they stand."""
+    """Check GPUs asked for, free and there: they must be the same wherever they occur."""
     true = dict(zip(("need", "free", "limit"), _true(a), strict=True))
     first = a.told["principal"][0]
     for part in (a.analysis, first):
@@ -103,7 +103,7 @@ def numbers(a: Asked) -> str:
 
 
 def age(a: Asked) -> str:
-    """It is of the time of the question, or says how old it is; and of no other time."""
+    """Check that the answer is of the time of the question, or says how old it is."""
     at = a.analysis["at"]
     if at > a.answered_at + 1.0:
         return "of a time to come"
@@ -122,7 +122,7 @@ def _runs(a: Asked) -> list[Told]:
 
 
 def alive(a: Asked) -> str:
-    """Runs hold GPUs, waiting jobs wait, nodes are closed."""
+    """Check that runs named hold GPUs, waiting jobs wait, and closed nodes are closed."""
     for one in a.analysis["holders"]:
         job, kind = one["job"], one["kind"]
         holds = {
@@ -137,8 +137,9 @@ def alive(a: Asked) -> str:
 
 
 def whole(a: Asked) -> str:
-    """Everybody is listed, and as many are told of in words, under their names where these are
-    few."""
+    """Check that everybody is listed, and that the words tell of as many, by name where they are
+    few.
+    """
     told, text = a.analysis, a.analysis["in_the_way"]
     if told["in_all"] != len(told["holders"]) or not all(
         one["job"] or one["node"] is not None for one in told["holders"]
@@ -166,7 +167,7 @@ _WORD = {
 
 
 def ran(a: Asked) -> str:
-    """How long a run has run, and how far past its prediction."""
+    """Check how long a run has run, and how far past its prediction."""
     for one in _runs(a):
         true = a.analysis["at"] - a.moment.runs[one["job"]].since
         if abs(one["ran_s"] - true) > 0.1:
@@ -179,8 +180,9 @@ def ran(a: Asked) -> str:
 
 
 def ends(a: Asked) -> str:
-    """When a run should end: within its limit, not far from what is recorded of its duration, and
-    in words as in values."""
+    """Check when a run should end: within its limit, near the recorded duration, in values and
+    words.
+    """
     for one in _runs(a):
         job, left = one["job"], one["ends_in_s"]
         limit = a.moment.asked[job]["time_limit_s"] or math.inf
@@ -215,7 +217,7 @@ def _left(spread: Mapping[str, float], ran_s: float) -> float | None:
 
 
 def tried(a: Asked) -> str:
-    """Without what is named it is given GPUs; where it would wait even then, it waits."""
+    """Check that the job is given GPUs without what is named, or waits where the answer says so."""
     holders = a.analysis["holders"]
     judge = Judge(a.core, Account())
     gone = holders or judge.everything(a.job_id)
@@ -225,7 +227,7 @@ def tried(a: Asked) -> str:
 
 
 def fewest(a: Asked) -> str:
-    """With any of those that are named left, it still waits."""
+    """Check that the job still waits when any one of those named is left."""
     holders, judge = a.analysis["holders"], Judge(a.core, Account())
     for i in range(len(holders) if len(holders) > 1 else 0):
         rest = [one for j, one in enumerate(holders) if j != i]
@@ -235,7 +237,7 @@ def fewest(a: Asked) -> str:
 
 
 def otherwise(a: Asked) -> str:
-    """Others that would do as well do, and are as many as is said."""
+    """Check that the alternatives named also suffice, and are as many as is said."""
     told, judge = a.analysis, Judge(a.core, Account())
     besides = [one for one in told["holders"] if one["kind"] != "running job"]
     sets = [[one] for one in told["either"]] + [[*those, *besides] for those in told["instead"]]
@@ -255,7 +257,7 @@ def otherwise(a: Asked) -> str:
 
 
 def helps(a: Asked) -> str:
-    """What would start it at once does, when it is done to the core."""
+    """Check that what would start the job at once does, when it is done to the core."""
     for one in a.analysis["suggestions"]:
         changes, at = one["changes"], a.analysis["at"]
         if one["starts_now"] and not starts_when(a.core, changes, a.job_id, at):
@@ -267,8 +269,9 @@ def helps(a: Asked) -> str:
 
 
 def order(a: Asked) -> str:
-    """The terms sum to the recorded order value at the moment of the answer, each with its sign and
-    in words; what the model says is called so, and is one number."""
+    """Check that the terms sum to the recorded order value at the moment of the answer, each with
+    its sign and in words. The model's part must be one number, named as such.
+    """
     terms = {one["what"]: one["seconds"] for one in a.analysis["order"]}
     key = a.moment.last(a.job_id, "priority")
     waited_s = a.analysis["at"] - a.moment.asked[a.job_id]["submitted_at"]
@@ -302,7 +305,9 @@ def _place_of(a: Asked) -> str:
 
 
 def overtaken(a: Asked) -> str:
-    """Who was submitted later and given GPUs first, by why they could: from the decisions."""
+    """Check which jobs were submitted later and given GPUs first, by why they could, against the
+    decisions.
+    """
     return _overtaken(a.moment, a.job_id, a.told["overtaken"])
 
 
@@ -354,7 +359,7 @@ def _why(moment: Moment, job_id: str, body: Mapping[str, Any], own: float | None
 
 
 def waits(a: Asked) -> str:
-    """What it waited for: by the spells between decisions, summed and in shares."""
+    """Check what the job waited for, by the spells between decisions, summed and in shares."""
     by = defaultdict[str, float](float)
     for reason, since, until in spells(a):
         by[reason] += until - since
@@ -370,7 +375,7 @@ def waits(a: Asked) -> str:
 
 
 def begun(a: Asked) -> str:
-    """Of one that has started: who went first while it waited, and how long it did."""
+    """Check, for a job that has started, who went first while it waited, and how long that was."""
     if a.begun is None:
         return ""
     told, moment = a.begun, a.moment
@@ -393,7 +398,7 @@ def begun(a: Asked) -> str:
 
 
 def lines(a: Asked) -> str:
-    """The command line prints what the API gave."""
+    """Check that the command line prints what the API gave."""
     parts = ("in_the_way", "place", "promise", "sharing", "otherwise", "changed")
     said = [a.analysis[name] for name in parts]
     said += [(a.told["belief"] or {}).get("text", ""), a.told["wait"]]
@@ -404,7 +409,9 @@ STABLE = ("job_id", "phase", "estimate_s", "contributions", "hold")
 
 
 def printed(a: Asked) -> str:
-    """--json of the command line says what the API says; what moves is judged by itself."""
+    """Check that --json of the command line says what the API says. What changes with time is
+    judged by itself.
+    """
     found = [name for name in STABLE if a.printed[name] != a.told[name]]
     found += ["belief"] * (_range(a.printed["belief"]) != _range(a.told["belief"]))
     return f"other on the command line: {found}" if found else ""
@@ -415,22 +422,24 @@ def _printed(check: Callable[[Asked], str]) -> Callable[[Asked], str]:
 
 
 def _range(told: Told | None) -> str:
-    """How long it should run, in the words that every place has; of a run, which grows older from
-    place to place, that it runs."""
+    """Return how long it should run, in the words that every place has; of a run, which grows older
+    from place to place, that it runs.
+    """
     if str((told or {"text": ""})["text"]).startswith("It has run "):
         return "It has run"
     return str((told or {"text": ""})["text"]).partition(". ")[0].partition(" run ")[2]
 
 
 def page(a: Asked) -> str:
-    """Its page says how long it should run as the API does."""
+    """Check that the page says how long the job should run, as the API does."""
     said = _range(a.told["belief"])
     return "" if said in a.page else f"not on the page: {said!r}"
 
 
 def page_wait(a: Asked) -> str:
-    """And what its wait was made of: of as many GPUs, for the same reasons, and who had them: what
-    the API says before and after is there, and nothing that it says neither before nor after."""
+    """Check what the page says the wait was made of. It must hold what the API says both before and
+    after, and nothing that it says neither before nor after.
+    """
     found, after = re.search(r"<p>(Job [^<]+)</p>", a.page), a.after or a.told
     shown, *told = map(_made_of, (found[1] if found else "", a.told["wait"], after["wait"]))
     before, later = map(set, told)
@@ -439,7 +448,7 @@ def page_wait(a: Asked) -> str:
 
 
 def _made_of(text: str) -> list[str]:
-    """Whose wait it was, for what, and whether somebody had GPUs meanwhile or went first."""
+    """Return whose wait it was, for what, and whether somebody had GPUs meanwhile or went first."""
     found = re.match(
         r"(Job \w+ \(.+?\) has waited) .+? GPU hours? of its (\d+) GPUs? \((.+?)\)", text
     )
@@ -450,7 +459,7 @@ def _made_of(text: str) -> list[str]:
 
 
 def page_numbers(a: Asked) -> str:
-    """And what is free now, in its first sentence and beside the bar."""
+    """Check what the page says is free now, in its first sentence and next to the bar."""
     why = a.page.partition('id="why"')[2].partition("</section>")[0]
     shown = ints(why, r"needs ([\d,]+) GPUs?.*?[,;] ([\d,]+) of ([\d,]+) (?:is|are) free")
     bar = ints(why, r"needs ([\d,]+), free ([\d,]+), in all ([\d,]+)")
@@ -460,7 +469,7 @@ def page_numbers(a: Asked) -> str:
 
 
 def way(a: Asked) -> str:
-    """Who must finish, on its page: runs that are alive, and what is free now."""
+    """Check who must finish, on the page: runs that are alive, and what is free now."""
     shown = ints(a.way, r"needs ([\d,]+) GPUs?; ([\d,]+) of ([\d,]+) (?:is|are) free now")
     waits_on = a.moment.queued(a.job_id)
     if shown != (_true(a) if waits_on else None):
@@ -484,13 +493,15 @@ for moving in (place, numbers, overtaken, alive):
 
 
 def judged(a: Asked) -> dict[str, str]:
-    """What is wrong with an answer, by check; an answer that cannot be read is wrong."""
+    """Return what is wrong with an answer, by check. An answer that cannot be read is wrong."""
     return {name: _checked(check, a) for name, check in CHECKS.items()}
 
 
 def judged_between(a: Asked, log: Log, upto: int, since: int) -> dict[str, str]:
-    """The same where time went on: right is what was so at some event from the question on, up to
-    the answer. What was read of a job that had started by then says nothing of its wait."""
+    """Return what is wrong with an answer where time went on. It is right if it was so at some
+    event from the question to the answer. Parts read after the job had started say nothing of its
+    wait.
+    """
     found = judged(a)
     if a.after and a.after["phase"] != a.told["phase"]:
         found |= {name: "" for name in CHECKS if name.startswith(("printed", "page", "way"))}

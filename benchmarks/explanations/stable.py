@@ -1,4 +1,4 @@
-"""Whether the first reasons of a prediction stay the first when the model is fitted anew."""
+"""Whether the first reasons of a prediction stay first when the model is fitted anew."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROWS = 100  # latest ended jobs that are explained by either model
 
 
 class Refitted(OnlineEstimator):
-    """Own predictions that compare every fit with the one before.
+    """Predictions that compare every fit with the one before.
 
     Attributes:
         agreed: of each job explained by two fits, how far its first reasons agree, as they are
@@ -35,14 +35,16 @@ class Refitted(OnlineEstimator):
 
 
 def leading(bundle: Bundle, row: Sequence[Value]) -> list[str]:
-    """The largest reasons of a prediction, the largest first."""
+    """Return the largest reasons of a prediction, the largest first."""
     told = bundle.duration.explain(row).terms
     named = zip(bundle.duration.term_names, told, strict=True)
     return [thought.text for thought in thoughts(list(named))][:FIRST]
 
 
 def agreement(one: Sequence[str], other: Sequence[str]) -> float:
-    """Average overlap of two rankings: the share in common at depth 1, 2, ..., averaged."""
+    """Return the average overlap of two rankings: the share in common at depth 1, 2, ...,
+    averaged.
+    """
     depth = max(len(one), len(other))
     shares = [len({*one[:k]} & {*other[:k]}) / k for k in range(1, depth + 1)]
     return sum(shares) / depth if depth else 1.0

@@ -1,4 +1,4 @@
-"""The worlds that are audited: simulated ones here, a service that lives in `live`.
+"""The worlds that are audited: the simulated ones are here, a service is in `live`.
 
 All simulated ones need the shared data, those of the synthetic trace for its profiles and pairs.
 """
@@ -21,7 +21,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class AuditWorld:
-    """A world and the policy that decides in it.
+    """A world, and the policy that decides in it.
 
     Attributes:
         made: from the folder of shared data and a seed.
@@ -61,10 +61,10 @@ WORLDS = (
 
 
 class Drains:
-    """Closes nodes and opens them again: each day others.
+    """Closes nodes and opens them again, other ones each day.
 
     Args:
-        share: of the nodes that are closed.
+        share: share of the nodes that are closed.
     """
 
     def __init__(self, core: Core, share: float, seed: int):
@@ -72,7 +72,7 @@ class Drains:
         self._day = -1
 
     def passed(self, now: float) -> None:
-        """Time has passed."""
+        """Called as time passes: close other nodes on a new day."""
         day = int(now // DAY_S)
         if not self.share or day == self._day:
             return

@@ -1,1 +1,1 @@
-"""How well a reader of output says how long a job runs: logs of our own writing, played at speed."""
+"""Measures how well the reader of job output predicts durations, on logs of our own writing."""

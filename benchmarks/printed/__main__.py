@@ -39,7 +39,7 @@ HALVES = {"chosen": (1, KNOWN), "reported": (3, KNOWN + kept.CASES)}
 
 
 class Played(NamedTuple):
-    """What was said of a log.
+    """What the reader said about a log over time.
 
     Attributes:
         reports: (seconds since it began, what was said then).
@@ -51,13 +51,13 @@ class Played(NamedTuple):
     read_s: float
 
     def at(self, share: float) -> Progress | None:
-        """Return what stands at a share of the run; None: nothing."""
+        """Return what was said last at a share of the run, or None."""
         said = [one for at, one in self.reports if at <= share * self.took_s]
         return said[-1] if said else None
 
 
 def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | None) -> Played:
-    """Play a log to a follower, looked at as often as a service does."""
+    """Play a log to a reader that polls as often as a service does. Return what was said."""
     reports, at, i, read_s = list[tuple[float, Progress]](), 0.0, 0, 0.0
     with TemporaryDirectory() as folder:
         output = Path(folder, "output")
@@ -78,17 +78,17 @@ def play(parts: Sequence[tuple[float, str]], took_s: float, amount: Amount | Non
 
 
 def good(found: Progress, took_s: float) -> bool:
-    """Whether a forecast is near the truth, or its interval holds it."""
+    """Return whether a forecast is near the truth, or its interval holds it."""
     return abs(log(found.total_s / took_s)) <= log(NEAR) or found.low_s <= took_s <= found.high_s
 
 
 def wrong(found: Progress, took_s: float) -> bool:
-    """Whether it is far from the truth, and sure of itself."""
+    """Return whether a forecast is far from the truth, and yet sure of itself."""
     return abs(log(found.total_s / took_s)) > log(FAR) and found.error < NARROW
 
 
 def drawn(half: str, draws: int, only: str) -> Iterator[tuple[Case, str, Any]]:
-    """Return each log: its case, its command, and its run."""
+    """Yield each log: its case, its command, and its run."""
     seed, cases = HALVES[half]
     for case in cases:
         if only not in case.name:
@@ -120,7 +120,7 @@ def judged(played: Sequence[tuple[Case, Played]]) -> dict[str, float]:
 
 
 def _well(one: Played) -> bool:
-    """Whether all that was said is good, and something was from 30 % of the run on."""
+    """Return whether all that was said is good, and something was from 30 % of the run on."""
     said = [one.at(share) for share in MOMENTS]
     return all(found is not None for found in said[1:]) and all(
         good(found, one.took_s) for found in said if found is not None

@@ -1,4 +1,4 @@
-"""A log of the corpus: who prints it, what its command is, and between which bounds it is drawn."""
+"""A log of the corpus: the trainer that prints it, its command, and the bounds it is drawn from."""
 
 from __future__ import annotations
 

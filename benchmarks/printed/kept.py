@@ -1,4 +1,4 @@
-"""Trainings that the reader was not worked on with: by these, too, it is judged."""
+"""Trainings that were not used in developing the reader. It is judged by these, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training on a clock of its own: how long its parts take, and what it prints when."""
+"""A training with a clock of its own: how long its parts take, and what it prints when."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Shape = Callable[["Run"], None]
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is drawn for a log.
+    """The sizes of a log, drawn at random.
 
     Attributes:
         every: steps between two lines.
@@ -50,7 +50,9 @@ class Sizes:
     def drawn(
         cls, source: random.Random, epochs: tuple[int, int], seconds: tuple[float, float]
     ) -> Sizes:
-        """Return sizes of a run of so many epochs and about so long, between these bounds."""
+        """Return random sizes of a run of so many epochs and about so long, between these
+        bounds.
+        """
         count = round(_between(source, *epochs))
         took_s = _between(source, *seconds)
         steps = max(8, round(_between(source, 30, 3000) / max(1.0, count / 20)))
@@ -75,7 +77,7 @@ def _between(source: random.Random, low: float, high: float) -> float:
 
 @dataclass
 class Run:
-    """One run: who waits moves its clock on.
+    """One run. Waiting moves its clock on.
 
     Attributes:
         parts: (seconds since it began, what was printed).
@@ -93,33 +95,35 @@ class Run:
 
     @property
     def total(self) -> int:
-        """Steps of the whole run."""
+        """Number of steps of the whole run."""
         return self.sizes.epochs * self.sizes.steps
 
     def wait(self, seconds: float) -> None:
-        """Time passes, a little more or less than given."""
+        """Let time pass, a little more or less than given."""
         self.now += seconds * self.source.uniform(0.9, 1.1)
 
     def put(self, text: str) -> None:
-        """Print as it is."""
+        """Print a text as it is."""
         self.parts.append((self.now, text))
 
     def line(self, template: str, **fields: Any) -> None:
-        """Print a line, with what may stand in it; nothing for an empty one."""
+        """Print a line with its fields filled in; an empty template prints nothing."""
         if template:
             self.put(template.format(**self._known(), **fields) + "\n")
 
     def begin(self) -> None:
-        """Its imports and its data."""
+        """Pass the time of imports and of loading data."""
         self.wait(self.sizes.start_s)
         self._began, self._done = self.now, 0
 
     def end(self) -> None:
-        """Its last checkpoint."""
+        """Pass the time of the last checkpoint."""
         self.wait(self.sizes.end_s)
 
     def epochs(self) -> Iterator[int]:
-        """Return the numbers of its epochs, from 0; after a crash it goes on from one before."""
+        """Yield the numbers of the run's epochs, from 0. After a crash it goes on from one epoch
+        before.
+        """
         sizes, crashes, at = self.sizes, self.sizes.crashes, self.sizes.first
         while at < (sizes.stops or sizes.epochs):
             if crashes and at == crashes:
@@ -132,14 +136,14 @@ class Run:
             at += 1
 
     def steps(self, count: int) -> None:
-        """So many steps pass."""
+        """Let so many steps pass."""
         slow = 1.0 + (self.source.uniform(2.0, 15.0) / count if self._done == 0 else 0.0)
         self.wait(count * self.sizes.step_s * self._pace * slow)
         self._done += count
         self._loss = 0.2 + 5.0 / (1 + self._done / self.total * 10)
 
     def validate(self, parts: int = 1) -> None:
-        """A part of the evaluation after an epoch."""
+        """Pass the time of one part of the evaluation after an epoch."""
         self.wait(self.sizes.validate_s * self._pace / parts)
 
     def bar(self, label: str, n: int, of: int, since_s: float, **options: str) -> None:
@@ -205,7 +209,7 @@ def long(seconds: float) -> str:
 def by_epoch(
     step: str = "", *, head: str = "", begin: str = "", test: str = "", end: str = ""
 ) -> Shape:
-    """Return epochs of steps, with a line every few, and a test of five parts.
+    """Return a shape with epochs of steps, a line every few steps, and a test of five parts.
 
     Fields: `e`, `i`, `g` count from 0, `n`, `k`, `h` from 1: epochs, steps within one, all steps.
     """
@@ -260,7 +264,9 @@ def _stops(steps: int, every: int) -> Iterator[int]:
 
 
 def strides(t: Run) -> Iterator[int]:
-    """Steps of an epoch pass; return the number after each stretch that a bar has time to show."""
+    """Let the steps of an epoch pass. Yield the number after each stretch in which a bar has time
+    to show.
+    """
     done, stride = 0, max(1, round(1.2 * BAR_S / t.sizes.step_s))
     while done < t.sizes.steps:
         count = min(stride, t.sizes.steps - done)
@@ -270,7 +276,7 @@ def strides(t: Run) -> Iterator[int]:
 
 
 def ranks(shape: Shape, prefix: str, count: int = 4) -> Shape:
-    """Return the same with a line of each rank, some a little behind."""
+    """Return a shape with the lines repeated by each rank, some a little behind."""
 
     def run(t: Run) -> None:
         shape(t)
@@ -286,7 +292,7 @@ def ranks(shape: Shape, prefix: str, count: int = 4) -> Shape:
 
 
 def again(shape: Shape, title: str, times: int, *, begin: int = 0, summary: str = "") -> Shape:
-    """Return a run of several, each under a title with its number."""
+    """Return a shape of several runs, each under a title with its number."""
 
     def run(t: Run) -> None:
         for i in range(begin, begin + times):
@@ -298,7 +304,7 @@ def again(shape: Shape, title: str, times: int, *, begin: int = 0, summary: str 
 
 
 def preceded(shape: Shape, bars: dict[str, str], share: float = 0.1) -> Shape:
-    """Return the same after bars of what is done to the data, of so much of its time each."""
+    """Return a shape preceded by bars of data preparation, each of a share of its time."""
 
     def run(t: Run) -> None:
         t.wait(t.sizes.start_s)
@@ -315,7 +321,7 @@ def preceded(shape: Shape, bars: dict[str, str], share: float = 0.1) -> Shape:
 
 
 def resumed(t: Run) -> Run:
-    """The run goes on from what an earlier one has done."""
+    """Return a run that goes on from what an earlier one has done."""
     first = max(1, round(t.source.uniform(0.2, 0.6) * t.sizes.epochs))
     t.sizes = replace(t.sizes, first=min(first, t.sizes.epochs - 1))
     return t

@@ -1,4 +1,6 @@
-"""More trainings that the reader is worked on with; it met them first when they had been kept."""
+"""Further trainings used in developing the reader. It met them first when they had been set aside
+to judge it.
+"""
 
 from __future__ import annotations
 

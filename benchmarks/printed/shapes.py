@@ -1,4 +1,4 @@
-"""Trainings as the frameworks of the field print them; figures and words are our own.
+"""Trainings as common frameworks print them; figures and words are our own.
 
 The reader is worked on with these; `kept.py` holds others, by which it is judged.
 """
@@ -21,7 +21,7 @@ from benchmarks.printed.log import (
 def tqdm_epochs(
     label: str, test: str = "", after: str = "loss={loss:.3f}", head: str = ""
 ) -> Shape:
-    """Return a bar an epoch, with a label of its number, and one of its test."""
+    """Return a shape with a bar for each epoch, labelled with its number, and one for its test."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -47,7 +47,7 @@ def tqdm_epochs(
 def one_bar(
     label: str = "", after: str = "loss={loss:.3f}", head: str = "", test: str = ""
 ) -> Shape:
-    """Return one bar over the whole run, with the bars of its tests between."""
+    """Return a shape with one bar over the whole run, and the bars of its tests between."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -68,7 +68,7 @@ def one_bar(
 
 
 def nested(outer: str, inner: str) -> Shape:
-    """Return a bar of epochs, and one of the steps within each."""
+    """Return a shape with a bar of epochs, and one of the steps within each."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -164,7 +164,7 @@ def keras(version: int = 3) -> Shape:
 
 
 def ultralytics(version: int = 8) -> Shape:
-    """Return bars of YOLO, with a heading before each, and those of the test."""
+    """Return a shape with YOLO's bars, a heading before each, and those of the test."""
 
     def run(t: Run) -> None:
         t.begin()
@@ -194,7 +194,7 @@ def ultralytics(version: int = 8) -> Shape:
 
 
 def boosting(line: str, head: str = "", every: int = 0) -> Shape:
-    """Return rounds, each a line, or every so many."""
+    """Return a shape with a line for each round of boosting, or for every so many."""
 
     def run(t: Run) -> None:
         t.begin()

@@ -1,4 +1,4 @@
-"""A Slurm cluster of its own on one machine: real daemons, fake GPUs."""
+"""A private Slurm cluster on one machine: real daemons, fake GPUs."""
 
 from benchmarks.slurm.cluster import SlurmCluster
 from benchmarks.slurm.processes import SlurmError

@@ -1,4 +1,5 @@
-"""The Slurm backend on real daemons: `python -m benchmarks.slurm advise|twin|dumps|sites|looks`.
+"""Measures the Slurm backend on real daemons: `python -m benchmarks.slurm
+advise|twin|dumps|sites|looks`.
 
 advise: what reading a queue of 10,000 costs Slurm's own commands (about 25 minutes).
 twin: how near the policy `slurm` comes to the passes of slurmctld (about six minutes a seed).
@@ -34,7 +35,7 @@ Told = tuple[dict[str, Any], list[str]]  # figures, and what is missed
 
 
 def measure(asked: argparse.Namespace) -> dict[str, Any]:
-    """One scenario, and what of it is missed; progress on standard error."""
+    """Return one measurement, and which of its aims are missed. Progress goes to standard error."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down
     releases = [one for one in (asked.slurm or "").split(",") if one]
     if len(releases) > 1 and asked.scenario != "sites":

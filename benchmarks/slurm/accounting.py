@@ -1,4 +1,4 @@
-"""The second flavour: MariaDB on a socket, and slurmdbd on it, before slurmctld."""
+"""Starts a cluster with accounting: MariaDB on a socket, and slurmdbd on it, before slurmctld."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ Ready = Callable[[str, Callable[[], bool]], None]
 
 
 def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
-    """MariaDB with its data in the folder. slurmdbd's user is let in by who it is: no password."""
+    """Start MariaDB with its data in the folder. slurmdbd's user is admitted by its account,
+    without a password.
+    """
     home = folder / "mariadb"
     home.mkdir(mode=0o755)
     shutil.chown(home, DATABASE_USER)
@@ -68,7 +70,7 @@ def start_database(folder: Path, processes: Processes, ready: Ready) -> None:
 
 
 def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Ready) -> None:
-    """slurmdbd, which finds its database by a socket."""
+    """Start slurmdbd, which finds its database by a socket."""
     state, conf = folder / "state", folder / "slurmdbd.conf"
     conf.touch(mode=0o600)
     conf.write_text(
@@ -90,7 +92,7 @@ def start_slurmdbd(folder: Path, processes: Processes, ports: Ports, ready: Read
 
 
 def remember(folder: Path, cluster: str, rows: Iterable[Mapping[str, str | int]]) -> None:
-    """Put jobs that are over into slurmdbd's table as if they had run, each with its `user`."""
+    """Put ended jobs into slurmdbd's table as if they had run, each with its `user`."""
     assoc = f"SELECT id_assoc FROM {cluster}_assoc_table WHERE user='{{}}' AND deleted=0 LIMIT 1"
     lines = ["SET sql_mode='';"]
     for row in rows:

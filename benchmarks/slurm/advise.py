@@ -1,4 +1,5 @@
-"""What advise mode costs a busy Slurm: its own commands timed with the service running and without.
+"""Measures what advise mode costs a busy Slurm, whose own commands are timed with the service
+running and without.
 
 The service runs as an ordinary user, and is stopped (SIGSTOP) for one window of each pair, chosen
 by lot, so that each window with it has a neighbour without in the same slurmctld. A window is as
@@ -35,7 +36,7 @@ Times = dict[str, list[float]]  # seconds, by command
 
 @dataclass
 class Command:
-    """One command of Slurm's.
+    """The times of one of Slurm's commands.
 
     Attributes:
         without_s, with_s: its median time, seconds.
@@ -72,7 +73,7 @@ class Advised:
 
 
 class Service:
-    """`pellucid serve` in advise mode, as an ordinary user, in a folder of that user's."""
+    """A `pellucid serve` in advise mode, as an ordinary user, in a folder of that user's."""
 
     def __init__(self, cluster: SlurmCluster, folder: Path, interval_s: float) -> None:
         file = folder / "service.yaml"
@@ -109,7 +110,7 @@ class Service:
         self.signal(signal.SIGCONT)
 
     def halt(self) -> None:
-        """Stop, between looks."""
+        """Stop the service, between two polls."""
         self.await_look(300.0)
         self.signal(signal.SIGSTOP)
 
@@ -120,7 +121,9 @@ class Service:
         return len(self._took())
 
     def await_look(self, patience_s: float) -> None:
-        """Wait for the first look since it went on. Raises TimeoutError with the end of the log."""
+        """Wait for the first poll since the service went on. Raise TimeoutError with the end of the
+        log.
+        """
         until = time.monotonic() + patience_s
         while time.monotonic() < until and self.process.poll() is None:
             if len(self._took()) > self._taken:
@@ -129,11 +132,11 @@ class Service:
         raise TimeoutError(f"advise did not look: {self._log.read_text()[-2000:]}")
 
     def look_s(self) -> float:
-        """Median length of a poll, seconds."""
+        """Return the median length of a poll, seconds."""
         return statistics.median(self._took())
 
     def look_cpu_s(self) -> float:
-        """Median of the processor seconds of a poll, without those of `squeue`.
+        """Return the median of the processor seconds of a poll, without those of `squeue`.
 
         The first one, which writes down a whole queue, is left out.
         """
@@ -152,7 +155,9 @@ def advise(
     seed: int = 0,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Advised:
-    """Measure in a cluster of its own, all of whose GPUs are taken for the whole time."""
+    """Measure in a cluster of its own, all of whose GPUs are taken for the whole time. Return the
+    result.
+    """
     with (
         SlurmCluster() as cluster,
         tempfile.TemporaryDirectory(prefix="pellucid-advise-") as made,

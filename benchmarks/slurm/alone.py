@@ -1,4 +1,5 @@
-"""Runs a command with a time limit and sees to it that no process or temporary file of it is left.
+"""Runs a command with a time limit, and makes sure that it leaves no process or temporary file
+behind.
 
     python -m benchmarks.slurm.alone --limit 600 --again '-n 0 --last-failed' pytest tests/slurm
 
@@ -29,7 +30,9 @@ TIMED_OUT = 124  # as timeout(1) says it
 
 
 def run(command: Sequence[str], limit_s: float) -> int:
-    """Run it; its exit code, 1 when it left a process, 124 when it took too long."""
+    """Run the command. Return its exit code, 1 when it left a process, 124 when it took too
+    long.
+    """
     process = subprocess.Popen(list(command))
     try:
         code = process.wait(limit_s)
@@ -84,10 +87,10 @@ def _say(text: str) -> None:
 
 
 def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(description="Run a command; nothing of it is left.")
+    """Run the command given on the command line."""
+    parser = argparse.ArgumentParser(description="Run a command, and leave nothing of it behind.")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds (default 600)")
-    parser.add_argument("--again", help="if it fails, once more with these words after it")
+    parser.add_argument("--again", help="if it fails, run it once more with these words added")
     parser.add_argument("command", nargs=argparse.REMAINDER)
     asked = parser.parse_args()
     for told in (signal.SIGTERM, signal.SIGHUP):

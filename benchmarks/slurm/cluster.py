@@ -124,7 +124,8 @@ class SlurmCluster:
         stdin: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:
-        """Run a Slurm command against this cluster, as a user; None = as this process's.
+        """Run a Slurm command against this cluster, as a user; None means this process's. Return
+        the ended process.
 
         Raises:
             SlurmError: it failed, and `check` is set.
@@ -145,8 +146,9 @@ class SlurmCluster:
         return done
 
     def account(self, *lines: str) -> None:
-        """`sacctmgr -i` of each line, until slurmctld knows the users they add: 26.05 is told
-        after sacctmgr has ended."""
+        """Run `sacctmgr -i` with each line, and wait until slurmctld knows the users added. Slurm
+        26.05 tells slurmctld only after sacctmgr has ended.
+        """
         for line in lines:
             self.run("sacctmgr", "-i", *line.split())
         users = {line.split()[2] for line in lines if line.startswith("add user")}
@@ -158,7 +160,7 @@ class SlurmCluster:
         until(known, "slurmctld to know its users")
 
     def shared(self, users: Collection[str]) -> None:
-        """Until fair shares of users are computed for the first time: new ones have none."""
+        """Wait until fair shares of users are computed for the first time; new users have none."""
 
         def known() -> bool:
             text = self.run("sshare", "-h", "-P", "-a", "-o", "User,FairShare").stdout
@@ -168,7 +170,7 @@ class SlurmCluster:
         until(known, "fair shares", 150.0)
 
     def start(self, *command: str, user: str | None = None) -> subprocess.Popen[str]:
-        """Begin a command that waits (srun, salloc)."""
+        """Start a command that waits (srun, salloc), and return its process."""
         words, env = self._command(command, user, None)
         return subprocess.Popen(
             words,
@@ -189,13 +191,13 @@ class SlurmCluster:
         return [*become, *command], {**plain, **home, **self.environment, **(environment or {})}
 
     def jobs(self) -> dict[int, dict[str, Any]]:
-        """Every job Slurm still knows, as `squeue --json` of 22.05 has it, by id."""
+        """Return every job that Slurm still knows, by id, as `squeue --json` of 22.05 shows it."""
         told = json.loads(self.run("squeue", "--json", "--states=all").stdout)
         of = release_of(told)
         return {job["job_id"]: job_as_first(job, of) for job in told["jobs"]}
 
     def node_states(self) -> dict[str, str]:
-        """Node name -> state as `sinfo` says it."""
+        """Return each node's state, as `sinfo` says it."""
         lines = self.run("sinfo", "-h", "-N", "-o", "%N %T", check=False).stdout.splitlines()
         return dict(line.split() for line in lines)
 
@@ -222,7 +224,7 @@ class SlurmCluster:
         self._processes.end("slurmctld", signal.SIGTERM)
 
     def kill_controller(self) -> None:
-        """SIGKILL slurmctld; jobs run on.
+        """Kill slurmctld (SIGKILL); jobs run on.
 
         It saves its state every few seconds: what happened since is forgotten, and a job that
         began since is, when it is back, killed on its node and begun again.
@@ -230,7 +232,7 @@ class SlurmCluster:
         self._processes.end("slurmctld", signal.SIGKILL)
 
     def kill_database(self) -> None:
-        """SIGKILL slurmdbd; slurmctld goes on, and keeps for it what happens."""
+        """Kill slurmdbd (SIGKILL). slurmctld goes on, and keeps the events for it."""
         self._processes.end("slurmdbd", signal.SIGKILL)
 
     def start_database(self) -> None:
@@ -243,11 +245,11 @@ class SlurmCluster:
         self._processes.start(node, ["slurmd", "-D", "-N", node, "-f", conf])
 
     def kill_node(self, node: str) -> None:
-        """SIGKILL the slurmd of a node: Slurm says it is down after SlurmdTimeout (10 s)."""
+        """Kill the slurmd of a node (SIGKILL). Slurm says it is down after SlurmdTimeout (10 s)."""
         self._processes.end(node, signal.SIGKILL)
 
     def mark(self, node: str, state: str, reason: str = "test") -> None:
-        """`scontrol update` a node's state: down, drain, resume."""
+        """Set a node's state with `scontrol update`: down, drain, resume."""
         change = ["scontrol", "update", f"nodename={node}", f"state={state}"]
         if state != "resume":
             self.run(*change, f"reason={reason}")
@@ -259,7 +261,7 @@ class SlurmCluster:
         return resumed or not self.node_states()[node].startswith(("down", "drain"))
 
     def log(self, name: str = "slurmctld") -> str:
-        """The log of slurmctld, or of a node's slurmd."""
+        """Return the log of slurmctld, or of a node's slurmd."""
         path = "state/slurmctld.log" if name == "slurmctld" else f"spool/{name}.log"
         return (self.folder / path).read_text(errors="replace")
 

@@ -17,12 +17,12 @@ SLURM_USER = "slurm"
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A cluster of its own making.
+    """A cluster with its own nodes and partitions.
 
     Attributes:
         nodes: how many, named n1, n2, ...
         gres: gres.conf, in this folder.
-        lines: of slurm.conf, for nodes that listen on these ports.
+        lines: lines of slurm.conf, for nodes that listen on these ports.
     """
 
     nodes: int
@@ -35,7 +35,7 @@ UNIVERSITY = Own(len(university.NODES), university.gres, university.lines)
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the cluster looks like.
+    """The shape of a private cluster.
 
     Attributes:
         nodes: how many, named n1, n2, ...
@@ -52,7 +52,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """Where the daemons listen, on the loopback."""
+    """The ports on which the daemons listen, on the loopback."""
 
     controller: int
     nodes: tuple[int, ...]
@@ -61,7 +61,7 @@ class Ports:
 
 @cache
 def release() -> Release:
-    """Of the daemons that are first in PATH."""
+    """Return the release of the daemons that are first in PATH."""
     said = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=False).stdout
     return release_in(said) or OLDEST
 

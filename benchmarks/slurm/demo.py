@@ -1,4 +1,5 @@
-"""A Slurm with fake GPUs, advise in front of it, and jobs that wait: what to ask, with answers.
+"""A Slurm with fake GPUs, advise mode in front of it, and jobs that wait; it asks questions and
+prints the answers.
 
     python -m benchmarks.slurm.demo            # until Ctrl-C
     python -m benchmarks.slurm.demo --once     # ask, print, and take everything down
@@ -28,9 +29,11 @@ ETA = ("--user", "games", "--", "-p", "short,long", "--gres=gpu:2080ti:4", "--ti
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Advise in front of a Slurm with fake GPUs.")
+    parser = argparse.ArgumentParser(
+        description="Run advise mode in front of a Slurm with fake GPUs."
+    )
     parser.add_argument("--jobs", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=0, help="the same seed, the same jobs")
+    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same jobs")
     parser.add_argument("--once", action="store_true", help="do not wait for Ctrl-C")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is taken down

@@ -1,4 +1,4 @@
-"""Six sacct dumps replayed: two of real daemons, four of a batch system that shares no code.
+"""Replays six sacct dumps: two of real daemons, four of a batch system that shares no code.
 
 Of each: whether every GPU is found, and whether Slurm's own schedule comes within 15 % of the
 recorded waits, or else no saving is stated.
@@ -32,7 +32,7 @@ Made = tuple[str, int, Path, Path | None]  # name, GPUs there are, dump, what Sl
 
 @dataclass(frozen=True, slots=True)
 class Dump:
-    """One replayed. Waits are means in seconds; `refused`: why no saving is stated."""
+    """One replayed dump. Waits are means in seconds; `refused` says why no saving is stated."""
 
     dump: str
     jobs: int
@@ -45,7 +45,7 @@ class Dump:
 
     @property
     def missed(self) -> str:
-        """What does not hold of it; "": nothing."""
+        """What does not hold of the replay; "" for nothing."""
         if self.gpus_found != self.gpus:
             return f"{self.dump}: {self.gpus_found} GPUs for {self.gpus}"
         near = abs(self.replayed_s - self.recorded_s) <= FIT_MEAN * self.recorded_s
@@ -53,7 +53,9 @@ class Dump:
 
 
 def dumps(seed: int, keep: Path | None, tell: Callable[[str], None]) -> list[Dump]:
-    """All six, the real ones with workloads of `seed` and the next; `keep`: their recordings."""
+    """Return all six replays, the real ones with workloads of `seed` and the next. `keep` holds
+    their recordings.
+    """
     found = []
     with TemporaryDirectory(prefix="pellucid-dumps-") as folder:
         for number, (name, gpus, dump, printed) in enumerate(_made(Path(folder), seed, keep, tell)):

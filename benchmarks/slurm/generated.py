@@ -1,4 +1,6 @@
-"""A site as some university might have it, and what its users submit, all of it from a seed."""
+"""A site as some university might have it, with the jobs its users submit, all drawn from a
+seed.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +24,11 @@ SENT_S = 45.0  # from the first submission to the last
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A submission.
+    """A submission to make.
 
     Attributes:
         at: seconds after the first.
-        options: of sbatch, without the script.
+        options: options of sbatch, without the script.
         after: place of the job that `%J` in its options is; None: of none.
     """
 
@@ -37,7 +39,7 @@ class Order:
     after: int | None = None
 
     def command(self, *more: str, after: str = "0") -> list[str]:
-        """What submits it.
+        """Return the command that submits it.
 
         Args:
             more: further options.
@@ -52,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Generated:
-    """A site.
+    """A generated site.
 
     Attributes:
         own: nodes and slurm.conf. accounting: words of sacctmgr. settings: of scontrol.
@@ -297,5 +299,5 @@ class _Maker:
 
 
 def generate(seed: int, jobs: int = 60) -> Generated:
-    """The site of a seed; the same seed, the same site and submissions."""
+    """Return the site of a seed. The same seed gives the same site and submissions."""
     return _Maker(seed, jobs).made()

@@ -1,4 +1,4 @@
-"""Whether an answer to `why` keeps the four rules, by what Slurm itself prints.
+"""Judges whether an answer to `why` keeps the four rules, by what Slurm itself prints.
 
 Nothing of what answers is imported here: answers are read as the JSON that they are.
 """
@@ -21,7 +21,7 @@ _FIELD = re.compile(r"(?:^| )([A-Za-z][\w/:.-]*)=")
 
 
 def records(text: str, first: str) -> Rows:
-    """`scontrol show ... -o` by the value of the first field."""
+    """Return `scontrol show ... -o` as records, by the value of the first field."""
     found: Rows = {}
     for line in text.splitlines():
         names = list(_FIELD.finditer(line))
@@ -35,7 +35,7 @@ def records(text: str, first: str) -> Rows:
 
 
 def hosts(said: str) -> set[str]:
-    """``n[1-2,5],a`` as names."""
+    """Return a host list such as ``n[1-2,5],a`` as names."""
     found: set[str] = set()
     for prefix, inside in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", said):
         if not inside:
@@ -48,7 +48,7 @@ def hosts(said: str) -> set[str]:
 
 
 def tasks_of(row: Json) -> list[str]:
-    """Ids as `why` takes them of a record of `scontrol show job`."""
+    """Return the ids of a record of `scontrol show job`, as `why` takes them."""
     array, tasks = row.get("ArrayJobId", ""), row.get("ArrayTaskId", "")
     if not array or array == "0" or tasks in ("", "N/A"):
         head = row.get("HetJobId", "0")
@@ -69,7 +69,7 @@ SPRIO = "|".join(("%i", *(f"%{one}" for one in TERMS.values())))
 
 
 def terms_of(text: str) -> dict[str, dict[str, float]]:
-    """What `sprio -h -o SPRIO` prints, by JobId; of jobs in one partition."""
+    """Return what `sprio -h -o SPRIO` prints, by JobId, for jobs in one partition."""
     found: dict[str, dict[str, float]] = {}
     twice: set[str] = set()
     for line in text.splitlines():
@@ -83,7 +83,9 @@ def terms_of(text: str) -> dict[str, dict[str, float]]:
 
 
 def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
-    """Terms that an answer has otherwise than `sprio`: by more than is rounded, of TRES each."""
+    """Return the terms in which an answer differs from `sprio` by more than rounding, for each
+    TRES.
+    """
     said = {one["name"]: one["points"] for one in (answer.get("slurm") or {}).get("terms") or ()}
     return [
         f"terms: {name} {said.get(name, 0.0):g}, sprio {points:g}"
@@ -94,14 +96,14 @@ def unlike(answer: Json, known: Mapping[str, float]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What Slurm printed at one moment, and what it says when it is asked.
+    """What Slurm printed at one moment, and what it says when asked.
 
     Attributes:
         can: whether a job could ever run if it had to have a node (by name), by
             ``sbatch --test-only -w``; None: Slurm does not say.
         asked: what `sbatch --test-only` says against a job with such changes of its options
             (``timelimit``: ``5``); "": nothing; None: it was not asked.
-        terms: of priorities, as `sprio` has them: by the JobId of Slurm's record.
+        terms: terms of priorities, as `sprio` has them: by the JobId of Slurm's record.
     """
 
     at: float
@@ -119,7 +121,7 @@ class Facts:
         object.__setattr__(self, "by_id", by_id)
 
     def word(self, job_id: str) -> str:
-        """Slurm's reason: a word, or the first of a sentence."""
+        """Return Slurm's reason: a word, or the first of a sentence."""
         return self.by_id[job_id]["Reason"].partition(",")[0].partition(":")[0]
 
     def open(self, node: str) -> bool:
@@ -127,7 +129,7 @@ class Facts:
         return not any(word in state for word in CLOSED)
 
     def reserved(self, job: Json, node: str, until: float) -> bool:
-        """Whether a reservation keeps a node from a job from now until then."""
+        """Return whether a reservation keeps a node from a job between now and then."""
         return any(
             node in hosts(one.get("Nodes", ""))
             and float(one["StartTime"]) < until
@@ -138,7 +140,7 @@ class Facts:
 
 
 def limit_s(job: Json) -> float:
-    """The time limit of a job."""
+    """Return the time limit of a job."""
     match = re.fullmatch(r"(?:(\d+)-)?(\d+):(\d+):(\d+)", job.get("TimeLimit", ""))
     if match is None:
         return 600.0
@@ -147,7 +149,9 @@ def limit_s(job: Json) -> float:
 
 
 def faults(answer: Json, facts: Facts) -> list[str]:
-    """Which rules an answer about a waiting job breaks; a line each, which names the rule first."""
+    """Return the rules that an answer about a waiting job breaks, a line each, which begins with
+    the rule's name.
+    """
     job_id = str(answer["job_id"])
     job, slurm = facts.by_id[job_id], answer.get("slurm") or {}
     found = [f"no answer: {slurm.get('left_out')}"] * bool(slurm.get("left_out"))
@@ -212,7 +216,7 @@ def _times(answer: Json, slurm: Json) -> Iterator[tuple[str, float]]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The first forecast of a job, made at `at`. `start`: when it began; None: not by `until`."""
+    """The first forecast of a job, made at `at`. `start` is when it began; None: not by `until`."""
 
     at: float
     p50: float
@@ -229,10 +233,10 @@ HORIZONS = {"to 10 min": 10.0, "to 1 h": 60.0, "to 6 h": 360.0, "longer": inf}
 
 
 def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
-    """First forecasts by how far off they say the start is: how many, and what share began by p90;
-    of how many (`of`) what share began by p50, and within ten minutes of it; how far p90 is behind
-    p50 in the median, in minutes. Those that could still have come true when the site was taken
-    down are left out, in p90's case as `open`; and `crude` ones, which have no p90."""
+    """Return first forecasts by how far ahead they put the start. Each group holds how many there
+    were, and what share began by p90. Of a number `of`, it also holds what share began by p50, and
+    within ten minutes of it, and by how many minutes p90 is behind p50 in the median.
+    """
     every = list(every)
     found: dict[str, dict[str, float]] = {}
     least = 0.0
@@ -259,7 +263,7 @@ def promised(every: Iterable[Promise]) -> dict[str, dict[str, float]]:
 
 
 def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
-    """Which rules an answer to what would have a job start sooner breaks."""
+    """Return the rules broken by an answer to what would let a job start sooner."""
     found, was = [], (answer.get("as_it_is") or {}).get("start_p90")
     for one in answer.get("tried") or ():
         words = str(one["command"]).split()
@@ -277,7 +281,7 @@ def offers(job_id: str, answer: Json, facts: Facts) -> list[str]:
 def estimated(
     options: Sequence[str], answer: Json, refused: Mapping[str, str], hidden: Collection[str] = ()
 ) -> list[str]:
-    """Where an answer of `eta` differs from what `sbatch --test-only` says.
+    """Return where an answer of `eta` differs from what `sbatch --test-only` says.
 
     Args:
         options: what was asked.

@@ -1,5 +1,6 @@
-"""What a generated site printed, and its own `sacct` replayed: by the policy `slurm`, and by
-slurmctld itself, which ran the same submissions a second time."""
+"""What a generated site printed, and replays of its own `sacct`: by the policy `slurm`, and by
+slurmctld itself, which ran the same submissions a second time.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ Look = tuple[float, dict[tuple[str, ...], str]]
 
 @dataclass
 class Kept:
-    """What a site printed, so that its looks can be looked at again without daemons.
+    """What a site printed, so that its polls can be repeated without daemons.
 
     Attributes:
         looks: when each was, and what each command printed; the first is before any job.
@@ -43,7 +44,7 @@ class Kept:
     conf: str = ""
 
     def read(self, folder: Path) -> Site:
-        """The site as `pellucid replay` reads it: the jobs that were submitted to it.
+        """Return the site as `pellucid replay` reads it: the jobs that were submitted to it.
 
         Args:
             folder: an empty one.
@@ -57,7 +58,9 @@ class Kept:
 
 
 def refused(kept: Kept) -> list[str]:
-    """Why `pellucid replay` states no saving on the site's own `sacct`; none: it believes it."""
+    """Return why `pellucid replay` states no saving on the site's own `sacct`; none where it
+    does.
+    """
     with TemporaryDirectory() as folder:
         try:
             site = kept.read(Path(folder))
@@ -68,8 +71,9 @@ def refused(kept: Kept) -> list[str]:
 
 
 def refused_second(once: Kept, again: Kept) -> list[str]:
-    """The same of slurmctld's own second run in the place of the replay: what no replay does
-    better than by chance."""
+    """Return the same with slurmctld's own second run in place of the replay. No replay can be
+    expected to do better.
+    """
     with TemporaryDirectory() as one, TemporaryDirectory() as other:
         first, second = once.read(Path(one)), again.read(Path(other))
     same = dict(_same(once.ids, again.ids))
@@ -88,7 +92,7 @@ def refused_second(once: Kept, again: Kept) -> list[str]:
 
 
 def marked(command: Sequence[str]) -> tuple[tuple[str, ...], str]:
-    """A command without the mark in it; and the mark, "" where it has none."""
+    """Return a command without the mark in it, and the mark, "" where it has none."""
     mark = next(iter(_MARK.findall(" ".join(command))), "")
     return tuple(one.replace(mark, MARK) if mark else one for one in command), mark
 

@@ -1,6 +1,6 @@
-"""The looks that generated sites kept, looked at again without daemons: how first forecasts come
-true as they are, if how long every job runs were known, and if who is yet to come were known, too.
-What is missed then is of nodes that die, of chance in who goes first, and of the policy."""
+"""Repeats the recorded polls of generated sites without daemons. It shows how first forecasts come
+true as they are, with every job's duration known, and with later arrivals known, too.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class _Printed(Slurm):
 
 
 def looked(kept: Kept) -> Iterator[tuple[Follower, ClusterSnapshot]]:
-    """Each look at a site, by this tree's code."""
+    """Yield each poll of a site, made by this tree's code."""
     (began, printed), *looks = kept.looks
     slurm, at = _Printed(printed), [began]
     follower = follow(slurm, None, Clock.by(lambda: at[0]))
@@ -59,7 +59,7 @@ def looked(kept: Kept) -> Iterator[tuple[Follower, ClusterSnapshot]]:
 
 
 def promises(kept: Kept) -> list[judge.Promise]:
-    """The first forecast of each job of a site."""
+    """Return the first forecast of each job of a site."""
     first: dict[str, judge.Promise] = {}
     for follower, snapshot in looked(kept):
         waiting = snapshot.waiting.keys() | snapshot.aside.keys()
@@ -74,7 +74,7 @@ def promises(kept: Kept) -> list[judge.Promise]:
 
 
 def ran(kept: Kept) -> dict[str, float]:
-    """How long each job ran, in seconds, that began before the end."""
+    """Return how many seconds each job ran that began before the end."""
     found = {}
     for job_id, row in kept.jobs.items():
         if row["JobState"] in ("RUNNING", "COMPLETED"):
@@ -85,7 +85,7 @@ def ran(kept: Kept) -> dict[str, float]:
 
 
 def came(kept: Kept) -> dict[str, tuple[Job, Ask]]:
-    """Each job of a site as it was first seen."""
+    """Return each job of a site as it was first seen."""
     found: dict[str, tuple[Job, Ask]] = {}
     for _, snapshot in looked(kept):
         twin = twin_in(snapshot.core.policy)
@@ -98,7 +98,7 @@ def came(kept: Kept) -> dict[str, tuple[Job, Ask]]:
 
 
 def durations_known(truth: Mapping[str, float]) -> AbstractContextManager[object]:
-    """How long each job runs is known to 1 %."""
+    """Let the follower know how long each job runs, to 1 %, inside the block."""
     believed = Memory.believed
 
     def knowing(self: Memory, queued: QueuedJob) -> SubmittedJob:
@@ -111,7 +111,9 @@ def durations_known(truth: Mapping[str, float]) -> AbstractContextManager[object
 def arrivals_known(
     truth: Mapping[str, float], jobs: Mapping[str, tuple[Job, Ask]]
 ) -> AbstractContextManager[object]:
-    """Who comes later, and when, is known; how long they run, too."""
+    """Let the follower know which jobs come later, when, and how long they run, inside the
+    block.
+    """
     made_of = Beliefs.of
 
     def coming(memory: Memory, core: Core, now: float, **more: Any) -> Beliefs:
@@ -131,8 +133,10 @@ def arrivals_known(
 
 
 def looked_again(folder: Path, tell: Callable[[str], None]) -> dict[str, Any]:
-    """First forecasts of the sites kept in a folder, by horizon: as they are, with durations
-    known, and with arrivals known as well. FileNotFoundError: none were."""
+    """Return first forecasts of the sites recorded in a folder, by horizon: as they are, with
+    durations known, and with arrivals known as well. Raise FileNotFoundError where no site was
+    recorded.
+    """
     paths = sorted(folder.rglob("site*.pickle"))
     if not paths:
         raise FileNotFoundError(f"{folder}: no site was kept there (sites --keep)")

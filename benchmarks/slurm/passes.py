@@ -1,4 +1,4 @@
-"""Each pass that slurmctld made, and what the policy `slurm` does in its place.
+"""Compares each pass that slurmctld made with what the policy `slurm` does in its place.
 
 Its log tells when a pass was made, by which priorities, and what it started where. Before each the
 policy is given the state slurmctld had: so one that differs does not make all later ones differ, as
@@ -48,7 +48,7 @@ Started = dict[str, tuple[str, ...]]  # nodes by job
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of slurmctld's log; `words`: what it names."""
+    """A line of slurmctld's log; `words` are what it names."""
 
     at: float
     kind: str
@@ -56,7 +56,7 @@ class Event:
 
 
 def events(recording: Recording) -> Iterator[Event]:
-    """What of the log matters here, in order."""
+    """Yield the lines of the log that matter here, in order."""
     for line in recording.log.splitlines():
         moment = _MOMENT.match(line)
         found = ((kind, pattern.search(line)) for kind, pattern in _LINES.items())
@@ -74,8 +74,10 @@ def events(recording: Recording) -> Iterator[Event]:
 
 @dataclass
 class Found:
-    """Of all passes: so many, and so many with the same starts on the same nodes. By job: when
-    slurmctld started it, and when the policy would have first, given the same state."""
+    """The result over all passes: how many there were, and how many had the same starts on the same
+    nodes. By job, it holds when slurmctld started it, and when the policy would have first, given
+    the same state.
+    """
 
     passes: int = 0
     same: int = 0
@@ -83,7 +85,9 @@ class Found:
     twin: dict[str, float] = field(default_factory=dict)
 
     def within(self, cycle_s: float) -> tuple[int, int]:
-        """Starts of either that the other has within a cycle, and all of them."""
+        """Return how many starts of either the other has within a cycle, and how many starts there
+        are.
+        """
         both = self.slurm.keys() & self.twin.keys()
         near = sum(abs(self.slurm[job] - self.twin[job]) <= cycle_s for job in both)
         return near, len(self.slurm.keys() | self.twin.keys())
@@ -153,7 +157,7 @@ class _State:
         return min(told or [first], key=lambda one: abs(one[0] - at))[1]
 
     def look(self, kind: str, at: float) -> Started:
-        """What the policy starts in a pass."""
+        """Return what the policy starts in a pass."""
         near = min(self.recording.looks, key=lambda look: abs(look.at - at))
         capacity = self.capacity.later(self.capacity.free)
         passes = Passes(
@@ -173,7 +177,7 @@ class _State:
 
 
 def each_pass(recording: Recording, asked: Mapping[str, SlurmJob]) -> Found:
-    """Every pass of a recording, made by the policy from slurmctld's state.
+    """Make every pass of a recording by the policy, from slurmctld's state. Return the result.
 
     Args:
         asked: every job, as it was submitted.
@@ -197,7 +201,7 @@ def each_pass(recording: Recording, asked: Mapping[str, SlurmJob]) -> Found:
 
 
 def _starts(all_events: list[Event], place: int) -> Started:
-    """What slurmctld started in the pass at a place of its log."""
+    """Return what slurmctld started in the pass at a place of its log."""
     found: Started = {}
     for event in all_events[place + 1 :]:
         if event.kind in PASSES:

@@ -1,4 +1,6 @@
-"""Processes of one private cluster: started in the foreground, found again, and ended for sure."""
+"""The processes of one private cluster: started in the foreground, found again, and surely
+ended.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +17,16 @@ MARK = "PELLUCID_SLURM"  # in the environment of every daemon, with the cluster'
 
 
 class SlurmError(RuntimeError):
-    """A daemon did not come up, or a command failed; the message says which and what it said."""
+    """Raised when a daemon did not come up, or a command failed; the message says which, and what
+    it said.
+    """
 
 
 class Processes:
     """Daemons that run in the foreground as children of this process.
 
     Args:
-        folder: of the cluster; logs go there, and it marks every process.
+        folder: folder of the cluster; logs go there, and it marks every process.
         cluster_name: Slurm's name for the cluster, which it hands on to every job.
     """
 
@@ -37,7 +41,7 @@ class Processes:
         user: str | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Start a daemon. `user` is whom it runs as; None = this process's own."""
+        """Start a daemon. `user` is the account it runs as; None means this process's own."""
         become = [] if user is None else as_user(user)
         env = {**os.environ, **(environment or {}), MARK: str(self._folder)}
         with (self._folder / f"{name}.out").open("ab") as log:
@@ -52,12 +56,12 @@ class Processes:
             )
 
     def alive(self, name: str) -> bool:
-        """Whether the daemon of that name is running."""
+        """Return whether the daemon of that name is running."""
         daemon = self._running.get(name)
         return daemon is not None and daemon.poll() is None
 
     def end(self, name: str, signal: int, timeout_s: float = 20.0) -> None:
-        """Send a signal to one daemon and wait for its end; killed when it takes too long."""
+        """Send a signal to one daemon and wait for its end. It is killed when it takes too long."""
         daemon = self._running.pop(name, None)
         if daemon is None or daemon.poll() is not None:
             return
@@ -69,11 +73,11 @@ class Processes:
             daemon.wait()
 
     def names(self) -> list[str]:
-        """Daemons that were started and not ended, in the order they were started."""
+        """Return the daemons that were started and not ended, in the order they were started."""
         return list(self._running)
 
     def strays(self) -> list[psutil.Process]:
-        """Every process of the cluster that is alive: daemons, step managers, jobs.
+        """Return every living process of the cluster: daemons, step managers, jobs.
 
         A process belongs to it if its environment has the mark, or (jobs) Slurm's name of it, or
         if a process that belongs started it; a slurmstepd, which writes its title over its
@@ -96,7 +100,7 @@ class Processes:
         return [process for process in found if process.pid not in own]
 
     def sweep(self, patience_s: float = 5.0) -> list[str]:
-        """Kill what is left. Returns one line for each process that outlived SIGKILL."""
+        """Kill what is left. Return one line for each process that outlived SIGKILL."""
         end = time.monotonic() + patience_s
         while left := self.strays():
             if time.monotonic() > end:
@@ -111,19 +115,19 @@ class Processes:
 
 
 def as_user(user: str) -> list[str]:
-    """Words in front of a command that make it another user's."""
+    """Return the words to put before a command to run it as another user."""
     return ["setpriv", f"--reuid={user}", f"--regid={user_group(user)}", "--clear-groups", "--"]
 
 
 def user_group(user: str) -> int:
-    """Primary group of a user."""
+    """Return the primary group of a user."""
     import pwd
 
     return pwd.getpwnam(user).pw_gid
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of the loopback that nobody listens on now, all different."""
+    """Return ports of the loopback on which nobody listens now, all different."""
     held = [socket.socket() for _ in range(count)]
     try:
         for one in held:
@@ -148,7 +152,7 @@ def until(holds: Callable[[], bool], what: str, timeout_s: float = 30.0) -> None
 
 
 def listening(port: int) -> bool:
-    """Whether somebody listens on a port of the loopback."""
+    """Return whether somebody listens on a port of the loopback."""
     with socket.socket() as one:
         one.settimeout(1.0)
         return one.connect_ex(("127.0.0.1", port)) == 0

@@ -1,4 +1,4 @@
-"""One case per reason code: what `why` answers, against the right answer as the manual has it.
+"""One case per reason code: it compares the answer of `why` with the right answer by the manual.
 
 `python -m benchmarks.slurm.reasons` (as root) brings each code about on real daemons, all in one
 cluster at a time, and holds the answer of one look against it. An answer is *false* where it
@@ -37,7 +37,7 @@ NEVER, LATER = "never", "later"  # whether it starts as it is; "": nothing is he
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """A job that waits, and why.
+    """A job that waits for a known reason.
 
     Attributes:
         code: Slurm's word for it.
@@ -62,13 +62,15 @@ class Case:
 def together(
     of: str, limit: str, code: str, asks: str, says: Sequence[str], hog: str | None = None
 ) -> Case:
-    """A limit on what jobs have at once: one like it runs. `of`: "qos", "account"."""
+    """Return a case of a limit on what jobs have at once, with one like it running. `of` is "qos"
+    or "account".
+    """
     before = asks if hog is None else hog
     return Case(code=code, asks=asks, says=says, hog=before, **{of: limit})
 
 
 def alone(of: str, limit: str, code: str, asks: str, says: Sequence[str]) -> Case:
-    """A limit on a job by itself: it can never start as it is."""
+    """Return a case of a limit on a job by itself, which can never start as it is."""
     return Case(code=code, asks=asks, says=says, starts=NEVER, **{of: limit})
 
 
@@ -415,7 +417,7 @@ CASES = (*OTHERS, *LIMITS)
 
 
 def lines(ports: Sequence[int]) -> list[str]:
-    """n1 is full, n2 is closed, the others are for limits."""
+    """Return lines of slurm.conf. n1 is full, n2 is closed, the others are for limits."""
     host = socket.gethostname()
     nodes = [
         f"NodeName=n{i} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=128 "
@@ -435,13 +437,13 @@ def lines(ports: Sequence[int]) -> list[str]:
 
 
 def gres(folder: Path) -> str:
-    """Eight GPUs on each node."""
+    """Return a gres.conf with eight GPUs on each node."""
     return f"Name=gpu File={folder}/gpu[0-7]\n"
 
 
 @dataclass
 class Asked:
-    """A case that was submitted, and what came of it."""
+    """A case that was submitted, and its result."""
 
     case: Case
     job: str
@@ -460,7 +462,7 @@ class Suite:
         self.slurm, self.cases = slurm, cases
 
     def run(self) -> list[Asked]:
-        """Bring all about, look once, and judge."""
+        """Bring all cases about, poll once, and judge. Return the results."""
         self._accounts()
         self.slurm.mark("n2", "drain", "vendor case")
         self.slurm.run(
@@ -544,7 +546,7 @@ class Suite:
 
 
 def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | None) -> None:
-    """Write down what of an answer is false, and what it lacks. `made`: what is forecast."""
+    """Write down what of an answer is false, and what it lacks. `made` is the forecast."""
     one.answer = sentence(reason, job_id, time.time())
     if one.seen == one.case.code and reason.code.partition(",")[0] != one.seen:
         one.false.append(f"another word: {reason.code}")
@@ -562,7 +564,7 @@ def judge(one: Asked, reason: SlurmReason, job_id: str, made: StartForecast | No
 
 
 def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
-    """What came of each case that is not right, and how many are."""
+    """Yield the result of each case that is not right, and how many are right."""
     for one in asked:
         if one.seen != one.case.code:
             yield f"{one.case.code}: did not come about (Slurm says {one.seen or 'nothing'})"
@@ -580,7 +582,7 @@ def report(asked: Sequence[Asked], took_s: float) -> Iterator[str]:
 
 
 def main(codes: Sequence[str]) -> int:
-    """Run the cases of these codes; all of them where none is named."""
+    """Run the cases of these codes, or all where none is named. Return the exit status."""
     cases = [case for case in CASES if not codes or case.code in codes]
     began = time.monotonic()
     with SlurmCluster(accounting=True, own=Own(4, gres, lines)) as slurm:

@@ -1,5 +1,6 @@
-"""What real daemons make of a workload: every look an advising service could have had, and the
-truth afterwards."""
+"""Records what real daemons make of a workload: every poll that an advising service could have
+made, and the truth afterwards.
+"""
 
 from __future__ import annotations
 
@@ -43,21 +44,23 @@ MAINTENANCE_S = 60  # after the first submission, and how long
 
 @dataclass
 class Submitted:
-    """A submission. `at`: when Slurm had answered, seconds since the epoch."""
+    """A submission to Slurm that was made. `at` is when Slurm had answered, seconds since the
+    epoch.
+    """
 
     order: Order
     job_id: str
     at: float
 
     def tasks(self) -> list[str]:
-        """Ids of its jobs."""
+        """Return the ids of its jobs."""
         count = len(self.order.runs_s)
         return [f"{self.job_id}_{n + 1}" for n in range(count)] if count > 1 else [self.job_id]
 
 
 @dataclass
 class Look:
-    """What Slurm printed at one moment."""
+    """What Slurm printed at one poll."""
 
     at: float
     nodes: list[Node]
@@ -77,7 +80,9 @@ class Truth:
 
 @dataclass
 class Recording:
-    """One seed's run. `sacct`, `site`: what `pellucid replay` asks an administrator for."""
+    """The recorded run of one seed. `sacct` and `site` are what `pellucid replay` asks an
+    administrator for.
+    """
 
     seed: int
     began: float = 0.0
@@ -90,7 +95,9 @@ class Recording:
 
 
 def record(seed: int, jobs: int, every_s: float, tell: Callable[[str], None]) -> Recording:
-    """Bring up a cluster, run the workload of `seed`, and look at it all the while."""
+    """Start a cluster, run the workload of `seed`, and poll it all the while. Return the
+    recording.
+    """
     with SlurmCluster(university=True, accounting=True) as slurm:
         slurm.account(*ACCOUNTING)
         slurm.shared(USERS)
@@ -168,7 +175,7 @@ class _Recorder:
         self.found.site = "\n".join(self.slurm.run(*words).stdout for words in SITE)
 
     def _accounted(self) -> str:
-        """What slurmdbd has of the run, once it has the end of every job."""
+        """Return what slurmdbd has of the run, once it has the end of every job."""
 
         def read() -> str:
             return self.slurm.run(*SACCT).stdout
@@ -178,7 +185,7 @@ class _Recorder:
 
 
 def kept(folder: Path | None, seed: int, make: Callable[[], Recording]) -> Recording:
-    """The recording of a seed in a folder, made where it is not there."""
+    """Return the recording of a seed from a folder. It is made where it is not there."""
     if folder is None:
         return make()
     file = folder / f"seed{seed}.pickle"

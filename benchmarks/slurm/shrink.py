@@ -1,4 +1,6 @@
-"""The fewest submissions of a generated site with which an answer is still wrong alike."""
+"""Finds the fewest submissions of a generated site with which an answer is still wrong in the same
+way.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 
 def fewest(items: Sequence[int], fails: Callable[[Sequence[int]], bool]) -> list[int]:
-    """A part of the items that still fails, and no longer with any one of them left out: halves are
-    left out, then quarters, ... (ddmin: Zeller and Hildebrandt 2002). Daemons are not the same
-    twice: what did not fail when it was tried is not tried again.
+    """Return a subset of the items that still fails, and no longer with any one of them left out
+    (ddmin: Zeller and Hildebrandt 2002). Daemons vary from run to run, so what did not fail once is
+    not tried again.
 
     Raises ValueError: they do not fail as they are.
     """

@@ -1,5 +1,6 @@
-"""Generated sites on real daemons: what Pellucid answers about every waiting job at every look,
-against what Slurm says (`judge`). A second stands for a minute."""
+"""Compares Pellucid's answers about every waiting job at every poll of generated sites, on real
+daemons, with what Slurm says (`judge`). A second stands for a minute.
+"""
 
 from __future__ import annotations
 
@@ -63,11 +64,7 @@ NEITHER = ("--hold", "--dependency", "--array", "--begin", "--reservation", "--d
 
 @dataclass
 class Found:
-    """What was counted: looks at waiting jobs; kept: that broke no rule; lost: that an exception
-    ended; words: that are Slurm's; terms: answers that have any, and termed: as `sprio`; same: that
-    one look without a service says alike; unforeseen; offers and etas that were asked; sooner and
-    right: with no fault. `faults`: with their seeds; `promises`: the first forecast of each job
-    that has one; `refused`: why replays are not believed."""
+    """The counts of what was found, by name."""
 
     counts: Counter[str] = field(default_factory=Counter)
     faults: list[str] = field(default_factory=list)
@@ -79,18 +76,18 @@ class Found:
         self.faults.append(f"{where}: {line}")
 
     def replayed(self, what: str, seed: int, why_not: Sequence[str]) -> None:
-        """Whether a replay of a site's own `sacct` is believed."""
+        """Count whether a replay of a site's own `sacct` is believed."""
         self.counts.update({f"{what}s": 1, f"{what}s believed": int(not why_not)})
         self.refused += [f"seed {seed} {what}: {why}" for why in why_not]
 
     def told(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return the counts for JSON."""
         first = judge.promised(self.promises)
         counts = dict(sorted(self.counts.items()))
         return {**counts, "first": first, "refused": self.refused, "faults": self.faults}
 
     def missed(self) -> list[str]:
-        """Which aims are missed."""
+        """Return which aims are missed."""
         aims = (
             ("looks that keep the four rules", "kept", "looks", 1.0),
             ("reasons that are Slurm's", "words", "looks", 0.97),
@@ -108,8 +105,9 @@ _PATH = os.environ["PATH"]
 
 
 def use(release: str) -> None:
-    """The daemons of a release are first in PATH: this host's own, or those of a folder
-    (`install.sh`)."""
+    """Put the daemons of a release first in PATH: this host's own, or those of a folder
+    (`install.sh`).
+    """
     os.environ["PATH"] = _PATH
     if shutil.which("slurmctld"):
         own = subprocess.run(["slurmctld", "-V"], capture_output=True, text=True, check=True)
@@ -132,7 +130,7 @@ def site(
     places: Sequence[int] | None = None,
     kind: str = "",
 ) -> None:
-    """Bring the site of a seed up, submit, look, judge.
+    """Start the site of a seed, submit, poll, judge.
 
     Args:
         keep: a folder for what it printed. again: what an earlier run put there.
@@ -159,8 +157,9 @@ def site(
 
 
 def shrink(seed: int, kind: str, tell: Callable[[str], None]) -> dict[str, Any]:
-    """The fewest submissions of a seed's site with which a fault of a kind (`node`, `word`: the
-    first word of its line) is still found, and the first such."""
+    """Return the fewest submissions of a seed's site with which a fault of a kind is still found,
+    and the first such fault. The kind (`node`, `word`) is the first word of its line.
+    """
     made, last = generate(seed), ""
 
     def fails(places: Sequence[int]) -> bool:
@@ -199,7 +198,7 @@ def _past(made: Generated) -> Iterator[dict[str, str | int]]:
 
 
 class OneLook(Slurm):
-    """A Slurm that prints the same to everybody who asks during one look."""
+    """A Slurm that prints the same to everybody who asks during one poll."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         super().__init__(environment)
@@ -214,7 +213,7 @@ class OneLook(Slurm):
 
 
 def follow(slurm: Slurm, store: Store | None, clock: Clock | None = None) -> Follower:
-    """A follower of a site in compressed time."""
+    """Return a follower of a site in compressed time."""
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     follower.NODES_EVERY, follower.REST = 1, REST
     shape = Shape.followed(slurm.nodes())
@@ -346,8 +345,9 @@ class _Run:
         self.tell(f"{self.where(number)}: {len(after.by_id)} jobs, {dict(self.found.counts)}")
 
     def settled(self, job_id: str, reason: str) -> bool:
-        """Whether the look was told the reason that Slurm gave before and after it: some change
-        with its every pass, and back."""
+        """Return whether the look was told the reason that Slurm gave before and after it: some
+        change with its every pass, and back.
+        """
         read = [text for words, text in self.client.printed.items() if {"all", "-O"} <= set(words)]
         lines = [line.replace(" ", "_") for text in read for line in text.splitlines()]
         told = [line for line in lines if _whole(line.partition("|")[0]) == _whole(job_id)]
@@ -458,7 +458,7 @@ class _Run:
         return f"seed {self.made.seed} look {number}{of}"
 
     def test(self, order: Order, *more: str, without: tuple[str, ...] = NEITHER) -> str:
-        """What `sbatch --test-only` says against a submission; "": nothing."""
+        """Return what `sbatch --test-only` says against a submission; "": nothing."""
         options = [one for one in order.options if one.partition("=")[0] not in without]
         tried = replace(order, options=("--test-only", *options, *more))
         command = tried.command()
@@ -470,7 +470,7 @@ class _Run:
         return self.tested[key]
 
     def on(self, order: Order, node: str) -> str:
-        """What Slurm says against a node; of several, each is to do a part of the job."""
+        """Return what Slurm says against a node; of several, each is to do a part of the job."""
         names = {one.partition("=")[0]: one.partition("=")[2] for one in order.options}
         more, gpus = [f"--nodelist={node}"], names.get("--gpus", "")
         if names.get("--nodes", "1") != "1":

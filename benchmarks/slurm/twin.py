@@ -1,9 +1,9 @@
-"""The policy `slurm` against the slurmctld it stands for, on recordings of real daemons.
+"""Compares the policy `slurm` with the slurmctld it stands for, on recordings of real daemons.
 
-Starts are those of the twin in each pass that slurmctld made, from the state it had (`passes`);
-and, with reasons, going on from each look, fed what came later and how long each job ran. Terms of
-priorities, forecasts, and whole schedules beside a second run are those of generated sites
-(`sites`, `looks`).
+Starts are compared in each pass that slurmctld made, from the state it had (`passes`). Starts and
+reasons are compared from each poll on, where the twin is given later arrivals and how long each job
+ran. Terms of priorities, forecasts, and whole schedules are compared on generated sites (`sites`,
+`looks`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ HORIZONS_S = (5, 15, 30, 60)
 
 @dataclass
 class Count:
-    """So many of so many; `wrong`: the others, in words, and how often."""
+    """So many right of so many; `wrong` counts the others, in words."""
 
     right: int = 0
     of: int = 0
@@ -50,17 +50,17 @@ class Count:
             self.wrong[words] += 1
 
     def join(self, other: Count) -> None:
-        """Count these, too."""
+        """Add these counts."""
         self.right, self.of = self.right + other.right, self.of + other.of
         self.wrong += other.wrong
 
     def said(self) -> dict[str, float]:
-        """As JSON has it."""
+        """Return the counts for JSON."""
         return {"right": self.right, "of": self.of, "share": round(self.right / max(1, self.of), 3)}
 
 
 def _snapshot(look: Look) -> ClusterSnapshot:
-    """What `serve` makes of a look."""
+    """Return what `serve` makes of a look."""
     together = sorted({job.partition for job in look.jobs if "," in job.partition})
     shape = Shape.followed(look.nodes, together=together)
     core = assemble(CoreSpec.of(shape.spec, "slurm"), Estimator())
@@ -74,8 +74,9 @@ _DONE = re.compile(r"\[(\S+)\] _job_complete: JobId=(\d+(?:_\d+)?)\S* done")
 
 
 def lasted(recording: Recording) -> tuple[dict[str, float], dict[str, float]]:
-    """How long each job ran, by slurmctld's log: its start and end have whole seconds. And how
-    long after the second in which it started it ended: for jobs that are seen to run."""
+    """Return how long each job ran, by slurmctld's log, whose starts and ends are whole seconds.
+    Also return how long after the second of its start it ended, for jobs that are seen to run.
+    """
     began: dict[str, float] = {}
     found = {job_id: one.end - one.start for job_id, one in recording.truth.items()}
     seen = dict(found)
@@ -90,7 +91,7 @@ def lasted(recording: Recording) -> tuple[dict[str, float], dict[str, float]]:
 
 
 def came(recording: Recording) -> dict[str, float]:
-    """When each job was submitted, by slurmctld's log."""
+    """Return when each job was submitted, by slurmctld's log."""
     moments = {one.job_id: one.at for one in recording.submitted}
     for line in recording.log.splitlines():
         if (match := _CAME.match(line)) and match[2] in moments:
@@ -99,7 +100,7 @@ def came(recording: Recording) -> dict[str, float]:
 
 
 def requested(recording: Recording) -> dict[str, SlurmJob]:
-    """Every job, made of the options it was submitted with."""
+    """Return every job, made from the options it was submitted with."""
     site, asked, moments = recording.looks[0].site, {}, came(recording)
     for one in recording.submitted:
         options = list(one.order.options)
@@ -139,7 +140,7 @@ def _job(job: SlurmJob, shape: Shape, moments: Mapping[str, float]) -> Job:
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that waited at a look: when it started, and when the twin starts it from there."""
+    """A job that waited at a poll: when it started, and when the twin starts it from there."""
 
     job_id: str
     at: float
@@ -151,13 +152,17 @@ class Ahead:
         return self.started - self.at
 
     def within(self, seconds: float) -> bool:
-        """Slurm's start has whole seconds."""
+        """Return whether both starts are within so many seconds. Slurm's start is a whole
+        second.
+        """
         return abs(self.twin - self.started - 0.5) <= seconds + 0.5
 
 
 def from_each_look(recording: Recording) -> tuple[list[Ahead], Count]:
-    """Starts of who waits at a look, and the reasons at the next look, as the twin goes on from
-    what was printed; what runs lasts as long as it did, and what came came when it did."""
+    """Return the starts of jobs that wait at a poll, and the reasons at the next poll, as the twin
+    goes on from what was printed. Running jobs last as long as they did, and later jobs come when
+    they came.
+    """
     found: list[Ahead] = []
     reasons = Count()
     asked, moments = requested(recording), came(recording)
@@ -202,7 +207,7 @@ def _compare(count: Count, look: Look, own: Mapping[str, str], started: set[str]
 
 
 def figures(recordings: Sequence[Recording], tell: Callable[[str], None]) -> dict[str, Any]:
-    """Everything that is compared, over all recordings; shares from 0 to 1."""
+    """Return everything that is compared, over all recordings; shares from 0 to 1."""
     cycle_s = recordings[0].looks[0].site.parameter("sched_interval", 60)
     same, near, next_reasons = Count(), Count(), Count()
     ahead: list[Ahead] = []

@@ -44,7 +44,7 @@ Nodes = Sequence[tuple[int, int, dict[str, int], str]]
 
 
 def gres(folder: Path, nodes: Nodes = NODES) -> str:
-    """gres.conf: plain files stand for the devices."""
+    """Return a gres.conf in which plain files stand for the devices."""
     lines = []
     for index, (_, _, gpus, _) in enumerate(nodes):
         first = 0
@@ -56,7 +56,7 @@ def gres(folder: Path, nodes: Nodes = NODES) -> str:
 
 
 def lines(ports: Sequence[int]) -> list[str]:
-    """What slurm.conf says of nodes, partitions, order and limits."""
+    """Return the lines of slurm.conf on nodes, partitions, order and limits."""
     said = [
         "GresTypes=gpu",
         "Licenses=matlab:2",
@@ -69,7 +69,7 @@ def lines(ports: Sequence[int]) -> list[str]:
 
 
 def of_nodes(ports: Sequence[int], nodes: Nodes) -> list[str]:
-    """A line of slurm.conf for each node."""
+    """Return a line of slurm.conf for each node."""
     host, said = socket.gethostname(), []
     for index, ((cpus, memory, gpus, more), port) in enumerate(zip(nodes, ports, strict=True)):
         has = ",".join(f"gpu:{kind}:{count}" for kind, count in gpus.items())

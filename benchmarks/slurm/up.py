@@ -1,4 +1,4 @@
-"""Brings a private cluster up for a command, or until Ctrl-C; nothing of it is left afterwards.
+"""Starts a private cluster for a command, or until Ctrl-C. It leaves nothing behind.
 
 python -m benchmarks.slurm.up -- sinfo -N
 python -m benchmarks.slurm.up --accounting
@@ -18,12 +18,12 @@ from benchmarks.slurm.processes import SlurmError
 
 def main() -> None:
     parser = argparse.ArgumentParser(
-        description="Slurm with fake GPUs, for a command or until Ctrl-C."
+        description="Run a Slurm with fake GPUs, for a command or until Ctrl-C."
     )
     parser.add_argument("--nodes", type=int, default=4)
-    parser.add_argument("--gpus", type=int, default=8, help="on each node (at most 8)")
-    parser.add_argument("--accounting", action="store_true", help="slurmdbd, too")
-    parser.add_argument("command", nargs="*", help="run with SLURM_CONF set; none: wait")
+    parser.add_argument("--gpus", type=int, default=8, help="GPUs on each node (at most 8)")
+    parser.add_argument("--accounting", action="store_true", help="also run slurmdbd")
+    parser.add_argument("command", nargs="*", help="command to run with SLURM_CONF set; none: wait")
     asked = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the cluster is taken down
     try:

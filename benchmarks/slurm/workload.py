@@ -47,7 +47,7 @@ class Order:
 
     Attributes:
         at: seconds after the first.
-        options: of sbatch.
+        options: options of sbatch.
         runs_s: how long each of its tasks runs.
         after: the place of the job it waits for; None: of none.
     """
@@ -59,7 +59,7 @@ class Order:
     after: int | None = None
 
     def command(self, after: str = "", longer: float = 1.0) -> list[str]:
-        """What submits it.
+        """Return the command that submits it.
 
         Args:
             after: id of the job it waits for; "": of none.
@@ -74,7 +74,7 @@ class Order:
 
 
 def orders(seed: int, jobs: int, every_s: float) -> list[Order]:
-    """`jobs` jobs (a task of an array is one), one each `every_s` seconds on average."""
+    """Return `jobs` jobs (a task of an array is one), one each `every_s` seconds on average."""
     chance = random.Random(seed)
     weights, kinds = zip(*KINDS, strict=True)
     found: list[Order] = []

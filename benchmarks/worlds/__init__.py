@@ -1,1 +1,1 @@
-"""Many worlds: are the policy's defaults right for clusters that nobody tuned them on?"""
+"""Measures on many worlds whether the policy's defaults suit clusters that nobody tuned them on."""

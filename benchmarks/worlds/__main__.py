@@ -1,4 +1,6 @@
-"""python -m benchmarks.worlds: what it plays is sent to workers, so it has a module with a name."""
+"""The entry of python -m benchmarks.worlds. What it plays is sent to workers, so it needs a module
+with a name.
+"""
 
 from benchmarks.worlds.played import main
 

@@ -1,4 +1,4 @@
-"""Worlds from shared traces and generators, as `benchmarks/worlds.yaml` describes them.
+"""Makes worlds from shared traces and generators, as `benchmarks/worlds.yaml` describes them.
 
 A replicate of a world made of a recorded trace is a block bootstrap of its submissions: whole days
 (of the trace's clock), drawn with replacement and put one after the other, so that what follows
@@ -47,8 +47,8 @@ class World(BaseModel):
         trace: venus, philly and openb are recorded; thinned is Venus' users on few nodes;
             synthetic, one-vc and deep are generated (the demo's shape; one virtual cluster; one
             with weeks of queue).
-        nodes: of a thinned, one-vc or deep world; of each of `vcs`, where not as recorded.
-        jobs: of a deep world.
+        nodes: nodes of a thinned, one-vc or deep world; of each of `vcs`, where not as recorded.
+        jobs: number of jobs of a deep world.
         days: drawn from a recorded trace.
         vcs: of the trace; all by default.
         gpus, seconds: fewest and most of a job; others are left out.
@@ -83,7 +83,9 @@ class World(BaseModel):
 
 
 def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
-    """The worlds of each half, by name. ValueError when they are not as expected."""
+    """Return the worlds of each half, by name. Raise ValueError when the file is not as
+    expected.
+    """
     halves = yaml.safe_load(path.read_text())
     if set(halves) != set(HALVES):
         raise ValueError(f"{path}: expected the halves {' and '.join(HALVES)}")
@@ -96,18 +98,18 @@ def read_worlds(path: Path = WORLDS) -> dict[str, dict[str, World]]:
 
 
 def draw_of(name: str, replicate: int) -> int:
-    """The seed of a replicate: every world draws its own."""
+    """Return the seed of a replicate. Every world has its own seeds."""
     return crc32(name.encode()) % 100_000 + replicate
 
 
 def scenario(
     name: str, world: World, data: Path, seed: int, predicted: str | None = None
 ) -> Scenario:
-    """A replicate of a world.
+    """Return a replicate of a world.
 
     Args:
         data: folder of the shared traces.
-        seed: of the replicate.
+        seed: seed of the replicate.
         predicted: where durations come from; see `pipeline.worlds.durations`.
     """
     workload = _chosen(_trace(world, data, seed), world)
@@ -133,7 +135,9 @@ def scenario(
 
 
 def offered_load(workload: Workload) -> float:
-    """GPU time asked for over GPU time there is between the first submission and the last."""
+    """Return the GPU time asked for over GPU time there is between the first submission and the
+    last.
+    """
     jobs = workload.jobs
     span = max(jobs[-1].submit_time - jobs[0].submit_time, 1.0)
     asked = sum(job.gpus * workload.work[job.job_id].duration_s for job in jobs)
@@ -141,7 +145,7 @@ def offered_load(workload: Workload) -> float:
 
 
 def bootstrap(workload: Workload, days: int, seed: int) -> Workload:
-    """Whole days of a workload, drawn with replacement, one after the other."""
+    """Return whole days of a workload, drawn with replacement, one after the other."""
     first = workload.jobs[0].submit_time
     by_day: dict[int, list[Job]] = {}
     for job in workload.jobs:
@@ -237,7 +241,9 @@ def _chosen(workload: Workload, world: World) -> Workload:
 
 
 def _told(workload: Workload, world: World, seed: int) -> Workload:
-    """What jobs say of themselves: users, names, and limits of 1 to 5 times what they need."""
+    """Return what jobs say of themselves: users, names, and limits of 1 to 5 times what they
+    need.
+    """
     rng = np.random.default_rng(seed)
     jobs = []
     for job in workload.jobs:
@@ -290,7 +296,7 @@ def _fitting(workload: Workload, lent: dict[str, int]) -> Workload:
 
 
 def _trained(workload: Workload, data: Path, seed: int, *, bare: bool) -> Workload:
-    """What jobs train, drawn; nothing where `bare`."""
+    """Return what jobs train, drawn; nothing where `bare`."""
     kinds = venus.configurations(data / "packing")
     drawn = np.random.default_rng(seed).permutation(len(workload.jobs))
     numbers: dict[tuple[str, str, int], int] = {}

@@ -12,7 +12,7 @@ NODES = "openb_node_list_gpu_node.csv"
 
 
 def cluster(folder: Path, vc: str = "openb") -> ClusterSpec:
-    """The nodes as one virtual cluster, like ones together, the largest groups first.
+    """Return the nodes as one virtual cluster, equal ones grouped, the largest groups first.
 
     Raises TrackError when the file is missing or not as expected.
     """

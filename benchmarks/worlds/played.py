@@ -1,4 +1,4 @@
-"""Every policy on worlds that nobody tuned it on.
+"""Plays every policy on worlds that nobody tuned it on.
 
     python -m benchmarks.worlds --json [--half chosen|reported] [--only NAME ...] [--policies ...]
         [--seeds 4] [--first-seed 0] [--durations own] [--tuned] [--where local:2] [--keep FOLDER]
@@ -59,7 +59,7 @@ Figures = Mapping[str, Sequence[Row]]  # by policy, of each replicate
 
 @dataclass(frozen=True)
 class Replicate:
-    """One draw of a world, to be played by all policies."""
+    """One random copy of a world, to be played by all policies."""
 
     half: str
     world: str
@@ -71,7 +71,7 @@ class Replicate:
 
 @dataclass(frozen=True)
 class Played:
-    """Plays a replicate; picklable, so that it can be sent elsewhere."""
+    """Plays a replicate. It is picklable, so that it can be sent to another process."""
 
     data: Path
     worlds: Path
@@ -122,7 +122,7 @@ class Elsewhere:
 
 @cache
 def _tuned(played: Played, half: str, world: str) -> list[str]:
-    """What tuning sets in a world; empty where it keeps the settings."""
+    """Return what tuning sets in a world; empty where it keeps the settings."""
     worlds = Elsewhere(played, half, world)
     tried = candidates({}, worlds(0, 0, {}).workload, {})
     return assignments(tune(worlds, {}, tried, 1)["settings"])
@@ -137,7 +137,7 @@ def measure(
     where: str = HERE,
     keep: Path | None = None,
 ) -> Iterator[Row]:
-    """A row for each world, as it is done."""
+    """Yield a row for each world, as it is done."""
     wanted = [
         Replicate(half, name, seed)
         for half in halves
@@ -158,7 +158,7 @@ def measure(
 
 
 def table(replicate: Replicate, rows: Sequence[Row]) -> Row:
-    """Means over the replicates of a world, with their errors, and what comes of it."""
+    """Return means over the replicates of a world, with their errors, and the verdict."""
     figures = {policy: [row["policies"][policy] for row in rows] for policy in rows[0]["policies"]}
     return {
         "world": replicate.world,
@@ -189,7 +189,8 @@ def _se(values: Sequence[float]) -> float | None:
 
 
 def against(figures: Figures, own: str = OWN) -> Row | None:
-    """The policy beside the best peer (mean JCT) and beside Lucid (waits), as ratios of means.
+    """Return the policy compared with the best peer (mean JCT) and with Lucid (waits), as ratios of
+    means.
 
     None where a policy that this asks for was not played.
     """
@@ -220,7 +221,7 @@ def _ratio(own: Sequence[Row], other: Sequence[Row], name: str) -> Row | None:
 
 
 def verdict(rows: Sequence[Row]) -> list[Row]:
-    """What is asked of the policy, and whether it holds in these worlds."""
+    """Return what is asked of the policy, and whether it holds in these worlds."""
     told = [(row["world"], row["against"]) for row in rows if row["against"]]
     if not told:
         return []
@@ -248,7 +249,7 @@ def verdict(rows: Sequence[Row]) -> list[Row]:
 
 
 def compared(asked: argparse.Namespace) -> Row:
-    """Every world that is asked for, and what is asked of the policy in each half."""
+    """Return every world that is asked for, and what is asked of the policy in each half."""
     began = time.monotonic()
     known = {name for worlds in read_worlds(asked.worlds).values() for name in worlds}
     if unknown := set(asked.only) - known:

@@ -1,4 +1,6 @@
-"""Clusters of one virtual cluster: the demo trace, and users of Venus, on a few nodes; deep."""
+"""Clusters of one virtual cluster: the demo trace on a few nodes, users of Venus on a few nodes,
+and a deep queue.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ MEDIAN_S, LONGEST_S, WEEK_S = 1_500.0, 5 * 86_400.0, 7 * 86_400.0
 
 
 def synthetic(nodes: int, seed: int) -> Workload:
-    """The demo trace for so many nodes; as many jobs per node."""
+    """Return the demo trace for so many nodes, with as many jobs per node."""
     demo = default_config("demo", seed)
     share = nodes / sum(vc.nodes for vc in demo.vcs)
     config = replace(
@@ -41,7 +43,9 @@ def synthetic(nodes: int, seed: int) -> Workload:
 
 
 def thinned(data: Path, nodes: int, seed: int) -> Workload:
-    """Users of Venus, drawn until they ask for the load; nobody who alone asks for too much."""
+    """Return users of Venus, drawn until they ask for the load, without any who alone asks for too
+    much.
+    """
     whole = venus.load(data / "venus").workload
     capacity = nodes * PER_NODE
     span_s = whole.jobs[-1].submit_time - whole.jobs[0].submit_time
@@ -65,7 +69,8 @@ def thinned(data: Path, nodes: int, seed: int) -> Workload:
 
 
 def deep(nodes: int, jobs: int, seed: int) -> Workload:
-    """Many jobs of a whole node beside a few of half the cluster; a load above 1 is weeks of queue.
+    """Return many jobs of a whole node and a few of half the cluster. A load above 1 gives weeks of
+    queue.
 
     Durations are log-normal around what is usual of the size and of the script, of which each
     user has some. Submissions are a Poisson process whose rate changes from week to week.

@@ -1,4 +1,4 @@
-"""Whether this code can decide with a bundle: asked where it is fitted, promoted and served."""
+"""Checks that this code can decide with a bundle, made when it is fitted, promoted and served."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ PLAIN_PROFILE = Profile(50.0, 50.0, 1000.0, False)
 
 
 def check(bundle: Bundle) -> None:
-    """BundleError, one sentence, unless this code can decide with it: features, and a finite
-    estimate."""
+    """Raise BundleError, one sentence, unless this code can decide with the bundle: it keeps its
+    features, and the estimate is finite.
+    """
     try:
         seconds = _tried(bundle)
     except BundleError:
@@ -30,7 +31,8 @@ def check(bundle: Bundle) -> None:
 
 
 def positions(bundle: Bundle, kept: Sequence[FeatureSpec]) -> list[int]:
-    """Where among the features `kept` of every job those of the duration model are.
+    """Return the position of each feature of the duration model among the features `kept` of every
+    job.
 
     BundleError when it wants one that is not kept.
     """
@@ -45,7 +47,9 @@ def positions(bundle: Bundle, kept: Sequence[FeatureSpec]) -> list[int]:
 
 
 def _tried(bundle: Bundle) -> float:
-    """What it estimates for a plain job, seconds; its verdict on a plain pair is asked, too."""
+    """Return what it estimates for a plain job, seconds; its verdict on a plain pair is asked,
+    too.
+    """
     state = FeatureState(FAMILIES)
     picks = positions(bundle, state.features)
     if "packing" in bundle.parts:

@@ -70,7 +70,7 @@ class Axis:
         return len(self.cuts if self.spec.kind == "continuous" else self.categories) + 2
 
     def labels(self) -> tuple[str, ...]:
-        """A name for each bin, for tables and plots."""
+        """Return a name for each bin, for tables and plots."""
         if self.spec.kind == "nominal":
             return (MISSING, *self.categories, UNKNOWN)
         if not self.cuts:
@@ -80,7 +80,7 @@ class Axis:
         return (MISSING, first, *inner, last)
 
     def finder(self) -> Callable[[Value], int]:
-        """A function from one value to its bin."""
+        """Return a function from one value to its bin."""
         if self.spec.kind == "continuous":
             cuts = list(self.cuts)
 
@@ -107,7 +107,7 @@ class Axis:
         return find
 
     def bins(self, values: Any) -> NDArray[np.intp]:
-        """Bins of a column, (n,). Raises BundleError on values of the wrong kind."""
+        """Return bins of a column, (n,). Raises BundleError on values of the wrong kind."""
         if self.spec.kind == "continuous":
             try:
                 x = np.asarray(values, dtype=np.float64)
@@ -150,13 +150,14 @@ class Term:
     origin: str = "fit"
 
     def importance(self) -> float:
-        """Mean absolute contribution over the training rows."""
+        """Return mean absolute contribution over the training rows."""
         total = float(self.weights.sum())
         return float((np.abs(self.scores) * self.weights).sum() / total) if total else 0.0
 
     def seen(self) -> range:
-        """Of one continuous feature: the bins from the first to the last that training rows fell
-        in, and one beside either. A curve drawn further says what nobody saw."""
+        """Return the bins of one continuous feature that training rows fell in, and one beside
+        either end. Outside of them the curve rests on no data.
+        """
         held = np.flatnonzero(self.weights[1:] > 0) + 1
         last = len(self.weights) - 1
         if not len(held):
@@ -249,7 +250,7 @@ class AdditiveModel:
     # -- one row ---------------------------------------------------------------------------
 
     def explain(self, row: Sequence[Value]) -> Explanation:
-        """Score and exact terms of one row.
+        """Return the score and exact terms of one row.
 
         Args:
             row: values aligned with `features`: float (NaN missing) or str (None missing).
@@ -275,7 +276,7 @@ class AdditiveModel:
         return Explanation(score, self.intercept, tuple(terms))
 
     def score(self, row: Sequence[Value]) -> float:
-        """Score of one row; see `explain`."""
+        """Return score of one row; see `explain`."""
         return self.explain(row).score
 
     def _bins_slowly(self, row: Sequence[Value]) -> list[int]:
@@ -293,7 +294,9 @@ class AdditiveModel:
     # -- many rows -------------------------------------------------------------------------
 
     def bins_batch(self, columns: Any) -> list[NDArray[np.intp]]:
-        """Bins of every feature, each (n,); `columns[name]` must be a column of n values."""
+        """Return the bins of every feature, each (n,). `columns[name]` must be a column of n
+        values.
+        """
         bins = []
         for axis in self.axes:
             try:
@@ -306,7 +309,9 @@ class AdditiveModel:
         return bins
 
     def terms_batch(self, columns: Any) -> Floats:
-        """Exact terms of n rows, (n, terms). `columns`: a data frame or a mapping of columns."""
+        """Return the exact terms of n rows, (n, terms). `columns` is a data frame or a mapping of
+        columns.
+        """
         bins = self.bins_batch(columns)
         n = len(bins[0]) if bins else 0
         terms = np.empty((n, len(self.terms)))
@@ -315,7 +320,7 @@ class AdditiveModel:
         return terms
 
     def score_batch(self, columns: Any) -> Floats:
-        """Scores of n rows, (n,): bit for bit those of `explain`."""
+        """Return the scores of n rows, (n,), bit for bit those of `explain`."""
         bins = self.bins_batch(columns)
         scores = np.full(len(bins[0]) if bins else 0, self.intercept)
         for term in self.terms:  # in order: float addition is not associative
@@ -338,6 +343,6 @@ class AdditiveModel:
     # -- the model itself ------------------------------------------------------------------
 
     def importances(self) -> dict[str, float]:
-        """Mean absolute contribution of each term, largest first."""
+        """Return mean absolute contribution of each term, largest first."""
         pairs = zip(self.term_names, (term.importance() for term in self.terms), strict=True)
         return dict(sorted(pairs, key=lambda pair: -pair[1]))

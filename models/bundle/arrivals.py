@@ -34,7 +34,9 @@ WINDOWS = (3, 6, 18, 36, DAY_BINS, 7 * DAY_BINS)
 
 @dataclass(frozen=True, slots=True)
 class Lead:
-    """What is forecast from the end of a bin: the mean of `width` bins, `ahead` bins on."""
+    """The time span that is forecast from the end of a bin: the mean of `width` bins, starting
+    `ahead` bins later.
+    """
 
     name: str
     ahead: int
@@ -45,7 +47,7 @@ LEADS = (Lead("next", 1), Lead("1h", 6), Lead("24h", DAY_BINS), Lead("soon", 1, 
 
 
 def arrival_specs() -> tuple[FeatureSpec, ...]:
-    """The features of a row, in order."""
+    """Return the features of a row, in order."""
     specs = [
         FeatureSpec("hour", "continuous", "calendar", "h", "local time of the bin forecast"),
         FeatureSpec("weekday", "continuous", "calendar", "", "0 is Monday"),
@@ -80,7 +82,8 @@ def arrival_columns(
     utc_offset_s: float = 0.0,
     holidays: Sequence[str] = (),
 ) -> dict[str, Floats]:
-    """Rows known at the end of bins `at`, (n,) per feature; NaN where history does not reach.
+    """Return rows known at the end of bins `at`, (n,) per feature; NaN where history does not
+    reach.
 
     Args:
         counts: per series, count of every bin, (bins,).
@@ -135,7 +138,7 @@ class ArrivalForecast:
         median: as likely exceeded as not; a whole number for a single bin.
         mean: expected count, from what such forecasts were followed by.
         quantiles: level -> count.
-        terms: of ln(1 + median), exact.
+        terms: terms of ln(1 + median), exact.
     """
 
     median: float
@@ -146,7 +149,7 @@ class ArrivalForecast:
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What forecasts of each level were followed by.
+    """The observed counts after forecasts of each level.
 
     Attributes:
         levels: cuts of the score, (groups - 1,).
@@ -173,7 +176,7 @@ class ArrivalModel:
 
     Args:
         models: "jobs@next" and so on -> additive model of ln(1 + count).
-        calibrations: the same names -> calibration.
+        calibrations: calibration by the same names.
         utc_offset_s, holidays: see `arrival_columns`.
     """
 
@@ -202,7 +205,9 @@ class ArrivalModel:
     def forecast(
         self, counts: Mapping[str, Floats], first_bin_s: float, series: str, lead: str
     ) -> ArrivalForecast:
-        """Forecast from the end of the last bin of `counts`; BundleError when there is no model."""
+        """Return the forecast from the end of the last bin of `counts`. Raise BundleError when
+        there is no model for it.
+        """
         key = f"{series}@{lead}"
         found = next((x for x in LEADS if x.name == lead), None)
         if key not in self.models or found is None:
@@ -226,7 +231,7 @@ class ArrivalModel:
     def columns(
         self, counts: Mapping[str, Floats], first_bin_s: float, at: NDArray[np.int64], lead: Lead
     ) -> dict[str, Floats]:
-        """`arrival_columns` with the model's calendar."""
+        """Return `arrival_columns` with the model's calendar."""
         return arrival_columns(
             counts,
             first_bin_s,
@@ -237,7 +242,7 @@ class ArrivalModel:
         )
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AdditiveModel]]:
-        """Settings and tables, as a bundle keeps them."""
+        """Return settings and tables in the form in which a bundle keeps them."""
         tables = {
             key: {
                 "levels": list(c.levels),
@@ -257,7 +262,7 @@ class ArrivalModel:
     def from_parts(
         cls, settings: Mapping[str, Any], models: Mapping[str, AdditiveModel]
     ) -> ArrivalModel:
-        """The model that `parts` took apart."""
+        """Return the model from what `parts` returned."""
         tables = {
             key: Calibration(
                 tuple(map(float, c["levels"])),
@@ -276,5 +281,5 @@ class ArrivalModel:
 
 
 def day_of(seconds: float) -> str:
-    """ISO date (UTC) of a time."""
+    """Return ISO date (UTC) of a time."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

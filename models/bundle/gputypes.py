@@ -48,7 +48,7 @@ class GpuTypeSpeed:
         families: what a family adds to it, by type.
         batch: mean log2 batch size of a family; the batch term is counted from it.
         batch_slope, gpus_slope: per doubling, by type.
-        half_widths: of ln(ratio) at `LEVELS`, by basis.
+        half_widths: half-widths of ln(ratio) at `LEVELS`, by basis.
     """
 
     base: Mapping[str, float]
@@ -66,7 +66,9 @@ class GpuTypeSpeed:
     def predict(
         self, family: str, batch: int | None, gpus: int, own: str, other: str
     ) -> TypeEstimate:
-        """Speed on `other` relative to `own`. BundleError when a type is unknown."""
+        """Return the speed on `other` relative to `own`. Raise BundleError when a type is
+        unknown.
+        """
         for name in (own, other):
             if name not in self.base:
                 raise BundleError(f"GPU type {name!r} is unknown; known: {', '.join(self.base)}")
@@ -93,7 +95,7 @@ class GpuTypeSpeed:
         )
 
     def parts(self) -> tuple[dict[str, Any], dict[str, AdditiveModel]]:
-        """Settings, as a bundle keeps them; there are no tables."""
+        """Return settings in the form in which a bundle keeps them; there are no tables."""
         settings = {name: getattr(self, name) for name in self.__slots__}
         return {**settings, "half_widths": {k: list(v) for k, v in self.half_widths.items()}}, {}
 
@@ -101,7 +103,7 @@ class GpuTypeSpeed:
     def from_parts(
         cls, settings: Mapping[str, Any], models: Mapping[str, AdditiveModel]
     ) -> GpuTypeSpeed:
-        """The model that `parts` took apart."""
+        """Return the model from what `parts` returned."""
         fields = {name: settings[name] for name in cls.__slots__}
         fields["half_widths"] = {k: tuple(v) for k, v in settings["half_widths"].items()}
         return cls(**fields)

@@ -17,13 +17,13 @@ PAIR_FEATURES = ("gpu_util_minus_partner_pct", "gpu_util_sum_pct", "gpu_mem_util
 
 
 def profile_values(profile: Profile) -> tuple[float, float, float, float]:
-    """A profile as the values of `PACKING_FEATURES`."""
+    """Return a profile as the values of `PACKING_FEATURES`."""
     amp = math.nan if profile.amp is None else float(profile.amp)
     return (profile.gpu_util_pct, profile.gpu_mem_util_pct, profile.gpu_mem_mib, amp)
 
 
 def pair_values(own: Profile, partner: Profile) -> tuple[float, float, float]:
-    """One member of a pair as the values of `PAIR_FEATURES`.
+    """Return one member of a pair as the values of `PAIR_FEATURES`.
 
     The sums are what both ask of one GPU; the difference says which of the two asks more.
     """
@@ -45,13 +45,13 @@ class PackingModel:
         self.tree = tree
 
     def classify(self, profile: Profile) -> tuple[int, tuple[str, ...]]:
-        """Sharing score (0 tiny, 1 medium, 2 jumbo) and the tree path that gave it."""
+        """Return sharing score (0 tiny, 1 medium, 2 jumbo) and the tree path that gave it."""
         values = profile_values(profile)
         shares = self.tree.leaf(values).value
         return shares.index(max(shares)), self.tree.path(values)
 
     def shares(self, profile: Profile) -> tuple[float, ...]:
-        """Shares of tiny, medium and jumbo among the training rows of the profile's leaf."""
+        """Return shares of tiny, medium and jumbo among the training rows of the profile's leaf."""
         return self.tree.leaf(profile_values(profile)).value
 
 
@@ -71,13 +71,13 @@ class PairSpeedModel:
         self.tree = tree
 
     def __call__(self, a: Profile, b: Profile) -> tuple[float, float]:
-        """(speed of a beside b, speed of b beside a), each in (0, 1]."""
+        """Return (speed of a beside b, speed of b beside a), each in (0, 1]."""
         return (
             self.tree.leaf(pair_values(a, b)).value[0],
             self.tree.leaf(pair_values(b, a)).value[0],
         )
 
     def explain(self, own: Profile, partner: Profile) -> tuple[float, tuple[str, ...]]:
-        """Speed of `own` beside `partner` and the tree path that gave it."""
+        """Return speed of `own` beside `partner` and the tree path that gave it."""
         values = pair_values(own, partner)
         return self.tree.leaf(values).value[0], self.tree.path(values)

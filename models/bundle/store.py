@@ -142,7 +142,9 @@ class Bundle:
 
     @property
     def sharing(self) -> str:
-        """How GPUs were shared where its pairs were measured: "mps", "time-slicing", "" unknown."""
+        """How GPUs were shared where the bundle's pairs were measured: "mps", "time-slicing", or ""
+        where unknown.
+        """
         trained_on = self.metadata.get("pair_speed") or self.metadata.get("packing") or {}
         return str(trained_on.get("sharing") or "") if isinstance(trained_on, Mapping) else ""
 
@@ -154,7 +156,9 @@ class Bundle:
         return self._digest
 
     def save(self, path: str | Path) -> Path:
-        """Writes the bundle into the directory `path`, replacing the bundle there, if any."""
+        """Write the bundle into the directory `path`, replacing the bundle there, if any. Return
+        its path.
+        """
         folder = Path(path)
         document, data = self._encode()
         name = document["arrays"]["file"]
@@ -169,7 +173,7 @@ class Bundle:
 
     @classmethod
     def load(cls, path: str | Path) -> Bundle:
-        """Reads the bundle in the directory `path`; BundleError names what is wrong with it."""
+        """Return the bundle in the directory `path`. BundleError names what is wrong with it."""
         folder = Path(path)
         with suppress(FileNotFoundError):
             return cls._looked(folder)
@@ -251,7 +255,7 @@ class Bundle:
 
 
 def digest_of(document: Document) -> str:
-    """sha256 of a bundle document without its own "digest" entry, hex.
+    """Return sha256 of a bundle document without its own "digest" entry, hex.
 
     The numbers are covered through their own digest, which the document holds.
     """

@@ -74,7 +74,7 @@ class Tree:
         return sum(node.feature == -1 for node in self.nodes)
 
     def leaf(self, values: Sequence[float]) -> Node:
-        """The leaf of one row.
+        """Return the leaf of one row.
 
         Args:
             values: one per feature; NaN is missing. Rounded to float32 first, as in training.
@@ -87,7 +87,7 @@ class Tree:
         return self.nodes[i]
 
     def path(self, values: Sequence[float]) -> tuple[str, ...]:
-        """The comparisons on the way to `leaf(values)`, as text."""
+        """Return the comparisons on the way to `leaf(values)`, as text."""
         steps = []
         i = 0
         while (node := self.nodes[i]).feature >= 0:

@@ -81,7 +81,7 @@ class Arrivals:
         return {"jobs": self.jobs, "gpus": self.gpus}
 
     def until(self, bins: int) -> Arrivals:
-        """The first `bins` bins."""
+        """Return the first `bins` bins."""
         return Arrivals(
             self.jobs[:bins], self.gpus[:bins], self.first_bin_s, self.utc_offset_s, self.holidays
         )
@@ -90,7 +90,9 @@ class Arrivals:
     def of_jobs(
         cls, submit_s: Floats, gpus: Floats, *, utc_offset_s: float = 0.0, **calendar: Any
     ) -> Arrivals:
-        """Counts from submit times (seconds since the epoch, any order) and gang sizes."""
+        """Return the counts of jobs with these submit times (seconds since the epoch, any order)
+        and gang sizes.
+        """
         if not len(submit_s):
             raise TrainingError("no job to count arrivals of")
         first = float(np.min(submit_s) // BIN_S * BIN_S)
@@ -105,7 +107,9 @@ class Arrivals:
 
     @classmethod
     def read_csv(cls, path: Any, *, holidays: tuple[str, ...] = ()) -> Arrivals:
-        """Reads `time, submit_gpu_job, submit_gpu_num`; times are local and evenly spaced."""
+        """Read `time, submit_gpu_job, submit_gpu_num` from a CSV file. Times are local and evenly
+        spaced.
+        """
         try:
             with opened(path) as file:
                 frame = pd.read_csv(file, usecols=["time", "submit_gpu_job", "submit_gpu_num"])
@@ -124,7 +128,7 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class FittedArrivals:
-    """The arrival model and how it came about."""
+    """The arrival model, and the settings and data of its fit."""
 
     model: ArrivalModel
     metadata: Mapping[str, Any]
@@ -137,7 +141,7 @@ def fit_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> FittedArrivals:
-    """Fits one GA2M for each series and lead, with calibrated quantiles.
+    """Fit one GA2M for each series and lead, with calibrated quantiles.
 
     The last four weeks (or the last quarter, if that is less) are forecast by a model fitted on
     what came before them; what it missed by makes the quantiles. The model kept is then fitted on
@@ -178,7 +182,7 @@ def fit_arrivals(
 
 
 def arrivals_at(history: Arrivals, series: str, at: Ints, lead: Lead) -> Floats:
-    """What followed the bins `at`, mean count per bin, (n,)."""
+    """Return the mean count per bin that followed each of the bins `at`, (n,)."""
     total = np.concatenate([[0.0], np.cumsum(history.counts[series])])
     first = at + lead.ahead
     followed: Floats = (total[first + lead.width] - total[first]) / lead.width
@@ -261,7 +265,8 @@ def evaluate_arrivals(
     preset: str = "full",
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Fits before `test_from_s`, forecasts every bin after it, beside the baselines.
+    """Return how well arrivals after `test_from_s` are forecast by a model fitted before, and by
+    the baselines.
 
     Returns per "series@lead" the MAE per model (`ga2m`, `last_value`, `naive_1d`, `naive_7d`,
     `constant_median`, `lightgbm_l1` and the same rounded to whole counts), the coverage of 50, 80
@@ -320,7 +325,7 @@ def _intervals(table: Calibration, score: Floats, truth: Floats) -> dict[str, fl
 
 
 def pinball(bounds: Floats, truth: Floats, levels: Sequence[float]) -> float:
-    """Mean pinball loss over rows and quantile levels; `bounds` (n, levels)."""
+    """Return mean pinball loss over rows and quantile levels; `bounds` (n, levels)."""
     miss = truth[:, None] - bounds
     q = np.asarray(levels)
     return float(np.maximum(q * miss, (q - 1) * miss).mean())

@@ -29,7 +29,8 @@ def fit_lightgbm(
     alpha: float = 0.5,
     log: bool = True,
 ) -> Callable[[pd.DataFrame], Floats]:
-    """A gradient-boosted forest on the same rows and target; a function from rows to scores.
+    """Fit gradient-boosted trees on the same rows and target. Return a function from rows to
+    scores.
 
     "l1" (median) has the better MAE and rank; "l2" (mean) the better tail; "quantile" is that of
     level `alpha`. With `log` false the target is taken as it is: 0 or 1 for "binary", whose
@@ -74,13 +75,14 @@ def ewma_scores(
     *,
     weight: float = 0.3,
 ) -> Floats:
-    """Causal moving average of ln(1 + duration) by (user, GPUs), else by user, else over all.
+    """Return the causal moving average of ln(1 + duration) by (user, GPUs), else by user, else over
+    all.
 
     Args:
         user: submitting user of each job, (n,).
         gpus, submit_time, end_time, duration_s: of each job, (n,); NaN end or duration never
             enters an average.
-        weight: of the newest job.
+        weight: weight of the newest job.
 
     Returns the average each job would have been given when submitted, (n,); NaN before any job
     has ended.

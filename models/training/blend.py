@@ -1,4 +1,4 @@
-"""From no history to a trained model without a step.
+"""Blends a trained model with the histories, so that predictions change smoothly as jobs are seen.
 
 The sum of some `survival` features is itself an estimate, honest from the first job on. The GA2M is
 mixed with it: score = weight * GA2M + (1 - weight) * sum, with a weight that grows with the jobs
@@ -25,12 +25,12 @@ _GRID = np.round(np.arange(-9.0, 14.0, STEP), 9)
 def blended(
     model: AdditiveModel, features: Sequence[str], weight: float, frame: pd.DataFrame
 ) -> AdditiveModel:
-    """`weight` times the model plus (1 - weight) times the sum of some of its features.
+    """Return `weight` times the model plus (1 - weight) times the sum of some of its features.
 
     Args:
         model: with a score in the unit of `features`.
         features: continuous features that together estimate the same thing.
-        weight: of the model, 0 to 1.
+        weight: weight of the model, 0 to 1.
         frame: rows that weigh the bins of the features; may be empty.
     """
     terms = [_scaled(term, weight) for term in model.terms]

@@ -1,4 +1,4 @@
-"""Bags as blocks of time.
+"""Splits training rows into bags by blocks of time.
 
 Jobs come in bursts of near-copies. With random rows held out, the copies of a held-out job sit in
 the training part, early stopping never sees the error of a new burst, and the model overfits.
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 
 
 def time_blocks(time: NDArray[np.float64], blocks: int) -> NDArray[np.int64]:
-    """Number of the block of each row, (n,): stretches of time with about equally many rows.
+    """Return the number of each row's block, (n,). A block is a stretch of time; all have about
+    equally many rows.
 
     Rows of the same instant share a block, so there may be fewer blocks than asked for.
     """
@@ -23,7 +24,7 @@ def time_blocks(time: NDArray[np.float64], blocks: int) -> NDArray[np.int64]:
 def block_bags(
     time: NDArray[np.float64], bags: int, *, blocks_per_bag: int = 4
 ) -> NDArray[np.int8]:
-    """Bags for an EBM, (n, bags): +1 trains, -1 stops early.
+    """Return the bags for an EBM, (n, bags): +1 trains, -1 stops early.
 
     Block b is held out by bag b mod `bags`, so every row is held out once and each bag holds out
     stretches from all over the window.

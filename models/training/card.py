@@ -45,7 +45,7 @@ CORRECTED = "edits", "edits_digest", "before_after", "edited_terms", "dropped_te
 
 
 def effects(model: AdditiveModel) -> list[dict[str, Any]]:
-    """Purified shape functions as plain JSON, most important first.
+    """Return purified shape functions as plain JSON, most important first.
 
     Each: name, importance, origin, labels of the bins of each feature, scores, factors
     (exp of the scores, for a logarithmic model), spread over bags and training rows per bin.
@@ -71,7 +71,7 @@ def effects(model: AdditiveModel) -> list[dict[str, Any]]:
 def similar_rows(
     model: AdditiveModel, columns: Any, row: Sequence[Value], count: int = 5
 ) -> list[tuple[int, float]]:
-    """Rows the model sees as most like `row`: an example-based foil ("jobs like this one").
+    """Return rows the model sees as most like `row`: an example-based foil ("jobs like this one").
 
     Alike means: every term contributes nearly the same, whatever the raw values. A feature that
     moves no prediction makes no two jobs different.
@@ -99,7 +99,7 @@ def model_card(
     limits: Sequence[str] = (),
     examples: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """The card of a bundle as one self-contained HTML page.
+    """Return the card of a bundle as one self-contained HTML page.
 
     Args:
         metrics: model -> figure -> value, on days none of them saw.
@@ -176,7 +176,7 @@ def _histories(bundle: Bundle) -> list[str]:
 
 
 def write_card(path: str | Path, page: str) -> Path:
-    """Writes the page whole or not at all."""
+    """Write the page whole or not at all."""
     path = Path(path)
     write_whole(path, page.encode("utf-8", "replace"))
     return path

@@ -27,7 +27,7 @@ BIASED = 0.25  # a shift of the mean residual by this share of its spread
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """What moved.
+    """How far features and errors have drifted.
 
     Attributes:
         features: index of each feature with a main effect, largest first.
@@ -45,7 +45,7 @@ class Drift:
     warnings: tuple[str, ...]
 
     def metrics(self) -> dict[str, float]:
-        """Flat figures, for MLflow."""
+        """Return flat figures, for MLflow."""
         return {
             **{f"drift/{name}": value for name, value in self.features.items()},
             "drift/shift of errors": self.residual_shift,
@@ -60,13 +60,13 @@ def measure_drift(
     residual: Floats | None = None,
     reference: Floats | None = None,
 ) -> Drift:
-    """Compares rows `X` with the training rows behind `model`.
+    """Compare rows `X` with the training rows behind `model`.
 
     Args:
         model: from a bundle.
         X: the new rows; columns of the model.
         residual: ln(1 + true) - score of new rows whose jobs have ended, (m,).
-        reference: the same of the validation days, (k,).
+        reference: the residuals of the validation days, (k,).
 
     Raises TrainingError with fewer than 200 rows, where the index says nothing.
     """
@@ -99,7 +99,7 @@ def measure_drift(
 
 
 def stability_index(before: Any, now: Any) -> float:
-    """Population stability index of two histograms over the same bins, (bins,).
+    """Return population stability index of two histograms over the same bins, (bins,).
 
     Half a row is added to every bin, so that an empty one is not infinitely surprising.
     """

@@ -112,7 +112,8 @@ def fit_duration(
     n_jobs: int = 1,
     elapsed_s: Floats | None = None,
 ) -> FittedDuration:
-    """Fits the duration GA2M on jobs that have ended and, knowing how long, on jobs that run.
+    """Fit the duration GA2M on jobs that have ended, and on jobs that run, given how long they have
+    run.
 
     With the family `survival` among the features, a job still running counts with the mean its
     own odds leave it, given how long it has run (Buckley and James, Biometrika 1979), and the
@@ -126,7 +127,7 @@ def fit_duration(
         elapsed_s: how long each job has run so far, (n,); read where `duration_s` is NaN.
         time: when each row was taken, seconds since the epoch, (n,); makes the bags.
         specs: the features, in the order of a row.
-        seed: of the boosting; the same seed and rows give the same model.
+        seed: seed of the boosting; the same seed and rows give the same model.
         preset: "online", "fast", "full" or one's own.
         n_jobs: processes; 1 keeps everything in this one.
 
@@ -181,8 +182,9 @@ def fit_duration(
 def fit_at(
     rows: Rows, cut: float, *, seed: int, preset: str | DurationPreset = "fast"
 ) -> FittedDuration:
-    """`fit_duration` on what was known at `cut` (seconds since the epoch): the jobs that had ended
-    by then, and those that ran."""
+    """Fit as `fit_duration` does on what was known at `cut` (seconds since the epoch): jobs that
+    had ended by then, and jobs that ran.
+    """
     known = rows.known_by(cut)
     return fit_duration(
         known.X,
@@ -196,7 +198,7 @@ def fit_at(
 
 
 def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame:
-    """The columns of `specs`, continuous as float64 and nominal as object with None.
+    """Return the columns of `specs`, continuous as float64 and nominal as object with None.
 
     Raises TrainingError naming the first column that is missing or of another kind.
     """
@@ -224,14 +226,15 @@ def checked_frame(X: pd.DataFrame, specs: Sequence[FeatureSpec]) -> pd.DataFrame
 
 
 def knows_histories(frame: pd.DataFrame) -> bool:
-    """Whether the features whose sum estimates the target are all there."""
+    """Return whether the features whose sum estimates the target are all there."""
     return all(name in frame for name in LIKE)
 
 
 def with_histories(
     model: AdditiveModel, rows: int, frame: pd.DataFrame
 ) -> tuple[AdditiveModel, float]:
-    """A model of `rows` jobs blended with the sum of the histories, and its own weight in that.
+    """Return the model of `rows` jobs blended with the sum of the histories, and the model's weight
+    in that blend.
 
     As it is, with weight 1, where these features are not all there. `frame` holds all of the rows
     or a sample: it says where they lie along the features. No term acts outside of them.
@@ -243,7 +246,8 @@ def with_histories(
 
 
 def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
-    """What running jobs are taken to last, seconds, (n,): exp of the mean logarithm left to them.
+    """Return how long running jobs are taken to last, seconds, (n,): exp of the mean logarithm left
+    to them.
 
     The histories' mean and spread of the logarithm are taken for a normal distribution's, cut off
     below what has been outlived. Without the family `survival`, twice what they have run: a job
@@ -261,7 +265,9 @@ def imputed_s(frame: pd.DataFrame, elapsed_s: Floats) -> Floats:
 
 
 def data_digest(frame: pd.DataFrame, y: Floats) -> str:
-    """sha256 of training rows and target, hex, to the digits on which all processors agree."""
+    """Return sha256 of training rows and target, hex, to the digits on which all processors
+    agree.
+    """
     digest = hashlib.sha256(repr([str(name) for name in frame.columns]).encode())
     agreed = frame.astype(dict.fromkeys(frame.select_dtypes("float64"), np.float32))
     digest.update(pd.util.hash_pandas_object(agreed, index=False).to_numpy().tobytes())
@@ -286,7 +292,9 @@ def _checked_target(frame: pd.DataFrame, duration_s: Floats, time: Floats) -> Fl
 
 
 def settings_of(preset: str | DurationPreset) -> tuple[str, DurationPreset]:
-    """Name and settings of a preset; TrainingError when there is none of that name."""
+    """Return the name and settings of a preset. Raise TrainingError when there is none of that
+    name.
+    """
     if isinstance(preset, DurationPreset):
         return "custom", preset
     if preset not in PRESETS:

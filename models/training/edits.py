@@ -120,7 +120,7 @@ class Edit(_Strict):
 
     @property
     def change(self) -> str:
-        """Which of `CHANGES` it is."""
+        """Which of `CHANGES` this edit makes."""
         return next(name for name in CHANGES if getattr(self, name) is not None)
 
 
@@ -151,7 +151,7 @@ class Edited:
 
 
 def read_edits(path: str | Path) -> Edits:
-    """Reads an edits file; EditError names the field, its value and what is accepted."""
+    """Read an edits file. EditError names the field, its value and what is accepted."""
     path = Path(path)
     try:
         text = yaml.safe_load(read_text(path))
@@ -170,7 +170,7 @@ def read_edits(path: str | Path) -> Edits:
 
 
 def check_names(edits: Edits, features: Sequence[FeatureSpec]) -> None:
-    """EditError, with the nearest names, when an edit is of no such feature."""
+    """Raise EditError, with the nearest names, when an edit names a feature that does not exist."""
     names = [spec.name for spec in features]
     for number, edit in enumerate(edits.edits, 1):
         try:
@@ -187,7 +187,7 @@ def apply_edits(
     guard: str | None = None,
     tolerance: float = 0.02,
 ) -> Edited:
-    """The edited model; the one given stays as it is.
+    """Return the edited model. The model given stays as it is.
 
     Args:
         model: as fitted.
@@ -233,7 +233,7 @@ def apply_edits(
 
 
 def measured(bundle: Bundle) -> dict[str, dict[str, float]]:
-    """Errors of a bundle's duration model without and with its edits, on days it never saw.
+    """Return errors of a bundle's duration model without and with its edits, on days it never saw.
 
     Each as `duration_metrics` has them; empty where nothing was edited.
     """
@@ -263,7 +263,7 @@ def _find(model: AdditiveModel, edit: Edit) -> int:
 
 
 def _known(edit: Edit, names: Sequence[str]) -> list[str]:
-    """What the edit is of; EditError when a name is not among `names`."""
+    """Return what the edit is of; EditError when a name is not among `names`."""
     wanted = [edit.feature] if edit.feature is not None else list(edit.term or [])
     for name in wanted:
         if name not in names:

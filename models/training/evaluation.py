@@ -48,7 +48,8 @@ def evaluate_duration(
     lightgbm: bool = True,
     shown: Callable[[int, int], None] | None = None,
 ) -> DurationEvaluation:
-    """Refits on what had ended, predicts until the next refit, and compares.
+    """Refit on the jobs that had ended, predict until the next refit, and return the comparison
+    with the baselines.
 
     Args:
         rows: feature rows in time order, one per job.
@@ -89,7 +90,8 @@ def evaluate_duration(
 
 
 def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """How far a figure may be off: model -> metric -> half of its 95 % interval over days (UTC).
+    """Return how far a figure may be off: model -> metric -> half of its 95 % interval over days
+    (UTC).
 
     Days on which a figure means nothing are left out; so is a figure with fewer than five days.
     """
@@ -110,7 +112,8 @@ def by_day(found: DurationEvaluation) -> dict[str, dict[str, float]]:
 def slices(
     found: DurationEvaluation, cuts: Mapping[str, Sequence[object]]
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """`duration_metrics` of the GA2M by slice: cut -> slice -> figures, the 8 largest slices first.
+    """Return `duration_metrics` of the GA2M by slice: cut -> slice -> figures, the 8 largest slices
+    first.
 
     Args:
         cuts: value of each cut ("vc") for every row of `found.rows`.
@@ -147,7 +150,8 @@ def _fit_all(
 
 
 def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
-    """A figure of merit for promotion: mean AUC of "longer than 1 h" and "longer than 6 h".
+    """Return a function that gives a model's mean AUC of "longer than 1 h" and "longer than 6 h",
+    the figure that decides on promotion.
 
     It is the tail that decides what a schedule is worth. NaN when the rows hold no job longer than
     1 h, or nothing else; without one longer than 6 h it is the AUC of "longer than 1 h".
@@ -162,7 +166,9 @@ def tail_auc(rows: Rows) -> Callable[[AdditiveModel], float]:
 
 
 def rows_digest(rows: Rows) -> str:
-    """Which jobs, when, and how long they ran, whatever features they have: 12 hex digits."""
+    """Return a digest (12 hex digits) of which jobs the rows are of, when, and how long they ran.
+    It does not depend on the features.
+    """
     digest = hashlib.sha256("\0".join(map(str, rows.job_id)).encode())
     digest.update(np.ascontiguousarray([rows.time, rows.y]).tobytes())
     return digest.hexdigest()[:12]

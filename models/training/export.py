@@ -26,13 +26,13 @@ Floats = NDArray[np.float64]
 
 
 class HeldOut(NamedTuple):
-    """What each bag of a fit did not see: it judges the pairs.
+    """The rows that each bag of a fit did not see. They judge the pairs.
 
     Attributes:
         y: target of the rows, (n,).
         bags: -1 where a bag, (n, bags), was not fitted on a row.
         block: stretch of time of each row, (n,).
-        seed: of the bootstrap.
+        seed: seed of the bootstrap.
     """
 
     y: Floats
@@ -49,7 +49,8 @@ def additive_model(
     link: str = "log1p",
     held_out: HeldOut | None = None,
 ) -> AdditiveModel:
-    """Exports `ebm`, made monotone where the specs say so, purified and centred.
+    """Export `ebm` as an additive model, made monotone where the specs say so, purified and
+    centred.
 
     Args:
         ebm: fitted ExplainableBoostingRegressor, or Classifier of two classes: one score a row.
@@ -110,7 +111,7 @@ def _error(bags: Floats) -> Floats:
 def purified(
     stacks: dict[tuple[int, ...], Floats], weights: dict[tuple[int, ...], Floats]
 ) -> float:
-    """Moves main effects out of pairs and constants out of mains, in place; the constant.
+    """Move main effects out of pairs and constants out of mains, in place. Return the constant.
 
     Args:
         stacks: tensors per term, (tensors, bins[, bins]); the constant is that of the first.
@@ -166,7 +167,7 @@ def _counts(bins: list[NDArray[np.intp]], sizes: list[int]) -> Floats:
 
 
 def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
-    """The model as interpret's own, so that its tools explain, edit, merge and show it.
+    """Return the model as interpret's own, so that its tools explain, edit, merge and show it.
 
     It predicts the score of `model` (of a duration: ln(1 + seconds)), term by term the same.
     """
@@ -185,7 +186,9 @@ def as_ebm(model: AdditiveModel) -> ExplainableBoostingRegressor:
     )
 
     def whole(term: Term, values: Floats) -> Floats:
-        """With the bin of what is unknown, which interpret keeps for numbers, too."""
+        """Return the values with the bin for unknown ones, which interpret keeps for numbers,
+        too.
+        """
         kinds = [model.axes[i].spec.kind for i in term.features]
         return np.pad(values, [(0, int(kind == "continuous")) for kind in kinds])
 

@@ -41,7 +41,7 @@ Held = Callable[[Measured], object]
 
 
 def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> GpuTypeSpeed:
-    """Fits relative speeds.
+    """Fit the relative speeds of GPU types.
 
     Args:
         measured: configurations with a rate on at least two types count.
@@ -87,7 +87,7 @@ def fit_gpu_types(measured: Sequence[Measured], *, intervals: bool = True) -> Gp
 
 
 def evaluate_gpu_types(measured: Sequence[Measured]) -> dict[str, Any]:
-    """Errors and coverage with whole families, and with single configurations, left out.
+    """Return errors and coverage with whole families, and with single configurations, left out.
 
     Returns for both: mean and median absolute error of ln(ratio) over all ordered pairs of types
     on which a configuration was measured, the same of the median over families alone (`types_`)

@@ -43,12 +43,12 @@ def surviving(
         stacks: the tensor of each term, by its features, (1 + bags, bins[, bins]). The first is of
             all bags together, the others are of one each.
         weights: training rows per cell of each term.
-        bins: of every feature, each (n,).
-        intercepts: of the bags, (bags,).
+        bins: bins of every feature, each (n,).
+        intercepts: intercepts of the bags, (bags,).
         y: target, (n,).
         bags: +1 trains, -1 is held out, (n, bags).
         block: stretch of time of each row, (n,).
-        seed: of the draws.
+        seed: seed of the draws.
     """
     pairs = [(key[0], key[1]) for key in stacks if len(key) == 2]
     if not pairs:

@@ -38,7 +38,7 @@ class Paired:
         candidate, champion: its values.
         gain: how much better the candidate is, whichever way the figure goes.
         low, high: interval of the gain; 95 % for all figures together.
-        unit: of all of them; "" is a plain number.
+        unit: unit of all these values; "" is a plain number.
     """
 
     title: str
@@ -120,11 +120,11 @@ def judge(
     *,
     seed: int = 0,
 ) -> Judgement:
-    """Compare both on rows of ended jobs.
+    """Compare both models on rows of ended jobs, and return the judgement.
 
     Args:
         rows: with the features of both, of jobs that neither saw.
-        user: of each row; the unit that is drawn.
+        user: user of each row; the unit that is drawn.
 
     Raises TrainingError when the rows are too few to say anything.
     """
@@ -146,7 +146,9 @@ def judge(
 
 
 def drawn_again(units: int, draw: np.random.Generator) -> Floats:
-    """Return how often each unit counts: once each first, then drawn with replacement."""
+    """Return how often each unit counts: once each first, then as often as it is drawn with
+    replacement.
+    """
     drawn = draw.multinomial(units, np.full(units, 1 / units), RESAMPLES)
     return np.concatenate([np.ones((1, units)), drawn.astype(np.float64)])
 
@@ -159,7 +161,7 @@ def paired(
     unit: str = "",
     among: int = 1,
 ) -> Paired | None:
-    """Return one figure; None when it means nothing on these rows.
+    """Return one figure of both models, or None when it means nothing on these rows.
 
     Args:
         values: the candidate's and the champion's, all rows first.

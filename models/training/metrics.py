@@ -33,7 +33,7 @@ EARLY_S = 200.0  # the profiling limit: what ends within it, mostly by failing, 
 def duration_metrics(
     score: Floats, duration_s: Floats, gpus: NDArray[np.int64]
 ) -> dict[str, float]:
-    """Errors of predicted ln(1 + seconds).
+    """Return the errors of predicted ln(1 + seconds).
 
     Args:
         score: predictions, (n,); NaN is not scored.
@@ -63,7 +63,7 @@ def duration_metrics(
 
 
 def auc(score: Floats, positive: NDArray[np.bool_]) -> float:
-    """Chance that a positive row scores above a negative one, ties counting half."""
+    """Return the chance that a positive row scores above a negative one, ties counting half."""
     p, n = int(positive.sum()), int((~positive).sum())
     if not p or not n:
         return float("nan")

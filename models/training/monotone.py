@@ -22,7 +22,7 @@ Tensors = dict[tuple[int, ...], Floats]
 def monotonise(
     scores: Tensors, weights: Mapping[tuple[int, ...], Floats], directions: Mapping[int, int]
 ) -> tuple[Tensors, set[tuple[int, ...]]]:
-    """Flattens shape functions until the score is monotone in every feature of `directions`.
+    """Flatten shape functions until the score is monotone in every feature of `directions`.
 
     Args:
         scores: tensor per term; keys are feature positions. Bin 0 (missing) has no order and is

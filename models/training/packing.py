@@ -66,7 +66,7 @@ class Configurations:
 
 @dataclass(frozen=True, slots=True)
 class FittedPacking:
-    """The sharing-score tree and how it came about."""
+    """The sharing-score tree, and the settings and data of its fit."""
 
     model: PackingModel
     metadata: Mapping[str, Any]
@@ -74,14 +74,14 @@ class FittedPacking:
 
 @dataclass(frozen=True, slots=True)
 class FittedPairSpeed:
-    """The pair-speed tree and how it came about."""
+    """The pair-speed tree, and the settings and data of its fit."""
 
     model: PairSpeedModel
     metadata: Mapping[str, Any]
 
 
 def configurations(members: Members) -> Configurations:
-    """Labels every configuration by its measured pairs."""
+    """Label every configuration by its measured pairs."""
     number, first, inverse, count = np.unique(
         members.configuration, return_index=True, return_inverse=True, return_counts=True
     )
@@ -100,7 +100,7 @@ def fit_packing(
     repeats: int | None = None,
     seed: int = 0,
 ) -> FittedPacking:
-    """Fits the sharing-score tree.
+    """Fit the sharing-score tree.
 
     Args:
         pairs: what was measured.
@@ -108,7 +108,7 @@ def fit_packing(
             their partners.
         repeats: repetitions of the cross-validation that chooses the pruning; 25, or 1 with
             families left out, where the fit has to be quick.
-        seed: of the folds and of ties.
+        seed: seed of the folds and of ties.
 
     Raises TrainingError when too few configurations are left.
     """
@@ -149,7 +149,7 @@ def fit_packing(
 def fit_pair_speed(
     pairs: PairMeasurements, *, exclude_families: Collection[str] = ()
 ) -> FittedPairSpeed:
-    """Fits each member's speed on both profiles: at most 16 leaves, never rising with demand.
+    """Fit each member's speed on both profiles, with at most 16 leaves, never rising with demand.
 
     Args:
         pairs: what was measured.
@@ -186,7 +186,7 @@ def fit_pair_speed(
 def evaluate_packing(
     pairs: PairMeasurements, *, seed: int = 0, repeats: int = 10
 ) -> dict[str, float]:
-    """How often the tree gives the label a configuration's own measurements give it.
+    """Return how often the tree gives a configuration the label that its own measurements give it.
 
     Returns accuracy in repeated 5-fold cross-validation, and with a whole model family left out
     (its pairs then do not label its partners either); the share of the largest class beside them;
@@ -244,7 +244,7 @@ def _decisions(pairs: PairMeasurements, known: Configurations, seed: int) -> tup
 def family_pairs(
     members: Members,
 ) -> Iterator[tuple[tuple[str, str], NDArray[np.bool_]]]:
-    """Every two families that met, with the mask of their pairs, (n,)."""
+    """Yield every two families that were measured together, with the mask of their pairs, (n,)."""
     n = len(members.speed) // 2
     own, partner = members.family[:n], members.partner_family[:n]
     for a, b in combinations_with_replacement(sorted(set(members.family)), 2):
@@ -259,7 +259,7 @@ def _score(model: PackingModel, profile: Floats) -> int:
 
 
 def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
-    """Errors on pairs both of whose families were left out of the fit.
+    """Return errors on pairs both of whose families were left out of the fit.
 
     Returns mean absolute error of the sum of both (capped) speeds and of the slower member, and
     how often "sum > 1.8" is judged rightly, for the tree; the same for the constant mean
@@ -288,8 +288,10 @@ def evaluate_pair_speed(pairs: PairMeasurements) -> dict[str, float]:
 
 
 def unseen_speeds(pairs: PairMeasurements) -> tuple[Floats, Floats]:
-    """Speeds of both members of every pair, by trees that saw neither family, and the mean speed of
-    what those saw; (2, n) each, NaN where too few pairs are left."""
+    """Return the speeds of both members of every pair, predicted by trees that saw neither family,
+    and the mean speed of the pairs those trees saw. Both are (2, n), NaN where too few pairs are
+    left.
+    """
     members, n = pairs.members, len(pairs)
     columns = _pair_columns(members).reshape(2, n, -1)
     speeds, mean = np.full((2, n), np.nan), np.full((2, n), np.nan)

@@ -115,7 +115,9 @@ class PairMeasurements:
         return tuple(sorted(set(self.members.family)))
 
     def provenance(self, exclude_families: Collection[str] = ()) -> dict[str, Any]:
-        """What a model fitted on these without `exclude_families` says of them; plain JSON."""
+        """Return what a model fitted on these pairs without `exclude_families` records of them;
+        plain JSON.
+        """
         return {
             "origin": self.origin,
             "source": self.source,
@@ -125,7 +127,7 @@ class PairMeasurements:
         }
 
     def table(self) -> pa.Table:
-        """As Arrow, origin and source in the schema's metadata."""
+        """Return the pairs as an Arrow table, origin and source in the schema's metadata."""
         described = {
             _ORIGIN_KEY: self.origin.encode(),
             b"source": self.source.encode(),
@@ -144,7 +146,7 @@ class Members:
         configuration: number of the configuration, (2n,); equal for equal (model, dataset,
             batch, amp).
         profile: gpu_util_pct, gpu_mem_util_pct, gpu_mem_mib, amp (NaN unknown), (2n, 4).
-        partner: the same of the other member, (2n, 4).
+        partner: the profile of the other member, (2n, 4).
         speed: relative to running alone and capped at 1, (2n,): sharing cannot make a job
             faster, what is above 1 is noise of the measurement.
     """
@@ -157,7 +159,7 @@ class Members:
     speed: Floats
 
     def without(self, families: Collection[str]) -> Members:
-        """The members of pairs in which none of `families` takes part."""
+        """Return the members of pairs in which none of `families` takes part."""
         if not families:
             return self
         out = list(families)
@@ -171,12 +173,12 @@ class Members:
         return np.concatenate([b, a])
 
     def where(self, mask: NDArray[np.bool_]) -> Members:
-        """The members where `mask` holds."""
+        """Return the members where `mask` holds."""
         return Members(*(getattr(self, name)[mask] for name in self.__slots__))
 
 
 def read_artifact(folder: str | Path) -> PairMeasurements:
-    """Reads `single_data.csv` and `colocate_info.csv` of the Lucid artifact's format.
+    """Read `single_data.csv` and `colocate_info.csv` of the Lucid artifact's format.
 
     A pair's members are looked up among the single configurations by model, dataset, batch size
     and amp. Raises TrainingError when a file, column or configuration is missing.
@@ -207,7 +209,7 @@ def read_artifact(folder: str | Path) -> PairMeasurements:
 
 
 def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeasurements:
-    """Reads `solo.parquet` and `pairs.parquet` as the colocation bench writes them.
+    """Read `solo.parquet` and `pairs.parquet` as the colocation bench writes them.
 
     Args:
         folder: output of `pellucid colocate` or of a campaign.
@@ -247,7 +249,7 @@ def read_bench(folder: str | Path, *, sharing: str = "time-slicing") -> PairMeas
 
 
 def modes_of(folder: str | Path) -> tuple[str, ...]:
-    """Ways of sharing that the bench of a folder measured, in the order of `SHARING`.
+    """Return ways of sharing that the bench of a folder measured, in the order of `SHARING`.
 
     Raises TrainingError when the file is missing or malformed.
     """
@@ -256,7 +258,7 @@ def modes_of(folder: str | Path) -> tuple[str, ...]:
 
 
 def read_pairs(path: str | Path, *, sharing: str | None = None) -> PairMeasurements:
-    """Reads pairs: a Parquet file of `PAIR_SCHEMA`, or a folder.
+    """Read pairs from a Parquet file of `PAIR_SCHEMA`, or from a folder.
 
     A folder is in the colocation bench's format when it holds `solo.parquet`, otherwise in the
     Lucid artifact's. A file that does not say where its pairs come from is taken as measured.

@@ -18,7 +18,8 @@ MAX_LABELS = 12
 
 
 def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Path:
-    """Draws the `top` terms by importance into one picture; its suffix says which format.
+    """Draw the `top` terms by importance into one picture, whose format is that of the path's
+    suffix. Return the path.
 
     A single feature: what it multiplies the duration by (log scale), with the spread over bags;
     the first point is "missing". A pair: its purified contribution as colours.
@@ -40,8 +41,9 @@ def plot_shapes(model: AdditiveModel, path: str | Path, *, top: int = 24) -> Pat
 
 
 def plot_histories(histories: Sequence[History], path: str | Path) -> Path:
-    """Draws histories into one picture: bars are jobs by how long they lasted, the line is the
-    share of the next ones that outlives each moment (dotted: by the wider group)."""
+    """Draw histories into one picture. Bars are jobs by how long they lasted. The line is the share
+    of the next jobs that outlives each moment (dotted: by the wider group).
+    """
     columns = max(1, min(3, len(histories)))
     rows = max(1, math.ceil(len(histories) / columns))
     figure = Figure(figsize=(4.6 * columns, 2.8 * rows), layout="constrained")

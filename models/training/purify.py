@@ -1,4 +1,4 @@
-"""Purification: interactions that hold nothing a single feature could say.
+"""Purification: it moves out of an interaction whatever a single feature can express.
 
 A pair's tensor can hide main effects (add r to a row, take it from the main: same predictions,
 another picture). The functional ANOVA picks one representative: every row and column of a pair
@@ -15,7 +15,7 @@ Floats = NDArray[np.float64]
 
 
 def purify_pair(scores: Floats, weights: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """Splits pair tensors F into pure + rows + columns + constant.
+    """Split pair tensors F into pure + rows + columns + constant.
 
     The weighted two-way additive fit: rows and columns solve its normal equations, in one step
     instead of the paper's alternating passes.

@@ -15,13 +15,13 @@ class BundleModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
     """Predicts durations in seconds from a data frame of features."""
 
     def load_context(self, context: Any) -> None:
-        """Reads the bundle that was logged with the model."""
+        """Read the bundle that was logged with the model."""
         self._bundle = Bundle.load(context.artifacts["bundle"])
 
     def predict(
         self, context: Any, model_input: pd.DataFrame, params: dict[str, Any] | None = None
     ) -> np.ndarray:
-        """Predicted duration of each row, seconds, (n,)."""
+        """Return predicted duration of each row, seconds, (n,)."""
         model = self._bundle.duration
         seconds: np.ndarray = model.seconds(model.score_batch(model_input))
         return seconds

@@ -46,7 +46,7 @@ class Forecasts:
     cpu_s: list[float] = field(default_factory=list)
 
     def put(self, kind: str, name: str, rows: Mask, values: Floats) -> None:
-        """Stores `values` of the rows of a mask."""
+        """Store `values` for the rows of a mask."""
         table: dict[str, Floats] = getattr(self, kind)
         if name not in table:
             table[name] = np.full((len(rows), *values.shape[1:]), np.nan)
@@ -63,7 +63,7 @@ def roll(
     forest: bool = True,
     odds: Floats | None = None,
 ) -> Forecasts:
-    """Forecasts of all rows from the second refit on.
+    """Return forecasts of all rows from the second refit on.
 
     Args:
         rows: at submission, in time order, with the family `survival`.
@@ -98,7 +98,7 @@ def _baseline(out: Forecasts, rows: Rows, ahead: Mask, odds: Floats | None) -> N
 
 
 def typical(X: pd.DataFrame) -> Floats:
-    """The histories' mean of ln(1 + seconds), (n,)."""
+    """Return the histories' mean of ln(1 + seconds), (n,)."""
     return np.asarray(X[list(LIKE)].to_numpy(np.float64).sum(axis=1))
 
 
@@ -154,7 +154,9 @@ def _tail_forest(
 
 
 def figures(out: Forecasts, rows: Rows, mask: Mask) -> dict[str, dict[str, float]]:
-    """`duration_metrics` of every model on the rows of a mask, with the AUCs of its tails."""
+    """Return `duration_metrics` of every model on the rows of a mask, with the AUCs of its
+    tails.
+    """
     y, gpus = rows.y[mask], rows.gpus[mask]
     found = {
         name: duration_metrics(score[mask], y, gpus)
@@ -172,7 +174,7 @@ def figures(out: Forecasts, rows: Rows, mask: Mask) -> dict[str, dict[str, float
 def interval_figures(
     quantiles: Floats, y: Floats, groups: Sequence[tuple[str, Mask]]
 ) -> dict[str, dict[str, float]]:
-    """Coverage (percent) of the central intervals, their width and pinball loss, by group.
+    """Return coverage (percent) of the central intervals, their width and pinball loss, by group.
 
     Width: log10(high / low) on average. Pinball: mean over LEVELS, of ln(1 + seconds).
     """

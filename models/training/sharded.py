@@ -55,7 +55,7 @@ class Plan:
         bins: cuts of a continuous feature, categories of a nominal one.
         pairs: interactions, as positions of features.
         preset: how hard to fit.
-        seed: of the fits.
+        seed: seed of the fits.
         cut: when, seconds since the epoch; jobs that still run then count as in `fit_duration`.
         sample_rows: rows the plan was made from.
     """
@@ -88,7 +88,7 @@ Map = Callable[[Fit, Sequence[Path]], Iterable[Shard]]
 
 
 def sampled(files: Sequence[Path], *, seed: int, rows: int = SAMPLE_ROWS) -> Rows:
-    """About `rows` ended rows, evenly from all shards.
+    """Return about `rows` ended rows, evenly from all shards.
 
     Args:
         files: Parquet of `Rows.table`, one per shard.
@@ -116,8 +116,9 @@ def plan(
     preset: str | DurationPreset = "fast",
     interactions: int | None = None,
 ) -> Plan:
-    """Cuts, categories and interactions from a sample of the shards; of interactions as many as
-    the preset has, or `interactions`."""
+    """Return cuts, categories and interactions from a sample of the shards. There are
+    `interactions` interactions, by default as many as the preset has.
+    """
     _, chosen = settings_of(preset)
     specs = sample.features
     frame = checked_frame(sample.X, specs)
@@ -132,7 +133,7 @@ def plan(
 
 
 def fit_shard(file: Path, shared: Plan) -> Shard:
-    """The model of one shard. TrainingError when it is empty or has other features."""
+    """Return the model of one shard. Raise TrainingError when it is empty or has other features."""
     started = clock.process_time()
     rows = _read(file)
     if rows.features != shared.specs:
@@ -161,7 +162,7 @@ def fit_shard(file: Path, shared: Plan) -> Shard:
 
 
 def merge(shards: Sequence[Shard], shared: Plan) -> AdditiveModel:
-    """The mean of the shards' models, bin by bin, each with the weight of its rows there.
+    """Return the mean of the shards' models, bin by bin, each with the weight of its rows there.
 
     The spread is that within the shards and between them.
     """
@@ -210,7 +211,7 @@ def fit_sharded(
     map_shards: Map = map,
     progress: Callable[[int], None] | None = None,
 ) -> tuple[AdditiveModel, dict[str, Any]]:
-    """Fits the duration GA2M shard by shard, and blends it with the histories as `fit_duration`
+    """Fit the duration GA2M shard by shard, and blends it with the histories as `fit_duration`
     does.
 
     Args:

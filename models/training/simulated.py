@@ -38,10 +38,10 @@ FAMILIES: dict[str, tuple[float, float, float, float]] = {
 
 
 def simulated_pairs(seed: int, *, pairs: int = 1200) -> PairMeasurements:
-    """Pairs drawn from every two of the invented configurations; see the module's formula.
+    """Return pairs drawn from every two of the invented configurations; see the module's formula.
 
     Args:
-        seed: of the draw and the noise.
+        seed: seed of the draw and the noise.
         pairs: how many, at most all there are.
     """
     rng = np.random.default_rng(seed)

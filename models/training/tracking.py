@@ -61,9 +61,9 @@ class Version:
     """A registered bundle.
 
     Attributes:
-        number: of the version.
+        number: number of the version.
         run_id: MLflow run that it came from.
-        digest: of the bundle.
+        digest: digest of the bundle.
     """
 
     number: str
@@ -94,7 +94,7 @@ class TrainedOn:
     """What a bundle was trained on.
 
     Attributes:
-        digest: of all of it.
+        digest: digest of all of it.
         rows: digest of the rows that the metrics are of, whatever their features.
         source: the trace; None: nobody says.
     """
@@ -179,7 +179,7 @@ def log_training(
 
 
 def _about(bundle: Bundle, measured: Sequence[str]) -> str:
-    """What a run is, for the page that MLflow gives it: Markdown."""
+    """Return what a run is, for the page that MLflow gives it: Markdown."""
     made = bundle.metadata.get("duration", {})
     rows = ""
     if "rows" in made:
@@ -231,7 +231,7 @@ def champion(registry: Registry = HERE) -> Version | None:
 
 
 def former_champion(registry: Registry = HERE) -> Version | None:
-    """Return whoever was champion before; None when nobody was."""
+    """Return the former champion, or None when there was none."""
     return _aliased(registry, FORMER)
 
 
@@ -248,7 +248,9 @@ def registered(digest: str, registry: Registry = HERE) -> Version | None:
 
 
 def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
-    """Return a version's bundle, copied into the folder `into`. BundleError when it is gone."""
+    """Return a version's bundle, copied into the folder `into`. Raise BundleError when it no longer
+    exists.
+    """
     with _store(registry.tracking_uri):
         try:
             folder = mlflow.artifacts.download_artifacts(
@@ -270,7 +272,7 @@ def bundle_of(version: Version, registry: Registry, into: str | Path) -> Bundle:
 def promote(
     version: Version, reason: str, evidence: Mapping[str, Any], registry: Registry = HERE
 ) -> None:
-    """Make a version the champion: its reason and evidence are kept with it."""
+    """Make a version the champion. Its reason and evidence are kept with it."""
     with _store(registry.tracking_uri) as client:
         name, before = registry.name, _aliased(registry, CHAMPION)
         client.log_dict(version.run_id, dict(evidence), f"promotion-of-{version.number}.json")
@@ -295,7 +297,7 @@ def promote(
 
 
 def _gains(evidence: Mapping[str, Any]) -> dict[str, float]:
-    """What a promotion gained by each figure, as MLflow names metrics."""
+    """Return what a promotion gained by each figure, as MLflow names metrics."""
     parts = [evidence.get(name) or {} for name in ("judgement", "replay")]
     return {
         f"gain in {re.sub(r'[^A-Za-z0-9_. -]', '_', title)}": float(figure["gain"])

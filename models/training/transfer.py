@@ -1,4 +1,4 @@
-"""How well do models of pairs measured on one GPU judge pairs measured on another?
+"""How well models of pairs measured on one GPU judge pairs measured on another.
 
 A profile is relative to the GPU it was taken on: the same job keeps a faster GPU less busy. So
 what can carry over is the relation of utilisation to slowdown, not the model names. Every pair of
@@ -32,7 +32,8 @@ RULE_PCT = 120.0  # the one-line rule: share when both keep the GPU busy no more
 
 
 def evaluate_transfer(source: PairMeasurements, target: PairMeasurements) -> dict[str, Any]:
-    """Errors on `target` of models fitted on `source`, beside models fitted on `target` itself.
+    """Return errors on `target` of models fitted on `source`, beside models fitted on `target`
+    itself.
 
     Both families of a pair are left out of the fit that judges it, on either GPU.
 
@@ -105,6 +106,6 @@ def _speeds(model: PairSpeedModel, a: list[Profile], b: list[Profile]) -> Floats
 
 
 def as_profile(row: Floats) -> Profile:
-    """A row of `Members.profile`."""
+    """Return a row of `Members.profile`."""
     util, memory_util, memory, amp = row.tolist()
     return Profile(util, memory_util, memory, None if amp != amp else bool(amp))

@@ -13,7 +13,7 @@ def exported_tree(
     features: Sequence[str],
     value: Callable[[int], tuple[float, ...]],
 ) -> Tree:
-    """Nodes of `fitted`, parents before children.
+    """Return the nodes of `fitted` as a tree, parents before children.
 
     Args:
         fitted: DecisionTreeClassifier or DecisionTreeRegressor.

@@ -23,7 +23,8 @@ def audit(
     head: Annotated[
         bool,
         typer.Option(
-            "--head", help="Print how far the log's hash chain goes, to keep elsewhere; no audit."
+            "--head",
+            help=("Print how far the log's hash chain reaches, to keep elsewhere; audit nothing."),
         ),
     ] = False,
     since_head: Annotated[
@@ -38,7 +39,7 @@ def audit(
         bool,
         typer.Option(
             "--decide-again",
-            help="Take every decision again as well, and name the first that differs.",
+            help=("Also take every decision again, and name the first that differs."),
         ),
     ] = False,
     as_json: JSON_OBJECT = False,

@@ -32,7 +32,7 @@ def beside(service: Service) -> None:
 
 
 def lines(found: Standing) -> list[str]:
-    """What stands beside the models in use."""
+    """Return the lines that compare bundles with the models in use."""
     if not found.in_use:
         return ["No models are in use."]
     left = [f"{found.left[:12]} was left for the former models: {found.why}."] if found.left else []

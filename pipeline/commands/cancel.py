@@ -38,7 +38,8 @@ def cancel(
     ] = None,
     all_mine: Annotated[bool, typer.Option("--all-mine", help="All your jobs.")] = False,
     owner: Annotated[
-        str | None, typer.Option(help="Of this user instead of yours (operators).")
+        str | None,
+        typer.Option(help=("Cancel jobs of this user instead of yours (operators only).")),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Cancel without asking first.")] = False,
     preview: PREVIEW = False,
@@ -120,7 +121,7 @@ def _matching(client: Client, name: str | None, state: str | None, owner: str) -
 
 
 def _agreed(found: list[JobRow]) -> bool:
-    """Whether a person at a terminal says so. Raises UserError where there is none."""
+    """Return whether a person at a terminal says so. Raises UserError where there is none."""
     from scheduler.core.plural import count
 
     running = sum(job.phase in STATES["running"] for job in found)

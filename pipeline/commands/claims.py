@@ -31,7 +31,7 @@ def claims(service: Service) -> None:
 
 
 def lines(records: list[Record]) -> list[str]:
-    """The record of each kind of claim."""
+    """Return a line on the record of each kind of claim."""
     if not any(one.judged or one.open for one in records):
         return ["Nothing was claimed yet."]
     from scheduler.explain.words import percent

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What is compared, beside the world it is compared in."""
+    """What is compared, apart from the world it is compared in."""
 
     trace: Annotated[Path | None, TRACE] = None
     workload: Annotated[
@@ -55,9 +55,12 @@ class Asked:
     pareto: Annotated[
         bool,
         typer.Option(
-            help="Besides, `pellucid` from a short mean to a short tail: its settings `ageing` at "
-            "0, 0.01, 0.05 (the default) and 0.3, each with `max_wait_s` of 1, 2 (the default) and "
-            "4 days, and with no bound (16 runs a seed and loop)."
+            help=(
+                "Also show how `pellucid` trades a short mean for a short "
+                "tail: its settings `ageing` at 0, 0.01, 0.05 (the default) "
+                "and 0.3, each with `max_wait_s` of 1, 2 (the default) and 4 "
+                "days, and with no bound (16 runs for each seed and loop)."
+            )
         ),
     ] = False
     workers: WORKERS = 1
@@ -70,7 +73,7 @@ class Asked:
     html: Annotated[
         Path | None,
         typer.Option(
-            help="Write a page with figures to hover, filter and click: that of pellucid report.",
+            help=("Write a page with figures to hover, filter and click, as pellucid report does."),
             metavar="FILE",
         ),
     ] = None
@@ -164,7 +167,7 @@ def _on_workload(asked: Asked, world: World) -> _Played:
 def _results(
     asked: Asked, world: World, played: _Played, at: str, folder: Path | None
 ) -> list[runs.Comparison]:
-    """What `runs.compare` finds in each of the worlds."""
+    """Return what `runs.compare` finds in each of the worlds."""
     from pipeline import runs
 
     done = count(1)
@@ -185,7 +188,7 @@ def _results(
 
 
 def _kept(asked: Asked, world: World, number: int) -> Keep | None:
-    """Where the results in one of the worlds are kept."""
+    """Return where the results in one of the worlds are kept."""
     if asked.keep is None:
         return None
     files = [path for path in (asked.trace, world.cluster, world.bundle) if path is not None]
@@ -262,8 +265,9 @@ def _at_other_settings(
     where: str,
     results: Sequence[runs.Comparison],
 ) -> list[Point]:
-    """What `pellucid` does at other settings of its knobs, in the same worlds, if that is asked
-    for; and where many were late, what its bound on waiting costs, as a note."""
+    """Return what `pellucid` does at other settings of its knobs, in the same worlds, if that is
+    asked for; and where many were late, what its bound on waiting costs, as a note.
+    """
     from pipeline.pareto import cost_of_bound, curve
 
     def worlds(settings: Mapping[str, Any]) -> list[Callable[[int], runs.World]]:

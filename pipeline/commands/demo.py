@@ -20,7 +20,9 @@ def serve_demo(
     ] = 4.0,
     seed: Annotated[int, typer.Option(help="The same seed sends the same jobs.")] = 0,
     port: Annotated[int, typer.Option(min=1, max=65_535, help="Port of the pages.")] = 8401,
-    policy: Annotated[str | None, typer.Option(help="As for `pellucid serve`.")] = None,
+    policy: Annotated[
+        str | None, typer.Option(help="Policy of the service, as for `pellucid serve`.")
+    ] = None,
     folder: Annotated[
         Path, typer.Option(help="Where its database and files go; emptied each time.")
     ] = Path("data/serve-demo"),

@@ -22,7 +22,7 @@ OPTIONS = Annotated[
     list[str],
     typer.Argument(
         metavar="-- SBATCH-OPTIONS [SCRIPT]",
-        help="As sbatch has them. The script is read for its #SBATCH lines, and is not sent.",
+        help=("Options of sbatch. The script is read for its #SBATCH lines, and is not sent."),
     ),
 ]
 
@@ -31,10 +31,15 @@ OPTIONS = Annotated[
 def eta(
     options: OPTIONS,
     service: Service,
-    user: Annotated[str | None, typer.Option(help="Ask for this user (operators).")] = None,
+    user: Annotated[str | None, typer.Option(help="Ask for this user (operators only).")] = None,
     site: Annotated[
         list[Path] | None,
-        typer.Option(help="No service: an empty site of these files of Slurm's, as in replay."),
+        typer.Option(
+            help=(
+                "Ask no service, but about an empty site, described by "
+                "these files of its Slurm, as in replay."
+            )
+        ),
     ] = None,
 ) -> None:
     """Say when a job would start, in each partition that takes it. Nothing is submitted.

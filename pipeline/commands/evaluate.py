@@ -28,28 +28,38 @@ def evaluate(
     trace: Annotated[
         Path | None,
         typer.Option(
-            help="duration, bundle: an ingested dataset of yours, in place of the public data."
+            help=(
+                "For duration and bundle: your own ingested dataset, in place of the public data."
+            )
         ),
     ] = None,
     bundle: Annotated[
         Path | None,
         typer.Option(
-            help="bundle: an exported one, edited or not, for its errors on the jobs of --trace "
-            "that were submitted after its window."
+            help=(
+                "For bundle: an exported bundle, edited or not. Its errors are"
+                " computed on the jobs of --trace that were submitted after "
+                "its window."
+            )
         ),
     ] = None,
     run: Annotated[
         Path | None,
         typer.Option(
-            help="duration: folder of `pellucid simulate --out`; what its jobs were predicted is "
-            "judged beside what they are without a queue."
+            help=(
+                "For duration: folder of `pellucid simulate --out`. The "
+                "predictions made in that run are judged, too."
+            )
         ),
     ] = None,
     statements: Annotated[
         float,
         typer.Option(
-            help="duration: share of the users who say how long each job will run (0 to 1), every "
-            "second of them at random; how well long jobs are found then.",
+            help=(
+                "For duration: share of the users who state how long each job "
+                "will run (0 to 1). Half of them state it at random. Shows how"
+                " well long jobs are found then."
+            ),
             min=0.0,
             max=1.0,
         ),
@@ -57,8 +67,11 @@ def evaluate(
     profiles: Annotated[
         Path | None,
         typer.Option(
-            help="packing: tables of `pellucid colocate` on another GPU (solo.parquet and "
-            "pairs.parquet); adds how well each GPU's models judge the other's pairs."
+            help=(
+                "For packing: tables of `pellucid colocate` on another GPU "
+                "(solo.parquet and pairs.parquet). Adds how well each GPU's "
+                "models judge the other's pairs."
+            )
         ),
     ] = None,
     as_json: PRINT_JSON = False,

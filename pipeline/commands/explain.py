@@ -33,13 +33,18 @@ def explain(
         bool,
         typer.Option(
             "--counterfactuals",
-            help="Also say what would have started it: the run is played again up to its wait.",
+            help=(
+                "Also say what would have started the job. The run is played again up to its wait."
+            ),
         ),
     ] = False,
     at: Annotated[
         float | None,
         typer.Option(
-            help="Ask about the wait so many seconds after its submission, not the longest.",
+            help=(
+                "Ask about the moment so many seconds after its submission, "
+                "not about its longest wait."
+            ),
         ),
     ] = None,
     codes: CODES = False,

@@ -15,7 +15,10 @@ from pipeline.options import DATABASE, JSON_OBJECT
 def export(
     out: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="Parquet file; replaced once the new one is whole."),
+        typer.Argument(
+            metavar="FILE",
+            help=("Parquet file to write; it is replaced once the new one is whole."),
+        ),
     ],
     database: DATABASE = None,
     as_json: JSON_OBJECT = False,

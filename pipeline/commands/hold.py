@@ -56,11 +56,11 @@ def act(
     lines: Callable[[T, float], list[str]],
     ask: Callable[[Client, str], Json],
 ) -> None:
-    """Ask for each of some jobs, whatever becomes of the others, and print what came of it. The id
-    of an array stands for those of its tasks that wait.
+    """Ask for each of some jobs, whatever happens to the others, and print the results. The id of
+    an array stands for those of its tasks that wait.
 
     Args:
-        kind: of an answer. lines: of one, and of the service's time.
+        kind: type of an answer. lines: makes lines of an answer and the service's time.
 
     Raises UserError (exit status 2) when not all could be done.
     """
@@ -85,7 +85,7 @@ def act(
 
 
 def tasks_named(jobs: list[str]) -> list[str]:
-    """Each task of ARRAY_[0-4]. Raises UserError."""
+    """Return each task of ARRAY_[0-4]. Raises UserError."""
     from scheduler.service.api.schemas import each_task
 
     try:
@@ -102,7 +102,9 @@ def _meant(client: Client, job: str) -> list[str]:
 
 
 def effect(done: str, answer: JobChange, now: float) -> list[str]:
-    """What a change of a waiting job came to; `done` is true of the job once it is made."""
+    """Return what a change of a waiting job did, in words; `done` is true of the job once the
+    change is made.
+    """
     job = answer.job_id
     if not answer.needed:
         return [f"{job} is so already"]

@@ -64,7 +64,7 @@ def ingest(
     ] = None,
     preview: Annotated[
         bool,
-        typer.Option("--preview", help="Write nothing: print totals, waits and what is doubtful."),
+        typer.Option("--preview", help=("Write nothing: print totals, waits and doubtful values.")),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:

@@ -17,7 +17,8 @@ from scheduler.service.api.shapes import Link
 def links(
     service: Service,
     revoke: Annotated[
-        list[str] | None, typer.Option(metavar="ID", help="End this link; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="ID", help="Revoke the link with this id; may be repeated."),
     ] = None,
 ) -> None:
     """List the active shared links to your jobs, or revoke some; an operator sees all.

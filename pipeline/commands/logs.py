@@ -28,13 +28,14 @@ def logs(
     job: JOB,
     service: Service,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Go on until the job is over.")
+        bool, typer.Option("--follow", "-f", help="Go on until the job has ended.")
     ] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Only so many lines of its end.")
+        int | None, typer.Option("--tail", "-n", min=0, help="Print only so many lines of its end.")
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option(min=1, help="Of this attempt; left out: of the last.")
+        int | None,
+        typer.Option(min=1, help=("Print the output of this attempt. Left out: of the last.")),
     ] = None,
 ) -> None:
     """Print what a job of yours has written to standard output and error.

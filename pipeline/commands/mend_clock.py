@@ -25,17 +25,22 @@ def mend_clock(
         int | None,
         typer.Option(
             min=1,
-            help="The first event dated wrong (`pellucid audit` and pages number them); the one "
-            "after the last leap of a day before what lies in the future, when left out.",
+            help=(
+                "The first event dated wrong (`pellucid audit` and pages "
+                "number them). Left out: the one after the last leap of a day "
+                "before the times that lie in the future."
+            ),
         ),
     ] = None,
     began: Annotated[
         datetime | None,
         typer.Option(
-            help="When that was in truth, UTC; right after the event before, if left out."
+            help=(
+                "When that event really happened, UTC. Left out: right after the event before it."
+            )
         ),
     ] = None,
-    reason: Annotated[str, typer.Option(help="Kept in the log with the change.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason, kept in the log with the change.")] = "",
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")
     ] = False,

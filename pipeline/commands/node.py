@@ -37,7 +37,7 @@ TYPE = Annotated[str | None, typer.Option(help="Type that its GPUs are, or are t
 MEMORY = Annotated[float | None, typer.Option(help="Memory of one GPU, MiB.")]
 
 NEW_VC = Annotated[
-    bool, typer.Option("--new-vc", help="The virtual cluster may be one that is not there.")
+    bool, typer.Option("--new-vc", help="Allow a virtual cluster that does not exist yet.")
 ]
 
 
@@ -71,7 +71,7 @@ def _drained(node: Node) -> str:
 @spread
 def add(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
-    vc: Annotated[str, typer.Option(help="Virtual cluster it comes to.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster to add it to.")],
     asked: Preview,
     new_vc: NEW_VC = False,
     gpus: GPUS = None,
@@ -132,7 +132,7 @@ def open_node(nodes: NODES, asked: Preview) -> None:
 @spread
 def move(
     node: NODE,
-    vc: Annotated[str, typer.Option(help="Virtual cluster it goes to.")],
+    vc: Annotated[str, typer.Option(help="Virtual cluster to move it to.")],
     asked: Change,
     new_vc: NEW_VC = False,
 ) -> None:

@@ -18,7 +18,7 @@ def order(
     service: Service,
     vc: ONE_VC = None,
     limit: Annotated[
-        int, typer.Option(min=1, max=500, help="At most so many jobs of each virtual cluster.")
+        int, typer.Option(min=1, max=500, help="Show at most so many jobs of each virtual cluster.")
     ] = 50,
 ) -> None:
     """Show the order of those who wait: place by place, the terms that make it (as `sprio`).
@@ -41,7 +41,7 @@ def order(
 
 
 def lines(one: Order) -> list[str]:
-    """The order of a virtual cluster."""
+    """Return the order of a virtual cluster, in lines."""
     if one.unavailable:
         return [f"{one.vc}: unavailable: {one.unavailable}"]
     held = [f"held, in no line: {job.job_id} ({job.gpus} GPUs)" for job in one.held]

@@ -45,19 +45,25 @@ def profile(
     hz: Annotated[float, typer.Option(help="Samples per second, 1 to 20.")] = 10.0,
     memory_mib: Annotated[
         float | None,
-        typer.Option(help="Host memory of all its processes; default: 90 % of what is free."),
+        typer.Option(
+            help=("Limit of the host memory of all its processes; default: 90 % of what is free.")
+        ),
     ] = None,
     data_mib: Annotated[
-        float | None, typer.Option(help="RLIMIT_DATA of each process, set in the kernel.")
+        float | None,
+        typer.Option(
+            help=("Limit of the data segment of each process (RLIMIT_DATA), set in the kernel.")
+        ),
     ] = None,
     output_mib: Annotated[
-        float, typer.Option(help="Its output is emptied when it grows past this.")
+        float, typer.Option(help="Empty its output when it grows past this.")
     ] = 256.0,
     grace: Annotated[float, typer.Option(help="Seconds between SIGTERM and SIGKILL.")] = 5.0,
     env: Annotated[
         list[str] | None,
         typer.Option(
-            help="NAME or NAME=VALUE: passed on beside the allow-list.", show_default=False
+            help=("NAME or NAME=VALUE: a variable to pass on besides the allowed ones."),
+            show_default=False,
         ),
     ] = None,
     cwd: Annotated[Path | None, typer.Option(help="Working directory.", show_default=False)] = None,
@@ -69,12 +75,17 @@ def profile(
     ] = True,
     formats: Annotated[
         Path | None,
-        typer.Option(help="TOML of lines in which it says how far it is.", show_default=False),
+        typer.Option(
+            help=("TOML file of lines in which the command reports its progress."),
+            show_default=False,
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Run directory; default: runs/profile/TIME.")
     ] = None,
-    plot: Annotated[PlotChoice, typer.Option(help="Picture of the samples.")] = PlotChoice.SVG,
+    plot: Annotated[
+        PlotChoice, typer.Option(help="Format of a picture of the samples.")
+    ] = PlotChoice.SVG,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Run a command briefly, unchanged, and measure what it does to the GPU.

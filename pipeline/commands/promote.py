@@ -27,7 +27,9 @@ BACK = "back to the former champion"
 def promote(
     version: Annotated[
         str | None,
-        typer.Argument(help="Of the registered model; by default the newest.", metavar="VERSION"),
+        typer.Argument(
+            help="Version of the registered model; default: the newest.", metavar="VERSION"
+        ),
     ] = None,
     back: Annotated[
         bool, typer.Option("--back", help="Return to the former champion instead.")
@@ -42,8 +44,11 @@ def promote(
     shadow: Annotated[
         Path | None,
         typer.Option(
-            help="Put it there as a shadow, and promote nothing: a service with this folder "
-            "(setting shadow: data/shadow) has it predict beside.",
+            help=(
+                "Use it as a shadow, and promote nothing. A service with this "
+                "folder (setting shadow: data/shadow) lets it predict, and "
+                "compares."
+            ),
             metavar="FOLDER",
         ),
     ] = None,
@@ -55,7 +60,10 @@ def promote(
         ),
     ] = False,
     anyway: Annotated[
-        bool, typer.Option("--anyway", help="Though it is not better beyond chance; needs --why.")
+        bool,
+        typer.Option(
+            "--anyway", help=("Promote it though it is not better beyond chance; needs --why.")
+        ),
     ] = False,
     why: Annotated[str | None, typer.Option(help="Reason, kept with the promotion.")] = None,
     by: Annotated[
@@ -211,7 +219,7 @@ def _tell(proposal: Proposal, as_json: bool) -> None:
 
 
 def _agreed(candidate: Version) -> bool:
-    """Whether a person at a terminal says so. Raises UserError where there is none."""
+    """Return whether a person at a terminal says so. Raises UserError where there is none."""
     if not sys.stdin.isatty():
         raise UserError("nobody to ask: say --yes to promote")
     return typer.confirm(f"Make version {candidate.number} the champion?", err=True)

@@ -26,30 +26,43 @@ STATES = {
     "running": ("profiling", "starting", "running"),
 }
 ENDED = ("completed", "failed", "timeout", "node_fail", "out_of_memory")  # states of an end
-NAMED = Annotated[str | None, typer.Option(metavar="GLOB", help="Jobs whose name fits: 'sweep-*'.")]
+NAMED = Annotated[
+    str | None,
+    typer.Option(metavar="GLOB", help="Only jobs whose name matches, such as 'sweep-*'."),
+]
 
 
 @spread
 def ps(
     service: Service,
     everything: Annotated[
-        bool, typer.Option("--all", "-a", help="Show jobs that are over, too.")
+        bool, typer.Option("--all", "-a", help="Also show jobs that have ended.")
     ] = False,
     state: Annotated[
         str | None,
-        typer.Option(help="Only those: waiting, held, running, over, or as they ended: failed..."),
+        typer.Option(
+            help=(
+                "Only jobs in this state: waiting, held, running, over,"
+                " or how they ended: failed..."
+            )
+        ),
     ] = None,
     name: NAMED = None,
     since: Annotated[
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Submitted since then, also those that are over: 2026-11-20, "
-            "2026-11-20T08:00 (your clock), or so long ago: 90m, 12h, 3d.",
+            help=(
+                "Only jobs submitted since then, ended ones included: "
+                "2026-11-20, 2026-11-20T08:00 (your clock), or so long ago: "
+                "90m, 12h, 3d."
+            ),
         ),
     ] = None,
     vc: Annotated[str | None, typer.Option(help="Only of this virtual cluster.")] = None,
-    owner: Annotated[str | None, typer.Option(help="Only of this user (operators).")] = None,
+    owner: Annotated[
+        str | None, typer.Option(help="Only jobs of this user (operators only).")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="How many jobs to show.")] = 200,
 ) -> None:
     """List your jobs, latest first; an operator sees all.
@@ -83,8 +96,9 @@ def chosen(
     since: float | None = None,
     **asked: Any,
 ) -> Iterator[Json]:
-    """Jobs as the service lists them, latest first, that fit a name, are in a state and were
-    submitted since a moment. Raises UserError."""
+    """Yield the jobs as the service lists them, latest first, that fit a name, are in a state and
+    were submitted since a moment. Raises UserError.
+    """
     phases = STATES.get(state or "", (OVER if state == "over" else (state,)))
     if state is not None and state not in (*STATES, "over", *OVER, *ENDED):
         known = ", ".join((*STATES, "over", *ENDED, *OVER))

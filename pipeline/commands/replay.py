@@ -49,14 +49,19 @@ class Asked:
     ] = None
     nodes: Annotated[
         Path | None,
-        typer.Option(help="Output of scontrol show nodes, or of sinfo -N -o '%N %P %G'."),
+        typer.Option(
+            help=("Node list: output of scontrol show nodes, or of sinfo -N -o '%N %P %G'.")
+        ),
     ] = None
     site: Annotated[
         list[Path] | None,
         typer.Option(
-            help="What Slurm prints of itself: scontrol show nodes, partition, config, licenses; "
-            "sacctmgr -P show assoc, qos, reservation (docs/replay.md has the commands). Several "
-            "in one file, or the option again.",
+            help=(
+                "What Slurm prints about itself: scontrol show nodes, "
+                "partition, config, licenses; sacctmgr -P show assoc, qos, "
+                "reservation (docs/replay.md has the commands). Several in one"
+                " file, or the option again."
+            ),
             metavar="FILE",
         ),
     ] = None
@@ -70,7 +75,8 @@ class Asked:
         ),
     ] = None
     timezone: Annotated[
-        str | None, typer.Option(help="Of the dump's clock times, e.g. Europe/Oslo; default UTC.")
+        str | None,
+        typer.Option(help=("Time zone of the dump's clock times, e.g. Europe/Oslo; default UTC.")),
     ] = None
     last_days: Annotated[
         float | None,
@@ -93,17 +99,23 @@ class Asked:
     policy: Annotated[
         str | None,
         typer.Option(
-            help="The policy that --set is about, by name or module:Class; one that is not among "
-            "the variants is played beside them. Default: the cluster file's, or pellucid."
+            help=(
+                "Policy that --set is about, by name or module:Class. One that"
+                " is not among the variants is played as a further one. "
+                "Default: the cluster file's, or pellucid."
+            )
         ),
     ] = None
     options: SET = None
     slurm_with: Annotated[
         list[str] | None,
         typer.Option(
-            help="Play your Slurm with another setting beside it, e.g. bf_max_job_test=500 (of "
-            "SchedulerParameters) or PriorityWeightAge=1000 (of slurm.conf); the option again for "
-            "more.",
+            help=(
+                "Also play your Slurm with another setting, e.g. "
+                "bf_max_job_test=500 (of SchedulerParameters) or "
+                "PriorityWeightAge=1000 (of slurm.conf); repeat the option for"
+                " more."
+            ),
             metavar="NAME=VALUE",
         ),
     ] = None
@@ -116,7 +128,7 @@ class Asked:
 
     @property
     def hush(self) -> bool:
-        """No progress."""
+        """Whether to show no progress."""
         return self.quiet or self.as_json
 
 
@@ -184,7 +196,7 @@ def replay(asked: Asked) -> None:
 
 
 def _question(asked: Asked, name: str, values: Mapping[str, Any]) -> str:
-    """What the results follow from: this command's input, and the settings of a policy."""
+    """Return what the results follow from: this command's input, and the settings of a policy."""
     from pipeline.online import TRAINS
 
     paths = (asked.sacct, asked.cluster, asked.nodes, *(asked.site or []))

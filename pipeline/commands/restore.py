@@ -17,7 +17,8 @@ def restore(
     ],
     database: DATABASE = None,
     state_dir: Annotated[
-        Path | None, typer.Option(help="State folder of the service; gets the backup's models.")
+        Path | None,
+        typer.Option(help=("State folder of the service; it receives the backup's models.")),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Do it; otherwise only say what would be done.")

@@ -26,7 +26,10 @@ def serve(
     gpus: Annotated[
         int | None,
         typer.Argument(
-            help="With --fake-gpus: of so many, not of 240. Up to 8 on one node; more: nodes of 8.",
+            help=(
+                "With --fake-gpus: declare so many GPUs, not 240. Up to 8 are "
+                "on one node; more, on nodes of 8."
+            ),
             min=1,
             max=8192,
         ),
@@ -61,7 +64,7 @@ def serve(
     ] = None,
     slurm_partitions: Annotated[
         str | None,
-        typer.Option(help="slurm: partitions to follow, a,b; all by default."),
+        typer.Option(help=("slurm: partitions to follow, separated by commas; default: all.")),
     ] = None,
     dry_run: Annotated[
         bool | None,
@@ -69,7 +72,9 @@ def serve(
     ] = None,
     database: Annotated[
         str | None,
-        typer.Option(help="sqlite:///PATH or postgresql://USER@HOST/NAME. Made when new."),
+        typer.Option(
+            help=("sqlite:///PATH or postgresql://USER@HOST/NAME. Created when it does not exist.")
+        ),
     ] = None,
     state_dir: Annotated[
         Path | None,
@@ -77,22 +82,27 @@ def serve(
     ] = None,
     bundle: Annotated[
         Path | None,
-        typer.Option(help="Exported models, e.g. data/bundle. Taken when they change."),
+        typer.Option(
+            help=("Exported models, e.g. data/bundle. They are taken up when they change.")
+        ),
     ] = None,
     host: Annotated[
         str | None,
-        typer.Option(help="Address to listen on; all but loopback asks for tokens."),
+        typer.Option(help=("Address to listen on. Any but loopback requires tokens.")),
     ] = None,
     port: Annotated[int | None, typer.Option(help="Port to listen on.")] = None,
     fake_gpus: Annotated[
         bool | None,
-        typer.Option("--fake-gpus/--real-gpus", help="local: only declare the cluster's GPUs."),
+        typer.Option(
+            "--fake-gpus/--real-gpus",
+            help=("local: only declare the cluster's GPUs, without using real ones."),
+        ),
     ] = None,
     pace: Annotated[
         float | None, typer.Option(help="simulated: seconds on its clock per real second.")
     ] = None,
     api_workers: Annotated[
-        int | None, typer.Option(help="API processes; 0: none, nothing listens.")
+        int | None, typer.Option(help="Number of API processes. 0: none, and nothing listens.")
     ] = None,
     profiling: Annotated[
         bool | None,
@@ -102,19 +112,25 @@ def serve(
         bool | None,
         typer.Option(
             "--apply-file/--keep-log",
-            help="Where what is stated differs from what the database's log has come to: make the "
-            "log follow the file, or ignore the file. Without either: say what differs.",
+            help=(
+                "Where the cluster file states otherwise than the database's "
+                "log: make the log follow the file, or ignore the file. "
+                "Without either: say what differs."
+            ),
         ),
     ] = None,
     accept_clock: Annotated[
         str | None,
         typer.Option(
-            help="Today's date (UTC), 2026-11-24: the host's time is right, though the start was "
-            "refused over it."
+            help=(
+                "Today's date (UTC), such as 2026-11-24. It says that the "
+                "host's time is right, though the start was refused over it."
+            )
         ),
     ] = None,
     log_level: Annotated[
-        str | None, typer.Option(help="debug, info, warning or error, on standard error.")
+        str | None,
+        typer.Option(help=("Level of the log on standard error: debug, info, warning or error.")),
     ] = None,
 ) -> None:
     """Decide and run jobs behind an API, until stopped. Jobs outlive a stop, a crash, a kill.
@@ -218,8 +234,10 @@ def serve(
 
 
 def declared(gpus: int, settings: Settings) -> ClusterSpec:
-    """A cluster of one virtual cluster with so many GPUs that are only declared. SettingsError
-    where there is a cluster already, the GPUs are real, or they do not fill nodes of 8."""
+    """Return a cluster of one virtual cluster with so many GPUs that are only declared. Raise
+    SettingsError where there is a cluster already, the GPUs are real, or they do not fill nodes of
+    8.
+    """
     from scheduler.core.cluster import ClusterSpec
     from scheduler.service.settings import SettingsError
 
@@ -234,7 +252,7 @@ def declared(gpus: int, settings: Settings) -> ClusterSpec:
 
 
 def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
-    """What of the settings has no effect here, or is otherwise than it was written."""
+    """Yield lines on settings that have no effect here, or differ from what was written."""
     from pipeline.serving import usable
     from scheduler.assembly import folded_note
     from scheduler.core.settings import flat
@@ -254,8 +272,9 @@ def must_know(spec: CoreSpec, settings: Settings) -> Iterator[str]:
 
 
 def chosen(differs: FileDiffers) -> Choice:
-    """Whether the cluster file holds or the log, as a person at a terminal says; elsewhere, and
-    where there is no choice, FileDiffers again."""
+    """Return whether the cluster file holds or the log, as a person at a terminal says. Raise
+    FileDiffers where there is no terminal, or no choice.
+    """
     for line in differs.differences:
         typer.echo(line, err=True)
     if not (differs.can_apply and _asks()):
@@ -269,5 +288,5 @@ def chosen(differs: FileDiffers) -> Choice:
 
 
 def _asks() -> bool:
-    """Whether somebody sits there."""
+    """Return whether somebody sits there."""
     return sys.stdin.isatty() and sys.stderr.isatty()

@@ -25,7 +25,10 @@ def simulate(
     world: World,
     policy: POLICY = None,
     seed: Annotated[
-        int, typer.Option(help="Of the jitter of submit times and, on tracks, the permutation.")
+        int,
+        typer.Option(
+            help=("Seed of the jitter of submit times and, on tracks, of the permutation.")
+        ),
     ] = 0,
     loop: Annotated[
         str | None, typer.Option(help=f"{LOOP_HELP} Default: open, or as the track has it.")
@@ -34,7 +37,10 @@ def simulate(
     site: Annotated[
         list[Path] | None,
         typer.Option(
-            help="--trace is a sacct dump, and these are files of its Slurm, as in replay."
+            help=(
+                "Read --trace as a dump of sacct, of the site that these files"
+                " of its Slurm describe, as in replay."
+            )
         ),
     ] = None,
     tune_every: Annotated[
@@ -42,8 +48,10 @@ def simulate(
         typer.Option(
             metavar="DAYS",
             min=0.1,
-            help="Tune pellucid so often, as `pellucid tune --adopt` would on what has ended by "
-            "then.",
+            help=(
+                "Tune pellucid every so many days, as `pellucid tune --adopt` "
+                "would, on the jobs that have ended by then."
+            ),
         ),
     ] = None,
     out: Annotated[
@@ -137,7 +145,7 @@ def _tune(scenario: Scenario, policy: str, days: float) -> None:
 
 
 def _open(trace: Path, site: Sequence[Path] | None, asked: Mapping[str, Any]) -> Scenario:
-    """What is simulated: a trace, or a dump on the site of these files of Slurm's."""
+    """Return what is simulated: a trace, or a dump on the site of these files of Slurm's."""
     from pipeline.replay.runs import of_files
     from pipeline.worlds import open_scenario
 

@@ -52,7 +52,8 @@ def release_all(
     ] = False,
     config: CONFIG = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Whatever the service's settings and lease say.")
+        bool,
+        typer.Option("--force", help=("Go ahead, whatever the service's settings and lease say.")),
     ] = False,
     as_json: PRINT_JSON = False,
 ) -> None:
@@ -109,7 +110,7 @@ def release_all(
 
 
 def _kept(config: Path) -> str:
-    """Why a service's order is to stay; "": it is not."""
+    """Return why a service's order is to stay; "": it is not."""
     from scheduler.service.log.questions import LEASE
     from scheduler.service.settings import read_settings
 

@@ -23,7 +23,8 @@ def submit(
         list[str] | None, typer.Argument(help="What to run, after `--`. No shell reads it.")
     ] = None,
     workdir: Annotated[
-        str | None, typer.Option(help="Where it runs on the service's host. Left out: here.")
+        str | None,
+        typer.Option(help=("Working directory on the service's host. Left out: the current one.")),
     ] = None,
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for its environment; may be repeated.")
@@ -38,18 +39,24 @@ def submit(
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(help="YAML file with all of this (see --print); options win over it."),
+        typer.Option(
+            help=(
+                "YAML file with all of these options (see --print); options given here win over it."
+            )
+        ),
     ] = None,
     show: Annotated[
         bool, typer.Option("--print", help="Print the job as such a file, and submit nothing.")
     ] = False,
     preview: Annotated[
         bool,
-        typer.Option("--preview", help="Say when it would start and how long it should run only."),
+        typer.Option(
+            "--preview", help=("Only say when it would start, and how long it should run.")
+        ),
     ] = False,
     key: Annotated[
         str | None,
-        typer.Option(help="Idempotency key: submitting again under it submits nothing."),
+        typer.Option(help=("Idempotency key: submitting again with the same key submits nothing.")),
     ] = None,
     **asked: Any,
 ) -> None:

@@ -46,7 +46,7 @@ class Stored:
 
     @contextmanager
     def opened(self, *, make: bool = False) -> Iterator[Store]:
-        """The database; with `make` a new one, where there is none."""
+        """Give the database. With `make`, one is made where there is none."""
         from pipeline.serving import database_served
         from scheduler.service.log.store.schema import prepare
         from scheduler.service.log.store.store import Store, must_exist
@@ -69,7 +69,9 @@ class Stored:
 @token.command()
 @spread
 def create(
-    name: Annotated[str, typer.Argument(help="Whose it is: owner of the jobs it submits.")],
+    name: Annotated[
+        str, typer.Argument(help=("Name of the user: owner of the jobs submitted with the token."))
+    ],
     stored: Stored,
     role: Annotated[
         str, typer.Option(help="viewer (look), submitter (own jobs), operator (everything).")
@@ -117,10 +119,10 @@ def create(
 @token.command()
 @spread
 def rotate(
-    name: Annotated[str, typer.Argument(help="Name that the token was made for.")],
+    name: Annotated[str, typer.Argument(help="Name of the user for whom the token was made.")],
     stored: Stored,
     overlap_days: Annotated[
-        float, typer.Option(min=0, help="The old one goes on for so many days.")
+        float, typer.Option(min=0, help="For so many days the old token stays valid.")
     ] = 1.0,
 ) -> None:
     """Make a token in the place of a name's latest one, with the same rights, and let that expire.
@@ -163,7 +165,9 @@ def list_tokens(stored: Stored) -> None:
 @token.command()
 @spread
 def revoke(
-    which: Annotated[str, typer.Argument(help="Id of a token, or a name: all of that name.")],
+    which: Annotated[
+        str, typer.Argument(help="Id of a token, or a name: all tokens of that name.")
+    ],
     stored: Stored,
 ) -> None:
     """Revoke tokens. They stop working at once; jobs submitted with them go on."""

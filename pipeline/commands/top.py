@@ -36,8 +36,10 @@ class Look(TypedDict):
 def top(
     service: Service,
     vc: ONE_VC = None,
-    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two looks.")] = 2.0,
-    once: Annotated[bool, typer.Option("--once", help="Look once, print, and end.")] = False,
+    every: Annotated[float, typer.Option(min=0.2, help="Seconds between two updates.")] = 2.0,
+    once: Annotated[
+        bool, typer.Option("--once", help="Print the present state once, and end.")
+    ] = False,
 ) -> None:
     """Watch virtual clusters fill, queues move, and your jobs run. Ctrl-C ends it.
 
@@ -78,7 +80,7 @@ def _looks(client: Client, vc: str | None) -> Iterator[Look]:
 
 
 def drawn(look: Look) -> RenderableType:
-    """One look, for a terminal."""
+    """Return the state of one moment, drawn for a terminal."""
     from rich.console import Group
     from rich.markup import escape
     from rich.table import Table

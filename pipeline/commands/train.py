@@ -25,7 +25,8 @@ def train(
     trace: Annotated[Path, typer.Option(help="Ingested dataset to learn from.")],
     out: Annotated[Path, typer.Option(help="Folder of the exported bundle.")],
     test_days: Annotated[
-        float, typer.Option(help="Last days, never trained on, to measure errors on.")
+        float,
+        typer.Option(help=("Number of last days that are never trained on, to measure errors on.")),
     ] = 7.0,
     pairs: Annotated[
         str,
@@ -34,9 +35,12 @@ def train(
     sharing: Annotated[
         str | None,
         typer.Option(
-            help="How the pairs shared a GPU, mps or time-slicing: which of a bench's pairs to "
-            "take, or how those that do not say were measured. Kept in the bundle; a policy whose "
-            "sharing.mode is another does not believe them."
+            help=(
+                "How the pairs shared a GPU, mps or time-slicing: which of a "
+                "bench's pairs to take, or how those that do not say were "
+                "measured. Kept in the bundle; a policy with another "
+                "sharing.mode does not use them."
+            )
         ),
     ] = None,
     gpu_rates: Annotated[
@@ -53,13 +57,16 @@ def train(
             "`dvc repro` applies (docs/editing-models.md)."
         ),
     ] = None,
-    preset: Annotated[str, typer.Option(help="full or fast.")] = "full",
-    seed: Annotated[int, typer.Option(help="Of the fits.")] = 0,
+    preset: Annotated[str, typer.Option(help="Effort of the fits: full or fast.")] = "full",
+    seed: Annotated[int, typer.Option(help="Seed of the fits.")] = 0,
     mlflow: Annotated[
         str | None,
         typer.Option(
-            help="Also track the run there, e.g. sqlite:///mlflow.db, and register the bundle as a "
-            "candidate: pellucid promote."
+            help=(
+                "MLflow store in which to track the run, e.g. "
+                "sqlite:///mlflow.db. The bundle is registered there as a "
+                "candidate for pellucid promote."
+            )
         ),
     ] = None,
     where: Annotated[

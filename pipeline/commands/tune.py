@@ -41,38 +41,43 @@ class Asked:
 
     database: DATABASE = None
     trace: Annotated[
-        Path | None, typer.Option(help="Instead of a service's log, an ingested dataset.")
+        Path | None, typer.Option(help="Replay an ingested dataset instead of a service's log.")
     ] = None
     sacct: Annotated[
-        Path | None, typer.Option(help="Instead, a dump of sacct (see pellucid replay --help).")
+        Path | None,
+        typer.Option(help=("Replay a dump of sacct instead (see pellucid replay --help).")),
     ] = None
     site: Annotated[
         list[Path] | None,
-        typer.Option(help="With --sacct: what Slurm prints of itself (docs/replay.md)."),
+        typer.Option(
+            help=(
+                "With --sacct: files in which Slurm prints its nodes and settings (docs/replay.md)."
+            )
+        ),
     ] = None
     cluster: Annotated[
         Path | None,
         typer.Option(
-            help="Cluster YAML; its settings of pellucid are those in force. Left out: as in the "
-            "service's log, or inferred."
+            help=(
+                "Cluster YAML. Its settings of pellucid are compared with the "
+                "candidates. Left out: as in the service's log, or inferred."
+            )
         ),
     ] = None
-    timezone: Annotated[str | None, typer.Option(help="Of a dump's clock times; default UTC.")] = (
-        None
-    )
+    timezone: Annotated[
+        str | None, typer.Option(help="Time zone of a dump's clock times; default UTC.")
+    ] = None
     last_days: Annotated[
         float, typer.Option(help="Replay jobs submitted in the last so many days.", min=1e-3)
     ] = LAST_DAYS
     also: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="'NAME=VALUE ...'", help="A further candidate: settings, by dotted names."
-        ),
+        typer.Option(metavar="'NAME=VALUE ...'", help="Also try these settings, by dotted names."),
     ] = None
     tail: Annotated[
         float,
         typer.Option(
-            help="Share by which the p99 wait may be longer; the last 0.1 only if it may be chance."
+            help=("Share by which the p99 wait may grow; the last 0.1 only where it may be chance.")
         ),
     ] = TAIL
     seeds: Annotated[int, typer.Option(min=1, help="Jittered replays of each candidate.")] = 2
@@ -83,7 +88,7 @@ class Asked:
         bool,
         typer.Option(
             "--adopt",
-            help="Set what is better in the running service, with the evidence as the reason.",
+            help=("Change the running service to what is better, with the evidence as the reason."),
         ),
     ] = False
     preview: PREVIEW_MOVES = False
@@ -241,7 +246,7 @@ def _also(text: str) -> tuple[str, Values]:
 
 
 def _adopted(asked: Asked, address: Address, found: Tuned, jobs: int) -> Values:
-    """What the service answered: of the change, or of its preview."""
+    """Return what the service answered: of the change, or of its preview."""
     reason = evidence(found, jobs)
     with address.client() as client:
         return client.set_settings(found["settings"], reason=reason, preview=asked.preview)

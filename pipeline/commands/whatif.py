@@ -18,7 +18,9 @@ from scheduler.explain.effect import WhatIfAnswer
 def whatif(
     job: JOB,
     service: Service,
-    first: Annotated[bool, typer.Option("--first", help="If it went before all others.")] = False,
+    first: Annotated[
+        bool, typer.Option("--first", help="Forecast it as if it went before all others.")
+    ] = False,
     **asked: Any,
 ) -> None:
     """Forecast a waiting job as it is, and as it would be. Nothing is changed.

@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from scheduler.service.client import Client
 
 NODES = Annotated[
-    bool, typer.Option("--nodes", help="In front of Slurm: what it lacks, node by node.")
+    bool,
+    typer.Option("--nodes", help=("In front of a Slurm: show what each node lacks for the job.")),
 ]
 JOB = Annotated[str | None, typer.Argument(metavar="JOB", help="Id of the job.")]
-ALL = Annotated[bool, typer.Option("--all", help="Count all that wait, by cause.")]
-FULL = Annotated[bool, typer.Option("--full", help="Say all that is known of its wait.")]
+ALL = Annotated[bool, typer.Option("--all", help="Count all waiting jobs, by cause.")]
+FULL = Annotated[bool, typer.Option("--full", help="Say everything that is known of its wait.")]
 TREE = Annotated[bool, typer.Option("--tree", help="Show findings and values, not sentences.")]
 
 

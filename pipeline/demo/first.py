@@ -1,4 +1,5 @@
-"""The first page of `make demo`: made in seconds, while the training libraries are not there yet.
+"""The first page of `make demo`: made in seconds, while the training libraries are still being
+installed.
 
 The models are those in `data/prebuilt`, which the pipeline made; trace, schedules and explanations
 are made here and now, of one draw. The pipeline then makes it all, the models too, of five.
@@ -39,7 +40,7 @@ POLICIES = ("fifo", "lucid", "pellucid")
 
 
 def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Path:
-    """Make the page, with all it comes from, in an emptied folder. Returns where it is."""
+    """Make the page, with all it comes from, in an emptied folder. Return its path."""
     shutil.rmtree(out, ignore_errors=True)
     trace, runs, bundle = out / "trace", out / "runs", prebuilt / "bundle"
     synthetic.write(synthetic.default_config(params.ingest.scale, params.ingest.seed), trace)
@@ -67,14 +68,14 @@ def run(params: Params, prebuilt: Path, out: Path, shown: Shown = unseen) -> Pat
 
 
 def keep() -> None:
-    """Make what the pipeline made here the prebuilt."""
+    """Replace the prebuilt files by what the pipeline made here."""
     shutil.rmtree(PREBUILT, ignore_errors=True)
     shutil.copytree(BUNDLE, PREBUILT / "bundle")
     shutil.copy(METRICS / ERRORS, PREBUILT / ERRORS)
 
 
 def main(asked: list[str]) -> int:
-    """See the module. Returns the exit status."""
+    """Make the first page, as the module says. Return the exit status."""
     try:
         with user_errors():
             if asked == ["--keep"]:

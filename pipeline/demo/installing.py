@@ -1,4 +1,5 @@
-"""Installs into the environment of the interpreter that runs it, and is never silent for long.
+"""Installs packages into the environment of the interpreter that runs it, and never stays silent
+for long.
 
     .venv/bin/python pipeline/demo/installing.py -e '.[dev]'
 
@@ -20,7 +21,7 @@ EVERY_S = 5.0  # between two lines, while the installer says nothing
 
 
 def commands(what: Sequence[str]) -> Iterator[list[str]]:
-    """Ways to install, best first."""
+    """Yield the ways to install, best first."""
     asked = ["-c", "constraints.txt", *what]
     if uv := shutil.which("uv"):
         yield [uv, "pip", "install", "--python", sys.executable, *asked]
@@ -29,12 +30,14 @@ def commands(what: Sequence[str]) -> Iterator[list[str]]:
 
 
 def packages() -> int:
-    """How many packages are installed."""
+    """Return how many packages are installed."""
     return len(list(Path(sysconfig.get_path("purelib")).glob("*.dist-info")))
 
 
 def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
-    """Run an installer and count beside it. Returns its exit status."""
+    """Run an installer and show the count of installed packages meanwhile. Return its exit
+    status.
+    """
     began, before = time.monotonic(), packages()
     with subprocess.Popen(command) as process:
         while True:
@@ -49,7 +52,7 @@ def run(command: Sequence[str], every_s: float = EVERY_S) -> int:
 
 
 def main(what: Sequence[str]) -> int:
-    """Install what is asked for, as pip would be asked for it. Returns the exit status."""
+    """Install what is asked for, as pip would. Return the exit status."""
     status = 0
     for command in commands(what):
         print(f"Installing by {Path(command[0]).name}: {' '.join(what)}", flush=True)

@@ -1,4 +1,5 @@
-"""What the demo's jobs run: a process that trains nothing, but takes its time and says so.
+"""The job that the demo runs: a process that trains nothing, but takes its time and reports
+progress.
 
 python job.py --model resnet50 --seconds 12 [--fail]
 """
@@ -11,7 +12,7 @@ EPOCHS = 5
 
 
 def main() -> int:
-    """Sleep through a few epochs; status 1 with --fail."""
+    """Sleep through a few epochs. Return 1 with --fail, else 0."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--seconds", type=float, required=True)

@@ -1,4 +1,4 @@
-"""Who sends what, and when: the same for the same seed."""
+"""Who sends which job, and when; the same for the same seed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FAILS = 0.08
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One submission: `after_s` seconds from the start, by `user`."""
+    """One submission: made `after_s` seconds after the start, by `user`."""
 
     after_s: float
     user: str
@@ -51,7 +51,7 @@ class Sent:
 
 
 def plan(jobs: int, minutes: float, seed: int) -> list[Sent]:
-    """Submissions in order of time; waves, so that queues fill and empty."""
+    """Return submissions in order of time. They come in waves, so that queues fill and empty."""
     random = Random(seed)
     times = sorted(_moment(random) * minutes * 60 for _ in range(jobs))
     return [Sent(at, *_job(random, i)) for i, at in enumerate(times, 1)]
@@ -87,6 +87,6 @@ def _job(random: Random, number: int) -> tuple[str, Json]:
 
 
 def declared() -> Iterator[Json]:
-    """Profiles by command, as the `local` backend's fake GPUs take them."""
+    """Yield profiles by command, as the `local` backend's fake GPUs take them."""
     for model, (_, profile) in MODELS.items():
         yield {"command": f"*--model {model} *", "amp": False, **profile}

@@ -1,4 +1,4 @@
-"""The demo's service: started, fed, and stopped without leaving anything behind."""
+"""The demo's service: started, fed with jobs, and stopped without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Running:
 
 @contextmanager
 def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Running]:
-    """A service with fake GPUs in a folder of its own, which is emptied first.
+    """Start a service with fake GPUs in a folder of its own, which is emptied first, and give
+    access to it.
 
     At the end its jobs are cancelled and it is stopped. UserError when it does not start.
     """
@@ -81,7 +82,7 @@ def service(folder: Path, port: int, policy: str | None = None) -> Iterator[Runn
 
 
 def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> int:
-    """Submit what is planned, each by its user, at its time. Returns how many were."""
+    """Submit what is planned, each job by its user, at its time. Return how many were submitted."""
     start, sent = time.monotonic(), 0
     with ExitStack() as stack, bar("submitted", len(plan), quiet=False) as shown:
         clients = {user: stack.enter_context(running.client(user)) for user in USERS}
@@ -99,13 +100,13 @@ def feed(running: Running, plan: list[Sent], stopping: Callable[[], bool]) -> in
 
 
 def unfinished(client: Client) -> list[str]:
-    """Ids of the jobs that are not over."""
+    """Return the ids of the jobs that have not ended."""
     live = ("submitted", "profiling", "queued", "starting", "running")
     return [job["job_id"] for phase in live for job in client.jobs(phase=phase)]
 
 
 def outcome(client: Client) -> dict[str, int]:
-    """How many jobs ended in which state, or stand in which phase."""
+    """Return how many jobs ended in which state, or are in which phase."""
     counts: dict[str, int] = {}
     for job in client.jobs():
         state = job["state"] or job["phase"]

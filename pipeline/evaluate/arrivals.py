@@ -25,7 +25,7 @@ TARGETS = {"jobs@next": 3.15, "gpus@next": 36.0}
 
 
 def run(data: Path, *, seed: int = 0) -> Json:
-    """Figures of every lead beside the baselines, and whether each target is met.
+    """Return the figures of every lead with those of the baselines, and whether each target is met.
 
     Args:
         data: folder with `venus/cluster_throughput.csv` and, if there, the published forecast.

@@ -74,7 +74,8 @@ print(json.dumps({
 def run(
     data: Path, *, seed: int = 0, trace: Path | None = None, bundle: Path | None = None
 ) -> Json:
-    """Figures of a bundle fitted on Venus and the measured pairs, or errors of one that is given.
+    """Return figures of a bundle fitted on Venus and the measured pairs, or errors of one that is
+    given.
 
     Args:
         trace, bundle: an ingested dataset and an exported bundle, see `errors`.
@@ -119,7 +120,7 @@ def run(
 
 
 def errors(trace: Path, folder: Path) -> Json:
-    """Errors of an exported bundle's durations on the jobs submitted after its window, as it is.
+    """Return the errors of an exported bundle's durations on the jobs submitted after its window.
 
     Raises TrainingError when there are none that ended.
     """
@@ -135,7 +136,9 @@ def errors(trace: Path, folder: Path) -> Json:
 
 
 def plain(specs: Any) -> tuple[Any, ...]:
-    """The features without promises: flattening changes predictions, and parity asks for none."""
+    """Return the features without monotonicity. Flattening changes predictions, and parity needs
+    none changed.
+    """
     return tuple(replace(spec, monotone=0) for spec in specs)
 
 

@@ -73,7 +73,7 @@ CHANCES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
 class EvaluationError(ValueError):
-    """The data cannot be evaluated on; names the file or what is wrong."""
+    """Raised for data that cannot be evaluated on; names the file or what is wrong."""
 
 
 class _Watched(FeatureState):
@@ -99,7 +99,7 @@ def run(
     run: Path | None = None,
     statements: float = 0.0,
 ) -> Json:
-    """Every figure, by model: see the names in the result.
+    """Return every figure, by model: see the names in the result.
 
     Args:
         data: holds `venus/`.
@@ -158,7 +158,7 @@ def run(
 
 
 def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime]:
-    """The jobs, of a share of the users with what those expect of them.
+    """Return the jobs with statements of the owner on the duration, for a share of the users.
 
     Every second of these users is right, within `STATED_ERROR`; the others name the duration of a
     job drawn by lot, and so say nothing.
@@ -182,13 +182,13 @@ def stating(lives: Sequence[Lifetime], share: float, seed: int) -> list[Lifetime
 
 
 def of_families(rows: Rows, families: tuple[str, ...]) -> Rows:
-    """The rows with the features of some families only."""
+    """Return the rows with the features of some families only."""
     chosen = tuple(spec for spec in rows.features if spec.family in families)
     return replace(rows, features=chosen, X=rows.X[[spec.name for spec in chosen]])
 
 
 def ended_before_submission(user: list[Any], rows: Rows) -> NDArray[np.int64]:
-    """How many jobs of the same user had ended before each was submitted, (n,)."""
+    """Return how many jobs of the same user had ended before each was submitted, (n,)."""
     ends: dict[Any, list[float]] = {}
     for who, end in zip(user, rows.end_time.tolist(), strict=True):
         if end == end:
@@ -217,7 +217,7 @@ def _limits(rows: Rows) -> Floats:
 
 
 def curve_quantiles(hazards: Floats, limit_s: Floats) -> Floats:
-    """Seconds at `LEVELS` off curves of hazards, (n, stretches) to (n, levels).
+    """Return seconds at `LEVELS` from curves of hazards, (n, stretches) to (n, levels).
 
     Straight lines of ln(1 + seconds) within a stretch; the last ends where nothing is expected to
     run longer. No job lasts beyond its limit.
@@ -266,8 +266,8 @@ def _outlived(
 
 @dataclass(frozen=True)
 class Believed:
-    """What the scheduler's own distribution says of every job, as of its submission, from how the
-    predictions of the jobs that had ended by then turned out.
+    """What the scheduler's own distribution predicts for every job at its submission. It learns
+    from jobs that had ended by then.
 
     Attributes:
         hazards: behind it, (n, stretches).
@@ -289,7 +289,7 @@ class Believed:
         hazards: Floats | None = None,
         claims: Sequence[Sequence[Claim]] | None = None,
     ) -> Believed:
-        """Replay the jobs in order of submission. Returns what was believed of each at its own.
+        """Replay the jobs in order of submission. Return what was predicted for each at its own.
 
         Args:
             score: predictions, ln(1 + seconds); NaN: none, and then nothing is believed.
@@ -326,8 +326,9 @@ class Believed:
 
 
 def found_long(believed: Believed, rows: Rows, score: Floats, test: Mask) -> dict[str, object]:
-    """How well the chance to last over six hours finds such jobs, among those that the sum believes
-    to last less than `SHORT_S`; and the sum itself."""
+    """Return how well the chance to last over six hours finds such jobs, among those whose sum of
+    terms predicts less than `SHORT_S`. Return the same for the sum itself.
+    """
     these = test & np.isfinite(rows.y) & (np.expm1(score) < SHORT_S)
     long = (rows.y[these] > LONG_S[1][1]).astype(np.float64)
     of = {"the sum": score[these], "what decides": believed.chances[these, 1]}
@@ -352,8 +353,9 @@ def _precision(long: Floats, by: Floats, recall: float) -> float:
 
 
 def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]:
-    """Of jobs that are given about the same chance to last over six hours: the mean of these
-    chances, and the share that does."""
+    """Return, for groups of jobs with about the same predicted chance to last over six hours, the
+    mean of these chances and the share that did last.
+    """
     these = test & np.isfinite(rows.y) & np.isfinite(believed.chances[:, 1])
     chance, long = believed.chances[these, 1], rows.y[these] > LONG_S[1][1]
     found = dict[str, object]()
@@ -369,7 +371,7 @@ def calibration(believed: Believed, rows: Rows, test: Mask) -> dict[str, object]
 
 
 def shares(rows: Rows, mask: Mask) -> dict[str, float]:
-    """Share of the variance of the sum that each of its terms carries; they sum to 1."""
+    """Return the share of the sum's variance that each of its terms carries; they add up to 1."""
     terms = rows.X.loc[mask, [spec.name for spec in SUM]].to_numpy(np.float64)
     score = typical(rows.X[mask])
     centred = score - score.mean()
@@ -396,7 +398,7 @@ def _add_baselines(forecasts: Forecasts, rows: Rows, user: list[Any], folder: Pa
 
 
 def distribution_quantiles(rows: Rows, score: Floats) -> Floats:
-    """Seconds at `LEVELS` by the scheduler's own `DurationDistribution`, (n, levels).
+    """Return seconds at `LEVELS` by the scheduler's own `DurationDistribution`, (n, levels).
 
     Of each job at submission, from how the predictions `score` (ln(1 + seconds)) of the jobs that
     had ended by then turned out. NaN where there is no prediction.
@@ -429,7 +431,9 @@ def _by_history(forecasts: Forecasts, rows: Rows) -> dict[str, dict[str, dict[st
 
 
 def _in_schedule(run: Path, rows: Rows, score: Floats, test: Mask) -> dict[str, dict[str, float]]:
-    """What jobs of a run were predicted as they started; beside it `score`, without a queue."""
+    """Return what jobs of a run were predicted as they started; beside it `score`, without a
+    queue.
+    """
     try:
         with arrow_file(run / "jobs.parquet") as file:
             table = pq.read_table(file, columns=["job_id", "estimate_s", "end_time"])
@@ -493,7 +497,7 @@ def _plain(value: Any) -> Any:
 
 
 def text(result: Mapping[str, Any]) -> str:
-    """The result as tables."""
+    """Return the result as tables."""
     columns = (
         "spearman",
         "spearman_gpu_time",

@@ -18,7 +18,7 @@ _KEY = re.compile(r"\('(?P<family>.+?)(?: \(batch size (?P<batch>\d+)\))?', (?P<
 
 
 def run(data: Path, *, seed: int = 0) -> Json:
-    """Errors with families and configurations left out, and the model fitted on everything.
+    """Return errors with families and configurations left out, and the model fitted on everything.
 
     Args:
         data: folder with `gavel/simulation_throughputs.json`.
@@ -35,7 +35,9 @@ def run(data: Path, *, seed: int = 0) -> Json:
 
 
 def read_rates(path: Path) -> list[Measured]:
-    """Isolated, consolidated rates of a table like Gavel's. TrainingError names what is wrong."""
+    """Return isolated, consolidated rates from a table like Gavel's. TrainingError names what is
+    wrong.
+    """
     try:
         table: Mapping[str, Any] = json.loads(read_text(path, LARGE))
         found: dict[str, dict[str, float]] = {}

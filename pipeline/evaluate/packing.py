@@ -29,7 +29,7 @@ REPEATS = 20
 
 
 def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
-    """Errors on pairs of unseen families, accuracy of the score tree, and the targets.
+    """Return errors on pairs of unseen families, accuracy of the score tree, and the targets.
 
     Args:
         data: folder with `packing/`, in the artifact's format.
@@ -67,7 +67,8 @@ def run(data: Path, *, seed: int = 0, profiles: Path | None = None) -> Json:
 
 
 def online(pairs: PairMeasurements, *, seed: int = 0, orders: int = 5) -> dict[str, float]:
-    """How pairs are judged once pairs like them have run, as `pellucid` learns from those that do.
+    """Return how well pairs are judged once pairs like them have run, as `pellucid` learns from
+    those that do.
 
     Trees that saw neither family, corrected by the errors seen on the pairs that came before, in
     `orders` random orders. Of the pairs both of whose kinds of profile had been seen (`seen`, their

@@ -1,4 +1,4 @@
-"""What would have started a waiting job of a simulation: the core is run again up to there.
+"""What would have started a waiting job of a simulation. The core is run again up to that moment.
 
 The run's own world is played once more to the moment asked about, and must have come to the same
 decisions by then. From there on the analyst that answers for a live service answers here
@@ -37,7 +37,7 @@ RECORD_S = 0.001  # what the times of a record are rounded to
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """What stood in a job's way at one moment, and what would have helped.
+    """What was in a job's way at one moment, and what would have helped.
 
     Attributes:
         at: the moment, seconds since the epoch.
@@ -59,7 +59,8 @@ def counterfactuals(
     samples: int = SAMPLES,
     budget_s: float = BUDGET_S,
 ) -> Counterfactuals:
-    """Ask of a job's wait in a recorded run. RunError when it did not wait, or cannot be replayed.
+    """Ask about a job's wait in a recorded run, and return the answer. Raise RunError when it did
+    not wait, or cannot be replayed.
 
     Args:
         since_submit_s: when to ask, seconds after its submission; None: as its longest wait
@@ -89,7 +90,7 @@ def counterfactuals(
 
 
 def stand_at(scenario: Scenario, policy: str, at: float) -> tuple[Core, Memory]:
-    """The core of a simulation as it stands after its decisions up to `at`, and its memory."""
+    """Return the core of a simulation as it is after its decisions up to `at`, and its memory."""
     made = scenario.policy(policy)
     memory = Memory(scenario.estimators(made), asks=not made.capabilities.estimates)
     core = scenario.core(made, memory)
@@ -166,7 +167,7 @@ def _world(run: RunFolder) -> Scenario:
 
 
 def lines(found: Counterfactuals) -> list[str]:
-    """The answer for a person."""
+    """Return the answer for a person, in lines."""
     words = says(found.wait, Reader.RECORD)
     parts = [f"At {moment(found.at, zone=True)} it waited: {words['dominant']}."]
     parts += [words["in_the_way"], *filter(None, [words["otherwise"]])]
@@ -191,7 +192,7 @@ def _line(outcome: Outcome) -> str:
 
 
 def plain(found: Counterfactuals) -> Json:
-    """The answer as plain values."""
+    """Return the answer as plain values."""
     words, wait = says(found.wait, Reader.RECORD), asdict(found.wait)
     return {
         "at": found.at,

@@ -1,4 +1,4 @@
-"""Reads a run's folder: what became of each job, and the decisions about it.
+"""Reads a run's folder: the result of each job, and the decisions about it.
 
     DIR/jobs.parquet       one row per job, `scheduler.simulation.results.JOB_SCHEMA`
     DIR/decisions.parquet  one row per decision, `scheduler.simulation.recorder.DECISION_SCHEMA`
@@ -58,14 +58,14 @@ DECISIONS, JOBS, SUMMARY, BUNDLES = (
 
 
 class RunError(ValueError):
-    """A run's folder that lacks something or cannot be read. One line, for a person."""
+    """Raised for a run's folder that lacks something or cannot be read. One line, for a person."""
 
 
 LISTED = "jobs.parquet there lists all, and a report those worth a look"
 
 
 class UnknownJob(RunError):
-    """No job of that id in the run.
+    """Raised where the run has no job of that id.
 
     Attributes:
         close: ids that look like it, closest first.
@@ -78,7 +78,7 @@ class UnknownJob(RunError):
 
 
 class RunFolder:
-    """One run on disk. Raises RunError when the folder is not one."""
+    """One run on disk. Raises RunError when the folder is no run."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -102,11 +102,11 @@ class RunFolder:
         return read_object(path) if path.is_file() else {}
 
     def table(self, name: str, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-        """Columns of one of the two tables, rows in file order."""
+        """Return columns of one of the two tables, rows in file order."""
         return read_parquet(self.folder / name, columns, where)
 
     def job(self, job_id: str) -> JobFacts:
-        """What became of a job. UnknownJob when there is none of that id."""
+        """Return the result of a job. Raise UnknownJob when there is none of that id."""
         names = [f.name for f in fields(JobFacts)]
         rows = self.table(JOBS, names, pc.field("job_id") == job_id)
         if rows.num_rows == 0:
@@ -114,7 +114,9 @@ class RunFolder:
         return JobFacts(**seconds(rows).slice(0, 1).to_pylist()[0])
 
     def decisions(self, job_id: str) -> tuple[list[Decision], list[Decision]]:
-        """Decisions about a job, and those that put another job beside it; each by sequence."""
+        """Return the decisions about a job, and those that put another job beside it; each by
+        sequence.
+        """
         mine = pc.field("job_id") == job_id
         rows = self.table(DECISIONS, _DECISION_COLUMNS, mine | (pc.field("partner") == job_id))
         found = sorted(self._decisions(rows), key=lambda d: d.seq)
@@ -122,7 +124,7 @@ class RunFolder:
         return own, [d for d in found if d.job_id != job_id]
 
     def ends(self, job_ids: Iterable[str]) -> dict[str, float | None]:
-        """End times of jobs."""
+        """Return the end times of jobs."""
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -131,7 +133,9 @@ class RunFolder:
         return dict(zip(table["job_id"].to_pylist(), table["end_time"].to_pylist(), strict=True))
 
     def order_values(self, job_ids: Iterable[str]) -> dict[str, float]:
-        """What the queue ordered each job by, as of its last entry into the queue."""
+        """Return the value that the queue ordered each job by, as of its last entry into the
+        queue.
+        """
         wanted = list(job_ids)
         if not wanted:
             return {}
@@ -144,8 +148,9 @@ class RunFolder:
         return {job_id: value for job_id, value in pairs if value is not None}
 
     def overtaken(self, job: JobFacts) -> dict[str, int]:
-        """Later jobs of its virtual cluster that were given GPUs while it waited, by why; of
-        profiling runs those in which the job ended."""
+        """Return how many later jobs of its virtual cluster were given GPUs while it waited, by the
+        reason why. Profiling runs count if the job ended in them.
+        """
         if job.refused:
             return {}
         until = job.start_time if job.start_time is not None else job.end_time
@@ -177,8 +182,9 @@ class RunFolder:
         return by
 
     def held(self, job: JobFacts, spells: Sequence[tuple[float, float]]) -> list[Held]:
-        """Jobs that had GPUs of its virtual cluster, alone or with another, in the spells of a
-        job's wait; those of most GPU-time first. Less than a second of it does not count."""
+        """Return the jobs that had GPUs of its virtual cluster, alone or with another, during the
+        spells of a job's wait, those of most GPU-time first. Less than a second does not count.
+        """
         if not spells or job.vc is None:
             return []
         began, over = (pa.scalar(_ms(at), _TIME) for at in (spells[0][0], spells[-1][1]))
@@ -217,7 +223,7 @@ class RunFolder:
         return sorted(found, key=lambda one: -one.gpu_s)
 
     def last(self) -> float | None:
-        """When the last thing happened that is recorded; None: nothing did."""
+        """Return the time of the last recorded event, or None where nothing happened."""
         held = [self.table(DECISIONS, ["time"]), self.table(JOBS, ["submit_time", "end_time"])]
         times = [pc.max(column).as_py() for table in held for column in seconds(table).columns]
         return max((time for time in times if time is not None), default=None)
@@ -262,7 +268,7 @@ def dossier_of(run: RunFolder, job_id: str) -> Dossier:
 
 
 def read_object(path: Path) -> Json:
-    """A JSON object from a file; RunError names what is wrong with it."""
+    """Return a JSON object from a file. RunError names what is wrong with it."""
     try:
         value = json.loads(read_given(path, LARGE))
     except FileNotFoundError:
@@ -277,7 +283,7 @@ def read_object(path: Path) -> Json:
 
 
 def read_parquet(path: Path, columns: list[str], where: pc.Expression | None = None) -> pa.Table:
-    """Columns and rows of a Parquet file; RunError names what is wrong with it."""
+    """Return columns and rows of a Parquet file. RunError names what is wrong with it."""
     try:
         with arrow_file(path) as file:
             return pq.read_table(file, columns=columns, filters=where, partitioning=None)
@@ -306,7 +312,7 @@ _DECISION_COLUMNS = [
 
 
 def seconds(table: pa.Table) -> pa.Table:
-    """Timestamps in milliseconds as seconds since the epoch."""
+    """Return a table with its timestamps in milliseconds as seconds since the epoch."""
     for name in _TIMES:
         if name in table.column_names and pa.types.is_timestamp(table[name].type):
             ms = table[name].cast(pa.timestamp("ms", tz="UTC")).cast(pa.int64())
@@ -316,7 +322,7 @@ def seconds(table: pa.Table) -> pa.Table:
 
 
 def _gpus_on(nodes: set[int] | None, given: Sequence[int], masks: Sequence[int]) -> int:
-    """How many GPUs of some nodes (None: of any) a decision gave."""
+    """Return how many GPUs of some nodes (None: of any) a decision gave."""
     placed = zip(given or (), masks or (), strict=False)
     return sum(mask.bit_count() for node, mask in placed if nodes is None or node in nodes)
 

@@ -30,7 +30,9 @@ PLAIN_WIDTH = 120
 
 
 def show(story: Story, console: Console, *, codes: bool = False) -> None:
-    """Print the whole story; with `codes`, reason codes and names as recorded beside the words."""
+    """Print the whole story. With `codes`, show reason codes and names as recorded beside the
+    words.
+    """
     job = story.job
     console.print(f"[bold]{escape(story.headline)}[/]", soft_wrap=not console.is_terminal)
     details = [f"submitted {moment(job.submit_time, zone=True)}"]
@@ -58,14 +60,14 @@ def show(story: Story, console: Console, *, codes: bool = False) -> None:
 
 
 def plain_console(console: Console) -> Console:
-    """The console itself on a terminal; a plain, wide one for a pipe."""
+    """Return the console itself on a terminal; for a pipe a plain, wide one."""
     if console.is_terminal:
         return console
     return Console(file=console.file, width=PLAIN_WIDTH, no_color=True, highlight=False)
 
 
 def section(console: Console, title: str, lines: list[str]) -> None:
-    """A titled block of lines."""
+    """Print a titled block of lines."""
     console.print(f"\n[bold]{title}[/]")
     for line in lines:
         console.print(Padding(escape(line), (0, 0, 0, 2), expand=False))
@@ -159,7 +161,9 @@ def _show_sharing(sharing: Sharing, console: Console) -> None:
 
 
 def as_plain(story: Story) -> Json:
-    """The story as plain values: seconds, seconds since the epoch, null for what is not known."""
+    """Return the story as plain values: seconds, seconds since the epoch, null for what is not
+    known.
+    """
     job = story.job
     return {
         "job": {name: getattr(job, name) for name in job.__dataclass_fields__},

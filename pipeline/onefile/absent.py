@@ -1,5 +1,6 @@
-"""Stand-ins for the libraries that the one file does without: compiled ones cannot be loaded out of
-a zip. Settings are their defaults, and nothing is logged."""
+"""Stand-ins for the libraries that the one file does without, because compiled ones cannot be
+loaded out of a zip. Settings have their defaults, and nothing is logged.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import Any
 
 
 class Nothing:
-    """Is there to be named and declared with; no value comes of it."""
+    """A stand-in for anything that is only named or declared with; it yields no value."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -25,7 +26,9 @@ class Nothing:
 
 
 def ratio(one: str, other: str) -> float:
-    """How alike two texts are, 0 to 100: normalised indel similarity, as rapidfuzz has it."""
+    """Return how alike two texts are, 0 to 100: normalised indel similarity, as rapidfuzz has
+    it.
+    """
     where: dict[str, int] = {}
     for place, letter in enumerate(one):
         where[letter] = where.get(letter, 0) | 1 << place
@@ -40,28 +43,30 @@ def ratio(one: str, other: str) -> float:
 def extract_one(
     name: str, known: list[str], *, scorer: Any, score_cutoff: float
 ) -> tuple[str, float, int] | None:
-    """The most alike, the first of several; None: none is alike enough."""
+    """Return the most alike name (of several the first), with its score and place, or None where
+    none is alike enough.
+    """
     scores = [(scorer(name, one), -place) for place, one in enumerate(known)]
     best, place = max(scores, default=(-1.0, 0))
     return (known[-place], best, -place) if best >= score_cutoff else None
 
 
 class Silent:
-    """A logger of nothing."""
+    """A logger that logs nothing."""
 
     def __getattr__(self, name: str) -> Any:
         return lambda *_, **__: None
 
 
 class FieldOf:
-    """A field of settings: only its default."""
+    """A field of settings, with its default only."""
 
     def __init__(self, default: Any = None, **_: Any) -> None:
         self.default = default
 
 
 class Defaults:
-    """A model of settings: its fields have their defaults, and nothing can be set."""
+    """A model of settings whose fields have their defaults; nothing can be set."""
 
     def __init__(self) -> None:
         for kind in reversed(type(self).__mro__):
@@ -84,15 +89,15 @@ class Defaults:
         return cls()
 
     def __init_subclass__(cls, **_: Any) -> None:
-        """As a model of settings is declared."""
+        """Called when a model of settings is declared."""
 
 
 class Refused(ValueError):
-    """Never raised."""
+    """Stands in for an exception; it is never raised."""
 
 
 def install() -> None:
-    """Put them where the imports look first."""
+    """Put the stand-ins where imports look first."""
     nothing = Nothing()
     wrap = {"field_validator", "model_validator"}
     libraries: dict[str, dict[str, Any]] = {

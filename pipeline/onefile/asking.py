@@ -29,7 +29,9 @@ ABOUT = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one question; 2: it cannot be answered, with why on stderr, in a line."""
+    """Answer one question. Return 2 where it cannot be answered, with the reason on stderr, in a
+    line.
+    """
     asked = _parser().parse_args(arguments)
     try:
         look = Direct(Slurm(patience_s=asked.patience), pwd.getpwuid(os.getuid()).pw_name)
@@ -90,25 +92,35 @@ _ANSWERS = {"why": _why, "eta": _eta, "queue": _queue}
 
 def _parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--json", action="store_true", help="for a program: values, not sentences")
+    common.add_argument(
+        "--json", action="store_true", help="print values for a program, not sentences"
+    )
     common.add_argument(
         "--patience", type=_seconds, default=10.0, metavar="SECONDS",
-        help="for each of Slurm's commands (10)",
+        help="seconds to wait for each of Slurm's commands (10)",
     )  # fmt: skip
     parser = argparse.ArgumentParser(PROGRAM, description=ABOUT)
     of = parser.add_subparsers(dest="question", required=True, metavar="why | eta | queue")
     why = of.add_parser("why", parents=[common], help="why a job waits, and when it starts")
     of_whom = why.add_mutually_exclusive_group(required=True)
-    of_whom.add_argument("job", metavar="JOB", nargs="?", help="as squeue shows it: 4711, 4711_3")
-    of_whom.add_argument("--mine", action="store_true", help="all of yours that wait, by cause")
-    of_whom.add_argument("--all", action="store_true", help="all that Slurm shows you, by cause")
-    why.add_argument("--nodes", action="store_true", help="what it lacks, node by node")
+    of_whom.add_argument(
+        "job", metavar="JOB", nargs="?", help="id as squeue shows it: 4711, 4711_3"
+    )
+    of_whom.add_argument(
+        "--mine", action="store_true", help="count all of your waiting jobs, by cause"
+    )
+    of_whom.add_argument(
+        "--all", action="store_true", help="count all waiting jobs that Slurm shows you, by cause"
+    )
+    why.add_argument("--nodes", action="store_true", help="show what it lacks, node by node")
     eta = of.add_parser(
         "eta", parents=[common], help="when a job would start; nothing is submitted"
     )
     eta.add_argument("options", nargs="+", metavar="-- SBATCH-OPTIONS [SCRIPT]")
     queue = of.add_parser("queue", parents=[common], help="your jobs, and when each starts")
-    queue.add_argument("--all", action="store_true", help="everybody's that Slurm shows you")
+    queue.add_argument(
+        "--all", action="store_true", help="show everybody's jobs that Slurm shows you"
+    )
     return parser
 
 

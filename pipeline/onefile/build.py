@@ -1,5 +1,6 @@
 """Builds the one file: `python -m pipeline.onefile.build FOLDER`. The same tree gives the same
-bytes."""
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +28,9 @@ raise SystemExit(main())
 
 
 def build(folder: Path) -> Path:
-    """Write `pellucid.pyz` into a folder. Its bytecode is of the Python that builds; any from 3.11
-    on reads it, others compile the sources at every start."""
+    """Write `pellucid.pyz` into a folder, and return its path. Its bytecode is for the Python that
+    builds it. Any from 3.11 on can run it, but others compile the sources at every start.
+    """
     tree = Path(__file__).parents[2]
     files = sorted({file for name in modules() for file in _files(tree, name)})
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,8 +67,9 @@ def _files(tree: Path, module: str) -> Iterator[Path]:
 
 
 def modules() -> set[str]:
-    """Return every module of ours that the entry imports, however far down, when first asked or
-    later, but for those that a look at Slurm never comes to."""
+    """Return every module of ours that the one file can import, except those that a question about
+    Slurm never reaches.
+    """
     found, left = set[str](), [ENTRY, "pipeline.onefile.absent"]
     while left:
         name = left.pop()

@@ -1,4 +1,4 @@
-"""Answers in lines, whoever gave them: a service, or the one file that asks Slurm by itself."""
+"""Answers as lines, whoever gave them: a service, or the one file that asks Slurm by itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Collection, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[str]:
-    """Rows of cells as lines, column under column; columns numbered in `right` end together."""
+    """Return rows of cells as lines, column under column. Columns numbered in `right` are aligned
+    to the right.
+    """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = [">" if number in right else "<" for number in range(len(widths))]
     return [
@@ -16,7 +18,7 @@ def aligned(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[
 
 
 def between(start: float | None, end: float | None) -> str:
-    """The time between two moments, for a person; "-" when either is not known."""
+    """Return the time between two moments, for a person; "-" when either is not known."""
     if start is None or end is None:
         return "-"
     from scheduler.explain.words import duration

@@ -1,4 +1,4 @@
-"""All that wait, by cause, in lines."""
+"""All waiting jobs by cause, in lines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOLDS = "JOBS", "GPUS", "WAIT FOR", "OF", "WHICH IS"
 
 
 def lines(found: Causes) -> list[str]:
-    """A line of each cause, with what helps; then whose end would free most."""
+    """Return a line for each cause, with what helps, then the jobs whose end would free most."""
     from scheduler.explain.render import WAITED_FOR, of_causes
 
     if not found.waiting:

@@ -16,8 +16,9 @@ MOST_BYTES = 4 << 20  # of a script: slurm.conf's max_script_size, as it comes
 
 
 def with_script(options: list[str]) -> list[str]:
-    """The options of the script's `#SBATCH` lines, then those given: the last of two counts.
-    Raises UserError."""
+    """Return the options of the script's `#SBATCH` lines, then those given; where an option occurs
+    twice the last counts. Raises UserError.
+    """
     from scheduler.slurm.read.request import RequestError, script_of, script_options
 
     try:
@@ -37,7 +38,7 @@ def with_script(options: list[str]) -> list[str]:
 
 
 def lines(answer: Eta) -> list[str]:
-    """A line of each partition, the times of each before why."""
+    """Return a line for each partition, first all the times, then the reasons."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     from scheduler.explain.render import of_partitions

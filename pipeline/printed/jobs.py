@@ -11,7 +11,7 @@ OVER = ("ended", "cancelled", "refused", "lost")
 
 
 def lines(jobs: Iterable[JobRow], now: float) -> list[str]:
-    """Jobs as a table: a heading, and a line for each."""
+    """Return jobs as a table: a heading, and a line for each."""
     return aligned([_HEADINGS, *(_cells(job, now) for job in jobs)], right=_RIGHT)
 
 
@@ -32,7 +32,7 @@ def _cells(job: JobRow, now: float) -> list[str]:
 
 
 def _start(job: JobRow, now: float) -> str:
-    """When a waiting job should start, half to nine in ten: "16:40-18:10".
+    """Return when a waiting job should start, half to nine in ten: "16:40-18:10".
 
     "~16:40-18:10" is crude; "never": its virtual cluster is too small.
     """

@@ -23,7 +23,9 @@ def waits_in_slurm(explained: Explanation) -> bool:
 
 
 def sooner_lines(sooner: Sooner) -> list[str]:
-    """What would have it start sooner, tried on a copy of the Slurm that is followed."""
+    """Return lines on what would let the job start sooner, tried on a copy of the followed
+    Slurm.
+    """
     if sooner.unavailable:
         return []
     from scheduler.explain.words import record_words, starts
@@ -42,7 +44,7 @@ NODE_HEAD = "PARTITION", "NODE", "GPUS FREE", "BY LIMITS", "WHAT KEEPS IT"
 
 
 def node_lines(answer: ByNode, now: float) -> list[str]:
-    """What keeps a job from each node, a line each."""
+    """Return what keeps a job from each node, a line each."""
     from scheduler.explain.render import of_nodes
     from scheduler.explain.words import clock_time
 
@@ -95,7 +97,7 @@ _SAYS_NOTHING: tuple[object, ...] = (None, "", (), [], {})
 
 
 def after_lines(compared: Compared) -> list[str]:
-    """Two places in line side by side."""
+    """Return a comparison of two places in line, in lines."""
     from scheduler.explain.render import of_places
 
     lines = of_places(compared)

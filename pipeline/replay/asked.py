@@ -1,4 +1,4 @@
-"""What each job asked for, as sacct tells it.
+"""What each job asked for, by a dump of sacct.
 
 `SubmitLine` is what the user typed and not what the script says in `#SBATCH` lines: it is taken
 whole where it comes to what `ReqTRES` counts, else only what TRES do not count is taken of it.
@@ -23,7 +23,7 @@ LICENCE = "license/"
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A job as a dump has it. `pools`: the virtual cluster of each partition."""
+    """A job as a dump has it. `pools` gives the virtual cluster of each partition."""
 
     job: Job
     partition: str
@@ -35,7 +35,7 @@ class Row:
 def ask_of(
     row: Row, site: Site, pools: Callable[[str], str | None], hide: Callable[[str], str]
 ) -> Ask:
-    """What a job asked for, without who it was.
+    """Return what a job asked for, without its owner.
 
     Args:
         pools: the virtual cluster of a partition: of several that a job named, those that share
@@ -81,7 +81,9 @@ def ask_of(
 
 
 def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
-    """Licences that a job had: of ReqTRES, where the site counts them, else of its command."""
+    """Return the licences that a job had: from ReqTRES where the site counts them, else from its
+    command.
+    """
     counted = _counts(asked)
     found = tuple(
         (name.removeprefix(LICENCE), int(n)) for name, n in counted.items() if name[:8] == LICENCE
@@ -95,8 +97,9 @@ def licences_of(asked: str, line: str) -> tuple[tuple[str, int], ...]:
 
 
 def options(line: str) -> Iterator[str]:
-    """Options of a command of sbatch, srun or salloc, each as ``--name=value``; those that are not
-    known are left out. Quotes are gone from a SubmitLine, so it ends at the first of `--wrap`."""
+    """Yield the options of a command of sbatch, srun or salloc, each as ``--name=value``, without
+    unknown ones. A SubmitLine has lost its quotes, so reading ends at `--wrap`.
+    """
     words = line.split()[1:]
     while words:
         word = words.pop(0)
@@ -147,8 +150,9 @@ def _typed(row: Row, site: Site) -> SlurmJob | None:
 
 
 def _agrees(row: Row, typed: SlurmJob) -> bool:
-    """Whether options come to what Slurm counted: then there were no others. CPUs and memory that
-    GPUs bring are counted once the job has them."""
+    """Return whether options come to what Slurm counted: then there were no others. CPUs and memory
+    that GPUs bring are counted once the job has them.
+    """
     asked, given, own = _counts(row.asked), _counts(row.given), dict(typed.tres)
     return typed.gpus == row.job.gpus and all(
         any(abs(has.get(name, own[name]) - own[name]) < 1 for has in (asked, given) if has)

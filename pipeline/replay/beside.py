@@ -19,20 +19,21 @@ from scheduler.simulation.work import Workload
 
 @dataclass(frozen=True)
 class Beside:
-    """Jobs without GPUs, in their virtual clusters; `recorded`: as `Site.recorded`."""
+    """Jobs without GPUs, in their virtual clusters; `recorded` is as in `Site.recorded`."""
 
     workload: Workload
     recorded: pa.Table
     rows: Rows
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """See `arriving`."""
+        """Return the jobs as `arriving` does."""
         return arriving(self.workload, self.recorded, modelled)
 
 
 def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -> Workload:
-    """The jobs; those that waited for something that is not modelled come when they started:
-    until then nobody could have started them."""
+    """Return the jobs. Those that waited for something that is not modelled are submitted when they
+    started, because nobody could have started them before.
+    """
     columns = ("job_id", "submit", "wait_s", "cause", "carried")
     late = {
         job_id: submit + wait
@@ -51,7 +52,8 @@ def arriving(workload: Workload, recorded: pa.Table, modelled: frozenset[str]) -
 
 
 def beside_of(table: pa.Table, dump: Path, shape: Shape, taken: Collection[str]) -> Beside | None:
-    """Those that fit on the nodes of the partition that they ran in; None: there are none.
+    """Return the jobs without GPUs that fit on the nodes of the partition in which they ran, or
+    None where there are none.
 
     Args:
         table: jobs without GPUs.

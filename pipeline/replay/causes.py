@@ -1,4 +1,4 @@
-"""What a job waited for, by the reason that Slurm recorded (sacct's column Reason).
+"""Why a job waited, by the reason that Slurm recorded (sacct's column Reason).
 
 Slurm records the last reason other than Priority and Resources; without one a job waited for what
 others had, or for its turn (https://slurm.schedmd.com/sacct.html).
@@ -38,7 +38,7 @@ _PATTERNS = (
 
 
 def cause_of(reason: str, *, eligible_later: bool = False) -> str:
-    """What a job waited for. A reason that is not known is none of capacity's.
+    """Return what a job waited for. An unknown reason never counts as lack of capacity.
 
     Args:
         reason: as sacct shows it.

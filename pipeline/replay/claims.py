@@ -1,4 +1,4 @@
-"""What a replay may say of other policies: by how much waiting would change, from where to where.
+"""What a replay may say of other policies: by how much waiting would change, between which bounds.
 
 A replay is no second run of the site. Three things part it from one: chance (two runs of the same
 Slurm differ, too), what the replay has wrong about this site, and what nobody recorded. So a saving
@@ -56,7 +56,7 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What is stated of a part of the site.
+    """What is stated about a part of the site.
 
     Attributes:
         by, name: the column that parts it, and its value; both "" of the whole.
@@ -76,7 +76,7 @@ class Claim:
     savings: Mapping[str, Saving]
 
     def plain(self) -> Mapping[str, Any]:
-        """Return it as JSON has it."""
+        """Return the claim as plain JSON."""
         named = {
             key: {**asdict(saving), "which": saving.which} for key, saving in self.savings.items()
         }

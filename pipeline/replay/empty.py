@@ -1,4 +1,4 @@
-"""When a job would start on a site of which only files are there, were it empty."""
+"""When a job would start on an empty site, of which only files are known."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from scheduler.slurm.twin.site import Site
 
 
 def eta_of(paths: Iterable[Path], options: Sequence[str], user: str) -> Eta:
-    """When a job with these options of sbatch would start on the site of these files, were it
-    empty: which partitions take it, and why the others do not.
+    """Return when a job with these options of sbatch would start on the site of these files if it
+    were empty: which partitions take it, and why the others do not.
 
     Raises UserError: naming the file, or why Slurm would not take the job.
     """

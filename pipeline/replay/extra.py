@@ -1,4 +1,4 @@
-"""What a dump has of each job beside the trace schema: only a replay of that site reads it."""
+"""What a dump has of each job beyond the trace schema. Only a replay of that site reads it."""
 
 from __future__ import annotations
 
@@ -26,27 +26,29 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Extra:
-    """Columns by name, a text per job in the order of the jobs. What the dump lacks is absent."""
+    """Columns by name, with a text per job in the order of the jobs. Columns that the dump lacks
+    are absent.
+    """
 
     columns: Mapping[str, list[str]]
     jobs: int
 
     def of(self, name: str) -> list[str]:
-        """A column; empty texts where the dump has none."""
+        """Return a column; empty texts where the dump has none."""
         return self.columns.get(name) or [""] * self.jobs
 
     def at(self, places: Sequence[int] | NDArray[Any]) -> Extra:
-        """Of the jobs at these places."""
+        """Return the columns of the jobs at these places."""
         picked = {n: [values[i] for i in places] for n, values in self.columns.items()}
         return Extra(picked, len(places))
 
 
 def read_extra(dump: Path, lines: NDArray[np.int64]) -> Extra:
-    """Reads these columns of some lines of a dump.
+    """Read the further columns of some lines of a dump.
 
     Args:
         dump: a file of ``sacct -P`` that was ingested.
-        lines: of each job, as ingestion counts them: from 1.
+        lines: lines of each job, as ingestion counts them: from 1.
     """
     wanted = set(lines.tolist())
     found: dict[int, list[str]] = {}

@@ -25,7 +25,7 @@ FIT_MEAN, SHORT_S, FIT_RANK = 0.15, 1.0, 0.8
 
 
 def of_record(record: pa.Table) -> Figures:
-    """What happened: waits and GPU-hours of the jobs replayed, by outcome too."""
+    """Return the recorded waits and GPU-hours of the jobs replayed, also by how they ended."""
     wait, ran = floats(record["wait_s"]), floats(record["ran_s"])
     hours = floats(record["gpus"]) * ran / 3600
     states = [
@@ -53,7 +53,7 @@ def _waits(wait: Floats, jct: Floats) -> Figures:
 
 
 def apart(record: pa.Table) -> list[Figures]:
-    """Recorded waiting by what it was for. Of the jobs submitted in the window."""
+    """Return the recorded waiting of the jobs submitted in the window, by its cause."""
     wait, before, found = (
         floats(record["wait_s"]),
         floats(record["before_s"]),
@@ -70,7 +70,7 @@ def apart(record: pa.Table) -> list[Figures]:
 
 
 def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
-    """One replay.
+    """Return the figures of one replay.
 
     Args:
         replayed: job_id, wait_s, jct_s of every job that ended.
@@ -87,18 +87,20 @@ def of_replay(replayed: pa.Table, record: pa.Table) -> Figures:
 
 
 def by_job(replayed: pa.Table, record: pa.Table) -> dict[str, list[float | None]]:
-    """Wait and JCT (s) of each job of the record in a replay, in its order; None: never ended."""
+    """Return wait and JCT (s) of each job of the record in a replay, in its order; None for a job
+    that never ended.
+    """
     found = of_jobs(replayed, record["job_id"])
     return {name: found[name].to_pylist() for name in ("wait_s", "jct_s")}
 
 
 def backtest(replayed: pa.Table, record: pa.Table) -> Figures:
-    """How far a replay of Slurm's rule is from what happened: of all jobs, by partition, by what
-    they waited for and by the pass that started them.
+    """Return how far a replay of Slurm's rule is from what happened: of all jobs, by partition, by
+    cause of waiting and by the pass that started them.
 
     Args:
         replayed: job_id, wait_s.
-        record: of the jobs whose waiting that replay can show.
+        record: record of the jobs whose waiting that replay can show.
     """
     wait = of_jobs(replayed, record["job_id"])["wait_s"]
     record, now = record.filter(wait.is_valid()), floats(wait.drop_null())
@@ -151,8 +153,10 @@ def _mean(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def ceiling(base: Sequence[Figures]) -> float:
-    """Return the mean rank correlation of waits between replays of Slurm's own schedule: what the
-    record could at best have with one of them. 1.0 where there is one replay, or all wait alike."""
+    """Return the mean rank correlation of waits between replays of Slurm's own schedule. The record
+    cannot be expected to correlate better with one of them. Return 1.0 where there is one replay,
+    or all wait alike.
+    """
     waits = [np.array(cell["by_job"]["wait_s"], float) for cell in base if "by_job" in cell]
     found = []
     for other in waits[1:]:
@@ -164,7 +168,8 @@ def ceiling(base: Sequence[Figures]) -> float:
 
 
 def misfit(found: Figures | None, most: float = 1.0) -> list[str]:
-    """Return what makes a back-test doubtful, a sentence each; empty: nothing does.
+    """Return what makes a back-test doubtful, a sentence each; an empty list means that nothing
+    does.
 
     Args:
         found: of `backtest`; None: Slurm's own schedule was not replayed.
@@ -191,7 +196,7 @@ def misfit(found: Figures | None, most: float = 1.0) -> list[str]:
 
 
 def doubts(cell: Figures | None, most: float = 1.0) -> list[str]:
-    """Return what makes savings doubtful that are counted against a replay of Slurm's rule.
+    """Return what makes doubtful the savings that are counted against a replay of Slurm's rule.
 
     Args:
         cell: of `cell`. Where its `backtest` is not of the very replay that savings are counted
@@ -222,10 +227,11 @@ def over_seeds(
     jobs: int,
     plain: Sequence[Figures] | None = None,
 ) -> Figures:
-    """One variant: means with standard errors, and the differences to others on the same seeds.
+    """Return means with standard errors of one variant, and the differences to others on the same
+    seeds.
 
     Args:
-        cells: of `of_replay`, seed by seed.
+        cells: results of `of_replay`, seed by seed.
         against: the same of the variant to compare with (Slurm's rule); None when there is none.
         jobs: jobs judged.
         plain: the same of the variant that this one adds something to; None when there is none.
@@ -259,7 +265,8 @@ def _half_width(values: np.ndarray[Any, Any]) -> float | None:
 
 
 def by_name(found: Mapping[str, Sequence[Figures]], record: pa.Table, column: str) -> list[Figures]:
-    """Mean waits by user or partition: recorded and under each variant, most jobs first.
+    """Return mean waits by user or partition: recorded and under each variant, those with most jobs
+    first.
 
     None where none of them ended in any replay.
     """

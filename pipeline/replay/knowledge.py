@@ -1,4 +1,4 @@
-"""What the histories of the dump itself would have known of durations."""
+"""What the histories in the dump itself would have predicted of durations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ LEAST = 50
 
 
 def duration_knowledge(site: Site) -> dict[str, float] | None:
-    """Errors over the last days of an estimator that learned as the recorded weeks went by.
+    """Return the errors, over the last days, of an estimator that learned as the recorded weeks
+    went by.
 
     It is asked when a job was submitted and learns a duration when it ended, as recorded. None
     when there are too few jobs to say.

@@ -29,7 +29,7 @@ LOSES_S = 60.0  # waiting longer than recorded by more than this counts as losin
 
 
 def render(site: Site, found: Mapping[str, Any]) -> str:
-    """The page. `found` is what `runs.replay` returned of the site."""
+    """Return the page. `found` is what `runs.replay` returned for the site."""
     variants = found["variants"]
     jobs, went = _results(site, found)
     return page(

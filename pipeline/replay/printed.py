@@ -1,4 +1,4 @@
-"""What a site's Slurm prints of itself, in files: nodes, partitions, settings, accounts, QOS."""
+"""Files in which a site's Slurm prints its nodes, partitions, settings, accounts and QOS."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ALIASES = {
 
 @dataclass(frozen=True)
 class Window:
-    """A reservation as printed: clock times of the site."""
+    """A reservation as printed, in the site's clock time."""
 
     name: str
     nodes: frozenset[str]
@@ -53,14 +53,15 @@ class Window:
     flags: frozenset[str]
 
     def at(self, zone: tzinfo) -> Reservation:
-        """As the policy has it."""
+        """Return the reservation as the policy has it."""
         start, end = (one.replace(tzinfo=zone).timestamp() for one in (self.start, self.end))
         return Reservation(self.name, self.nodes, start, end, flags=self.flags)
 
 
 @dataclass
 class Printed:
-    """What was found. Empty where a site did not give it; None where empty says something.
+    """What was found in the files. It is empty where a site gave nothing, and None where being
+    empty would itself say something.
 
     `reservations`: the nodes, flags and times of each, the times as printed. `accounts`: of users
     that name none.
@@ -77,7 +78,7 @@ class Printed:
 
 
 def read_printed(paths: Iterable[Path]) -> Printed:
-    """Reads files of any of these, in any order, several in one file too.
+    """Read such files, in any order, also several in one file.
 
     Raises UserError naming the file.
     """

@@ -13,7 +13,7 @@ from pipeline.replay.extra import Extra
 
 
 def recorded_of(table: pa.Table, extra: Extra) -> pa.Table:
-    """A row a job: see `pipeline.replay.site.Site.recorded`."""
+    """Return a row for each job: see `pipeline.replay.site.Site.recorded`."""
     submit, start, end = (seconds(table, f"{name}_time") for name in ("submit", "start", "end"))
     return pa.table(
         {
@@ -45,16 +45,16 @@ _PASSES = {
 
 
 def _pass(flags: str) -> str:
-    """Which of Slurm's passes started a job, of sacct's Flags."""
+    """Return which of Slurm's passes started a job, of sacct's Flags."""
     return next((flag for flag in re.split(r"[,|]", flags) if flag in _PASSES), "")
 
 
 def seconds(table: pa.Table, name: str) -> Any:
-    """A column of times, seconds since the epoch."""
+    """Return a column of times, seconds since the epoch."""
     return table[name].cast(pa.int64()).to_numpy() / 1000
 
 
 def text(table: pa.Table, name: str) -> list[str | None]:
-    """A column of texts."""
+    """Return a column of texts."""
     values: list[str | None] = table[name].cast(pa.string()).to_pylist()
     return values

@@ -1,4 +1,4 @@
-"""The replays: each variant on the same jittered weeks, beside what was recorded."""
+"""The replays: each variant on the same jittered weeks, compared with what was recorded."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ PACKING_SCENARIO: tuple[tuple[str, float, Profile], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A way the weeks might have gone.
+    """A way the weeks might have gone: a policy with its settings.
 
     Attributes:
         short, title: names for a chart and for a table.
@@ -97,13 +97,13 @@ class Variant:
 
     @property
     def twin(self) -> bool:
-        """It decides as the site's own Slurm does."""
+        """Whether it decides as the site's own Slurm does."""
         known = POLICIES.get(self.policy)
         return known is not None and known.capabilities.twin
 
     @property
     def adds(self) -> bool:
-        """It is Pellucid with something more."""
+        """Whether it is Pellucid with something added."""
         return self.packs or self.borrows
 
 
@@ -130,7 +130,8 @@ VARIANTS: tuple[Variant, ...] = (
 
 
 def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tuple[Variant, ...]:
-    """The variants with these settings of a policy; where none of them plays it, it comes last.
+    """Return the variants with these settings of a policy. If none plays that policy, one that does
+    is added at the end.
 
     Without the extra `train` none packs: which pairs to pack is learned. Of many jobs Slurm's own
     schedule is left out, unless it is the policy asked for.
@@ -149,7 +150,7 @@ def variants_with(policy: str, values: Mapping[str, Any], jobs: int = 0) -> tupl
 
 
 def scenario(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> Scenario:
-    """The world of one replay: submissions moved by U(0, 60) s, seed 0 exact.
+    """Return the world of one replay. Submissions are moved by U(0, 60) s, except with seed 0.
 
     Args:
         modelled: what jobs wait for in it; those that waited for something else come when they
@@ -194,7 +195,7 @@ def of_files(
     seed: int,
     loop: str,
 ) -> Scenario:
-    """The world of a ``sacct`` dump on the site of these files of Slurm's, for one policy.
+    """Return the world of a ``sacct`` dump on the site of these files of Slurm's, for one policy.
 
     Raises UserError: a file is not what it should be.
     """
@@ -208,14 +209,16 @@ def of_files(
 
 
 def profiling(site: Site) -> ProfilingPartition:
-    """One node of the largest partition profiles, where that leaves it another."""
+    """Return a profiling partition of one node of the largest partition, where that leaves it
+    another.
+    """
     vcs = site.workload.cluster.vcs
     largest = max(vcs, key=lambda vc: vcs[vc])
     return ProfilingPartition(nodes={largest: 1} if vcs[largest] > 1 else {}, known_s=0.0)
 
 
 def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALONE) -> pa.Table:
-    """Play one replay. Returns job_id, wait_s, jct_s and start of every job that ended in it."""
+    """Play one replay. Return job_id, wait_s, jct_s and start of every job that ended in it."""
     outcome, _ = scenario(site, variant, seed, modelled).simulate(variant.policy)
     done = [result for result in outcome.jobs if result.end_time is not None]
     return pa.table(
@@ -230,7 +233,7 @@ def one(site: Site, variant: Variant, seed: int, modelled: frozenset[str] = ALON
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One replay to be made, or without a variant an evaluation of the duration model.
+    """One replay to be made, or, without a variant, an evaluation of the duration model.
 
     Attributes:
         limits: jobs may also wait for the limits that the site's own Slurm knows. Without it, and
@@ -248,9 +251,9 @@ class Cell:
 
 
 def cell(site: Site, wanted: Cell) -> Figures | None:
-    """The figures of a cell. Those of Slurm's rules, played exactly, hold a back-test too, and
-    where that is of a replay of its own, in which jobs wait for limits as they did, another
-    (`counted`) of this one."""
+    """Return the figures of a cell. An exact replay of Slurm's rules also holds a back-test. Where
+    jobs in that back-test wait for limits, as they did, a second one (`counted`) is of this replay.
+    """
     variant = wanted.variant
     if variant is None:
         return duration_knowledge(site)
@@ -269,7 +272,7 @@ def cell(site: Site, wanted: Cell) -> Figures | None:
 
 
 def seeds_for(site: Site, asked: int | None) -> int:
-    """How many replays of each variant: as asked, else fewer for many jobs."""
+    """Return how many replays of each variant to make: as asked, else fewer for many jobs."""
     if asked is not None:
         return asked
     return FEW_SEEDS if site.many else SEEDS
@@ -277,7 +280,8 @@ def seeds_for(site: Site, asked: int | None) -> int:
 
 def cells_of(variants: Sequence[Variant], seeds: int) -> list[Cell]:
     """Return every replay to be made. Slurm with other settings is compared with Slurm's own where
-    both know limits."""
+    both know limits.
+    """
     plain = [variant for variant in variants if not variant.changed]
     twins = [variant for variant in variants if variant.twin] if plain != list(variants) else []
     return [
@@ -296,7 +300,7 @@ def replay(
     keep: Keep | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Figures:
-    """Every variant on every seed, beside the record.
+    """Replay every variant on every seed. Return the figures, compared with the record.
 
     Args:
         site: what is replayed.
@@ -397,7 +401,9 @@ def _bound(
     over_cells: Callable[[Sequence[Cell]], Iterator[Figures]],
     seeds: int,
 ) -> str:
-    """What the bound of Pellucid costs, by replays without it; "" where few waited for longer."""
+    """Return what the bound of Pellucid costs, by replays without it; "" where few waited for
+    longer.
+    """
     variant = next((variant for variant in variants if variant.key == POLICY), None)
     if variant is None:
         return ""

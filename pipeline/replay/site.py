@@ -1,4 +1,4 @@
-"""A site as its dump shows it: jobs, what happened to them, and the shape of the cluster."""
+"""A site as its dump shows it: jobs, their results, and the shape of the cluster."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ Progress = Callable[[int], None]
 
 
 class Month(TypedDict):
-    """Jobs of a month, what they took of GPUs and how long they waited."""
+    """The jobs of a month: how many, their GPU-hours, and their mean wait."""
 
     month: str
     jobs: int
@@ -118,7 +118,7 @@ class Site:
 
     @property
     def unlike(self) -> list[str]:
-        """What happened here, or is set, that no replay has; sentences."""
+        """Sentences on what happened here, or is set, that no replay reproduces."""
         counts = Counter(self.recorded["state"].to_pylist())
         ended = [
             f"{count(counts[state], 'run')} ended by {why}, which no replay repeats."
@@ -129,8 +129,9 @@ class Site:
 
     @property
     def lost(self) -> tuple[list[str], bool]:
-        """What lines that could not be read take from a replay, as a sentence; and whether they are
-        too many for any to be believed."""
+        """A sentence on what a replay lacks because lines could not be read, and whether they are
+        too many for any replay to be believed.
+        """
         lines = sum(self.quarantined.values())
         share = lines / max(1, lines + len(self.recorded))
         if share < LOST:
@@ -143,39 +144,42 @@ class Site:
 
     @property
     def submitted(self) -> pa.Table:
-        """Rows of `recorded` of the jobs submitted in the window."""
+        """Rows of `recorded` for the jobs submitted in the window."""
         return self.recorded.filter(pc.invert(self.recorded["carried"]))
 
     @property
     def judged(self) -> pa.Table:
-        """Those of them whose waiting a scheduler can shorten."""
+        """Rows of `submitted` for jobs whose waiting a scheduler can shorten."""
         rows = self.submitted
         return rows.filter(pc.equal(rows["cause"], CAPACITY))
 
     @property
     def replayable(self) -> pa.Table:
-        """Those of `submitted` whose waiting the site's own Slurm, replayed, can show."""
+        """Rows of `submitted` for jobs whose waiting a replay of the site's own Slurm can show."""
         rows = self.submitted
         return rows.filter(pc.is_in(rows["cause"], pa.array(self.modelled)))
 
     @property
     def modelled(self) -> frozenset[str]:
-        """Causes of waiting that the site's own Slurm, replayed, knows."""
+        """Causes of waiting that a replay of the site's own Slurm knows."""
         knows = self.twin is not None and self.twin.limits
         return frozenset((CAPACITY, LIMIT) if knows else (CAPACITY,))
 
     def arriving(self, modelled: frozenset[str]) -> Workload:
-        """The jobs; those that waited for something else come when they started: until then
-        nobody could have started them."""
+        """Return the jobs. Those that waited for something else are submitted when they started,
+        because nobody could have started them before.
+        """
         return arriving(self.workload, self.recorded, modelled)
 
     @property
     def many(self) -> bool:
-        """Too many jobs for every replay to learn daily, sixteen times."""
+        """Whether there are too many jobs for every one of the replays to fit models daily."""
         return len(self.workload.jobs) > MANY_JOBS
 
     def in_loop(self, loop: str) -> Site:
-        """The site to be replayed in an open or a closed loop (`pipeline.worlds.closed_loop`)."""
+        """Return the site to be replayed in an open or a closed loop
+        (`pipeline.worlds.closed_loop`).
+        """
         workload = in_loop(self.workload, loop)
         if not workload.after:
             return self
@@ -189,13 +193,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpOptions:
-    """What is known of a dump besides, and what of it is replayed.
+    """What else is known of a dump, and what of it is replayed.
 
     Attributes:
         cluster: a cluster file; its virtual clusters are the dump's partitions.
         nodes: output of ``scontrol show nodes`` or ``sinfo -N -o "%N %P %G"``.
         printed: what Slurm prints of itself (`pipeline.replay.printed`).
-        timezone: of the dump's clock times.
+        timezone: time zone of the dump's clock times.
         last_days: keep only jobs submitted in the last so many days; None = all.
         most: without `last_days`, keep only as many last days as hold so many jobs.
         anonymise: replace users, job names and partitions by hashes with a key thrown away.
@@ -223,7 +227,7 @@ def read_site(
     *,
     progress: Progress | None = None,
 ) -> Site:
-    """Reads a dump of ``sacct -X -a -D -P``.
+    """Read a dump of ``sacct -X -a -D -P``. Return the site.
 
     Args:
         dump: the file.
@@ -396,7 +400,7 @@ def _in_order(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _counts(summary: IngestSummary, ended: int, bare: int) -> dict[str, int]:
-    """What became of every line so far. `bare`: rows kept that have no GPUs."""
+    """Return what became of every line so far. `bare`: rows kept that have no GPUs."""
     cpu = summary.quarantined.get("no_gpu", 0)
     return {
         "lines": summary.rows_in,
@@ -576,7 +580,7 @@ LOST, TOO_MANY_LOST = 0.01, 0.05  # share of the jobs of a dump
 
 
 def _nearer(extra: Extra, printed: Sequence[Path], shape: Path | None) -> list[str]:
-    """What else could be given: only what was not."""
+    """Return what else could be given: only what was not."""
     notes = []
     if not printed:
         notes.append(f"the site's {'' if shape else 'nodes and '}settings (--site)")

@@ -1,4 +1,6 @@
-"""The site's own Slurm, to be replayed: its nodes, partitions and settings, what jobs asked for."""
+"""The site's own Slurm, to be replayed: its nodes, partitions and settings, and what jobs asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 @dataclass(frozen=True)
 class Twin:
-    """A site as the policy `slurm` has it.
+    """A site in the form that the policy `slurm` needs.
 
     Attributes:
         site: nodes, partitions, settings.
@@ -64,8 +66,9 @@ class Twin:
         return replace(self, site=replace(self.site, config=config))
 
     def choosing_otherwise(self, seed: int) -> Twin:
-        """Return the same Slurm with a preference among nodes of equal weight, drawn by a seed:
-        which of them it takes is what a record tells least of."""
+        """Return the same Slurm with a random preference, drawn by a seed, among nodes of equal
+        weight. A record says least about which of them Slurm takes.
+        """
         rng = np.random.default_rng(seed)
         names = list(self.site.nodes)
         drawn = rng.permutation(len(names)).tolist()
@@ -76,8 +79,9 @@ class Twin:
         return replace(self, site=replace(self.site, nodes=nodes))
 
     def workload(self, others: Workload, beside: Workload | None = None) -> Workload:
-        """The same jobs, each in the pool it is in here, and those beside them; types are in what
-        they ask for."""
+        """Return the same jobs, each in its pool here, and the jobs without GPUs. GPU types are
+        part of what they ask for.
+        """
         jobs = [replace(job, vc=self.pools[job.vc], gpu_type=None) for job in others.jobs]
         work = others.work
         if beside is not None:
@@ -86,7 +90,7 @@ class Twin:
         return replace(others, jobs=jobs, work=work, cluster=self.spec)
 
     def shown(self, jobs: Sequence[Job]) -> Callable[[Policy], None]:
-        """Has the policy see the site before these jobs come."""
+        """Return a function that tells the policy about the site before these jobs come."""
         asks = {
             job.job_id: replace(
                 self.asks[job.job_id],
@@ -106,7 +110,7 @@ class Twin:
 
 @dataclass(frozen=True)
 class Rows:
-    """Jobs as a dump has them: each, where it ran, and what the dump tells of it beside."""
+    """Jobs as a dump has them: each, where it ran, and what else the dump says of it."""
 
     jobs: Sequence[Job]
     partitions: Sequence[str]
@@ -121,7 +125,7 @@ def twin_of(
     hide: Hide,
     zone: tzinfo,
 ) -> Twin:
-    """The twin of a site.
+    """Return the twin of a site.
 
     Args:
         shape: its nodes.
@@ -129,7 +133,7 @@ def twin_of(
         rows: its jobs.
         pools: see `Twin`.
         hide: how partitions, users, accounts and QOS are called from here on.
-        zone: of clock times.
+        zone: time zone of clock times.
     """
     site = _site(shape, printed, hide, zone)
     held = [one.limits for one in site.qos.values()] + [one.limits for one in site.assocs.values()]
@@ -173,7 +177,7 @@ def _asks(rows: Rows, site: Site, shape: Shape, hide: Hide) -> dict[str, Ask]:
 
 
 def _not_given(printed: Printed, rows: Sequence[Rows]) -> list[str]:
-    """How many jobs what was not given touches."""
+    """Return how many jobs what was not given touches."""
     notes = []
     if printed.licences is None:
         texts = [

@@ -1,4 +1,4 @@
-"""Which days of a dump are replayed, and from when each job could have started."""
+"""Chooses which days of a dump are replayed, and from when each job could have started."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ _TIMES = ("submit_time", "start_time", "end_time")
 
 
 def latest(table: pa.Table) -> int:
-    """The last moment (ms) that jobs tell of; 0: there are none."""
+    """Return the last moment (ms) that jobs tell of, or 0 where there are none."""
     return max((pc.max(table[name].cast(pa.int64())).as_py() or 0 for name in _TIMES), default=0)
 
 
 def runs(table: pa.Table) -> pa.ChunkedArray:
-    """Which jobs had not ended when the trace was taken."""
+    """Return which jobs had not ended when the trace was taken."""
     return pc.fill_null(pc.equal(table["state"].cast(pa.string()), State.RUNNING.value), False)
 
 
 def until(table: pa.Table, last: int) -> pa.Table:
-    """The jobs with a start and an end; those that run end at the last moment (ms) of the dump, as
-    they hold their GPUs until then. One past its limit has ended, unseen by accounting."""
+    """Return the jobs with a start and an end. Running jobs end at the last moment (ms) of the
+    dump, since they hold their GPUs until then. One past its limit has ended without a record.
+    """
     start, end = (table[name].cast(pa.int64()) for name in ("start_time", "end_time"))
     limit = pc.fill_null(pc.cast(table["time_limit_s"], pa.float64()), float("inf"))
     ran_s = pc.divide(pc.cast(pc.subtract(last, start), pa.float64()), 1000.0)
@@ -40,7 +41,8 @@ def until(table: pa.Table, last: int) -> pa.Table:
 
 
 def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
-    """Submission moved to when the job was eligible, in the new order; how many were moved.
+    """Return the table with submissions moved to when jobs were eligible, in the new order, and how
+    many were moved.
 
     A column `before_s` says by how much.
     """
@@ -54,7 +56,9 @@ def from_eligible(table: pa.Table) -> tuple[pa.Table, int]:
 
 
 class Window(TypedDict):
-    """Days replayed, of how many days and jobs; `cut`: the dump was too large to replay whole."""
+    """The days replayed, of how many days and jobs. `cut` means that the dump was too large to
+    replay whole.
+    """
 
     days: float
     of_days: float
@@ -66,7 +70,9 @@ class Window(TypedDict):
 def window_of(
     table: pa.Table, last_days: float | None, most: int | None
 ) -> tuple[pa.Table, Window]:
-    """The last days of a table, with what still ran or waited as they began (`carried`)."""
+    """Return the last days of a table, with the jobs that ran or waited as they began (`carried`),
+    and the window.
+    """
     submit = table["submit_time"].cast(pa.int64()).to_numpy()
     first, last = int(submit[0]), int(submit[-1])
     cut = last_days is None and most is not None and len(submit) > most
@@ -86,8 +92,9 @@ def window_of(
 
 
 def opened(table: pa.Table, since: int) -> pa.Table:
-    """What was submitted since a moment (ms), and what still ran or waited then (`carried`), or
-    runs as the dump ends."""
+    """Return the jobs submitted since a moment (ms), those that ran or waited then (`carried`), and
+    those that run as the dump ends.
+    """
     carried = table["submit_time"].cast(pa.int64()).to_numpy() < since
     kept = ~carried | (table["end_time"].cast(pa.int64()).to_numpy() > since)
     table, carried = table.filter(pa.array(kept)), carried[kept]

@@ -1,4 +1,4 @@
-"""A site's own files, slurm.conf and that of `sacctmgr dump`, as what Slurm would print of them."""
+"""A site's own slurm.conf and `sacctmgr dump`, turned into what Slurm would print."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ DEEPEST = 8  # files that are included by files that are included
 
 
 def as_printed(path: Path, text: str) -> str:
-    """A file as `scontrol` and `sacctmgr` would print what it says; as it is where it is none of
-    these files. Raises ParseError."""
+    """Return a file as `scontrol` and `sacctmgr` would print its content, or unchanged where it is
+    none of these files. Raises ParseError.
+    """
     if _OWN.search(text):
         return "\n".join(_conf(_lines(path, text)))
     if _DUMP.search(text):
@@ -53,7 +54,9 @@ def as_printed(path: Path, text: str) -> str:
 
 
 def is_gres(text: str) -> bool:
-    """Whether it is a gres.conf: what slurm.conf says of GPUs is all that slurmctld counts."""
+    """Return whether a text is a gres.conf. It is not needed: slurmctld counts the GPUs that
+    slurm.conf states.
+    """
     return _GRES.search(text) is not None and not _OWN.search(text)
 
 
@@ -138,7 +141,7 @@ def _node(name: str, row: Record, parts: Mapping[str, Sequence[str]]) -> str:
 
 
 def _tres(has: Sequence[Record], counted: Sequence[str]) -> str:
-    """What a partition has; of its GPUs and their types, as the site counts them."""
+    """Return what a partition has; of its GPUs and their types, as the site counts them."""
     gpus: Counter[str] = Counter()
     for one in has:
         gpus.update(gpu_types(re.sub(r"\([^)]*+\)?+", "", one.get("Gres", ""))) or {})
@@ -182,7 +185,7 @@ def _accounts(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _passed_on(row: Record) -> Record:
-    """What those below have where they do not say; limits on a group are its own."""
+    """Return what those below have where they do not say; limits on a group are its own."""
     own = ("Grp", "Fairshare", "Description", "Organization", "DefaultAccount", "Partition")
     return {name: value for name, value in row.items() if not name.startswith(own)}
 

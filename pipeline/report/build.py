@@ -1,4 +1,4 @@
-"""Puts the page together from whatever of its inputs is there."""
+"""Puts the report together from those of its inputs that exist."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LIBRARIES = ("numpy", "pandas", "pyarrow", "interpret-core", "scikit-learn", "li
 
 
 class ReportError(ValueError):
-    """A report that cannot be made from what was given. One line, for a person."""
+    """Raised where a report cannot be made from what was given. One line, for a person."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Report:
 
 @dataclass(frozen=True)
 class Check:
-    """Every recorded score of a run, added up."""
+    """Every recorded score of a run, added up again."""
 
     policy: str
     scored: int
@@ -97,7 +97,7 @@ class Check:
 
 
 def build(inputs: Inputs) -> Report:
-    """Make the page.
+    """Make the page, and return it.
 
     Raises ReportError without any input, and what the readers raise: RunError, BundleError,
     TraceError.
@@ -186,7 +186,7 @@ def _trace_facts(inputs: Inputs, comparison: Comparison | None) -> trace.TraceFa
 
 
 def check_scores(run: PolicyRun) -> Check:
-    """Add up every recorded score of a run: intercept plus terms, against the score."""
+    """Add up every recorded score of a run: intercept plus terms, compared with the score."""
     path = run.folder.folder / DECISIONS
     scored = wrong = 0
     worst = 0.0
@@ -238,7 +238,7 @@ def _title(comparison: Comparison | None, facts: trace.TraceFacts | None) -> str
 
 
 def _lead(c: Comparison | None, stories: Sequence[Sample], schedule: Schedule | None) -> str:
-    """What the reader sees, in a sentence."""
+    """Return what the reader sees, in a sentence."""
     if c is None or schedule is None:
         return ""
     span = duration(schedule.last - schedule.first)

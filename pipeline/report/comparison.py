@@ -1,4 +1,4 @@
-"""What `pellucid compare` wrote, read back: its figures and the runs of its first seed."""
+"""What `pellucid compare` wrote, read again: its figures, and the runs of its first seed."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class PolicyRun:
     """One policy's run.
 
     Attributes:
-        name: of the policy.
-        oracle: it reads true durations: a bound, not a contender.
+        name: name of the policy.
+        oracle: it reads true durations. It gives a bound, and is not ranked with the others.
         preemptive: it may stop running jobs.
         estimates: it asks for durations.
         folder: the run.
         jobs: one row per job of the first draw, times in seconds since the epoch (null = never).
-        draws: the same of every draw that was recorded, the first among them.
-        figures: of the comparison, `<figure>_mean`, `_sd` and `_each` over the draws.
+        draws: the job tables of every draw that was recorded, the first among them.
+        figures: figures of the comparison, `<figure>_mean`, `_sd` and `_each` over the draws.
     """
 
     name: str
@@ -48,12 +48,12 @@ class PolicyRun:
     figures: Mapping[str, Any]
 
     def mean(self, figure: str) -> float | None:
-        """Mean of a figure over the seeds."""
+        """Return the mean of a figure over the seeds."""
         value = self.figures.get(f"{figure}_mean", self.folder.summary.get(figure))
         return None if value is None else float(value)
 
     def each(self, figure: str) -> Floats:
-        """A figure of every draw, as far as it was recorded, (draws,)."""
+        """Return a figure of every draw, as far as it was recorded, (draws,)."""
         each = self.figures.get(f"{figure}_each")
         if each is None and (one := self.mean(figure)) is not None:
             each = [one]
@@ -65,7 +65,7 @@ class PolicyRun:
         return _ended(self.jobs)
 
     def ended_each(self) -> list[pa.Table]:
-        """Jobs of each draw that ended."""
+        """Return the jobs of each draw that ended."""
         return [_ended(jobs) for jobs in self.draws]
 
     @property
@@ -80,7 +80,7 @@ class PolicyRun:
         return {str(vc): int(gpus) for vc, gpus in recorded.items()}
 
     def decisions(self, columns: list[str], actions: list[str]) -> pa.Table:
-        """Decisions of some kinds, by sequence; times in seconds since the epoch."""
+        """Return decisions of some kinds, by sequence; times are seconds since the epoch."""
         where = pc.field("action").isin(actions)
         return seconds(self.folder.table(DECISIONS, columns, where)).sort_by("seq")
 
@@ -99,31 +99,33 @@ class Comparison:
     coming: int = 0
 
     def run(self, name: str) -> PolicyRun | None:
-        """The run of a policy, if it is there."""
+        """Return the run of a policy, or None."""
         return next((r for r in self.runs if r.name == name), None)
 
     def ranked(self, *, oracle: bool) -> list[PolicyRun]:
-        """Oracles or contenders, the lowest average JCT first."""
+        """Return the runs of oracles, or of the other policies, the lowest average JCT first."""
         chosen = [r for r in self.runs if r.oracle is oracle and r.mean("avg_jct_s") is not None]
         return sorted(chosen, key=lambda r: r.mean("avg_jct_s") or 0.0)
 
     @property
     def best(self) -> PolicyRun:
-        """The contender with the lowest average JCT (an oracle where there is no contender)."""
+        """The run with the lowest average JCT among policies that know no durations, or among the
+        oracles where there is no such policy.
+        """
         return [*self.ranked(oracle=False), *self.ranked(oracle=True), *self.runs][0]
 
     @property
     def own(self) -> PolicyRun:
-        """The policy that the report is about: Pellucid's where it is there."""
+        """The run of the policy that the report is about: Pellucid's where there is one."""
         return self.run(OURS) or self.best
 
     def paired(self, other: PolicyRun, key: str, better: int = -1) -> Paired | None:
-        """A figure of the policy the report is about against another's, on the same draws."""
+        """Return a figure of the report's own policy compared with another's, on the same draws."""
         return paired(self.own.each(key), other.each(key), better, coming=self.coming)
 
 
 def read_comparison(folder: Path, coming: int = 0) -> Comparison:
-    """Read what `pellucid compare --out` (or one `simulate --out`) wrote.
+    """Read what `pellucid compare --out` (or one `simulate --out`) wrote. Return the comparison.
 
     Raises RunError naming what is missing or unreadable.
     """

@@ -1,4 +1,4 @@
-"""The figures that are hovered, filtered and clicked: per-job columns, and what draws them.
+"""Figures with which a reader can interact: per-job columns, and the scripts that draw them.
 
 The chart library is the one that the service's pages vendor, embedded once. A page names by hash
 what it may run, and may ask nobody for anything: its browser sees to that.
@@ -39,10 +39,10 @@ OTHERS = (5, 4, 3, 2, 1)
 
 @dataclass(frozen=True)
 class PolicyResult:
-    """How the same jobs went under one policy, or as they were recorded.
+    """How the same jobs fared under one policy, or as they were recorded.
 
     Attributes:
-        name: of the policy.
+        name: name of the policy.
         colour: s0 to s7 of the style sheet.
         wait_s, jct_s: of each job, (jobs,); NaN where it did not end.
         oracle: it knows the future.
@@ -56,14 +56,16 @@ class PolicyResult:
 
 
 def colours(names: Sequence[str], known: Mapping[str, int] = COLOURS) -> list[int]:
-    """Colour numbers: a policy's own, what has none one that nobody here has."""
+    """Return colour numbers: a policy's own, and for names without one a colour that nobody else
+    has.
+    """
     taken = {known[name] for name in names if name in known}
     free = cycle([c for c in OTHERS if c not in taken] or OTHERS)
     return [known[name] if name in known else next(free) for name in names]
 
 
 def gpu_group(low: int, high: int) -> str:
-    """ "1 GPU", "3–4 GPUs", "> 32 GPUs"."""
+    """Return a group of GPU counts in words: "1 GPU", "3–4 GPUs", "> 32 GPUs"."""
     if low == high:
         return count(low, "GPU")
     return f"> {low - 1} GPUs" if high >= 10**9 else f"{low}–{high} GPUs"
@@ -72,7 +74,7 @@ def gpu_group(low: int, high: int) -> str:
 def columns(
     jobs: pa.Table, results: Sequence[PolicyResult], explained: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """What the figures are drawn from, small enough for a page.
+    """Return the data from which figures are drawn, small enough for a page.
 
     Args:
         jobs: job_id, vc, gpus, submit_time (s since the epoch), one row per job.
@@ -143,7 +145,7 @@ def _whole(seconds: Floats) -> list[int | None]:
 
 @dataclass(frozen=True)
 class Scripts:
-    """What a page runs, and the policy that allows just this."""
+    """The scripts of a page, and the security policy that allows only these."""
 
     figures: Markup
     policy: str
@@ -151,7 +153,9 @@ class Scripts:
 
 @cache
 def scripts(columns: bool) -> Scripts:
-    """The scripts of a page with charts; with `columns`, with figures drawn from them, too."""
+    """Return the scripts of a page with charts; with `columns`, also those that draw figures from
+    them.
+    """
     static = files("scheduler.service.pages").joinpath("static")
     drawing = static.joinpath("charts.js").read_text("utf-8")
     own = files("pipeline.report").joinpath("templates/figures.js").read_text("utf-8")
@@ -161,7 +165,9 @@ def scripts(columns: bool) -> Scripts:
 
 
 def policy(scripts: str = "'none'") -> str:
-    """What the browser lets a page do: draw itself, run these scripts, ask nobody."""
+    """Return the security policy of a page: it may draw itself and run these scripts, and contact
+    nobody.
+    """
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "base-uri 'none'; form-action 'none'"

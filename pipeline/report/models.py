@@ -1,4 +1,4 @@
-"""The models as the report needs them: the only place of the report that reads a bundle."""
+"""The models in the form that the report needs. Only this part of the report reads a bundle."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ MAX_PAIRS = 10
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a bundle holds, drawn as the service's page of models draws it.
+    """The content of a bundle, drawn as the service's page of models draws it.
 
     Attributes:
-        texts: of the duration model's features, by name.
+        texts: texts of the duration model's features, by name.
         shapes, pairs: charts of its terms, those that move predictions most first.
         histories: charts of those that it was trained beside.
         undrawn: terms that moved no training row, and those beyond what a page holds.
@@ -53,13 +53,13 @@ class ModelFacts:
     sharing: str
 
     def described(self, part: str) -> Mapping[str, Any]:
-        """Metadata of one of the models."""
+        """Return the metadata of one of the models."""
         value = self.metadata.get(part)
         return value if isinstance(value, Mapping) else {}
 
 
 def read_models(folder: Path) -> ModelFacts:
-    """Read an exported bundle. BundleError when there is none, or it is damaged."""
+    """Read an exported bundle. Raise BundleError when there is none, or it is damaged."""
     bundle = Bundle.load(folder)
     model = bundle.duration if "duration" in bundle.parts else AdditiveModel([], [], 0.0)
     shapes = [
@@ -85,7 +85,7 @@ def read_models(folder: Path) -> ModelFacts:
 
 
 def meaning(axis: Axis, term: Term) -> str:
-    """What a curve says of the jobs it was drawn of, one sentence."""
+    """Return what a curve says of the jobs that it was drawn from, in one sentence."""
     held = [i for i in range(1, axis.size) if term.weights[i] > 0]
     if not held:
         return "No job had it."
@@ -119,7 +119,7 @@ METRICS = {  # 1: the higher, the better
 
 @dataclass(frozen=True)
 class ErrorRow:
-    """A model's errors, in the order of the columns: text, and whether it is the best."""
+    """A model's errors, in the order of the columns: the text, and whether it is the best."""
 
     name: str
     used: bool
@@ -128,7 +128,7 @@ class ErrorRow:
 
 @dataclass(frozen=True)
 class ErrorTable:
-    """Errors of the duration model beside its baselines, on the same jobs.
+    """Errors of the duration model and its baselines, on the same jobs.
 
     `within`: whether their 95 % intervals are known.
     """
@@ -144,7 +144,9 @@ RULE = "ewma_user_gpus"
 
 
 def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
-    """What is used, the rule that needs no model, and whatever is best at something."""
+    """Return a table of the model in use, the rule that needs no model, and those best at
+    something, or None.
+    """
     table = error_table(metrics, IN_VIEW)
     if table is None:
         return None
@@ -159,7 +161,9 @@ def in_view(metrics: Mapping[str, Any]) -> ErrorTable | None:
 def error_table(
     metrics: Mapping[str, Any], names: Sequence[str] | None = None
 ) -> ErrorTable | None:
-    """The errors in a metrics file: the first object found that maps models to their figures."""
+    """Return the errors in a metrics file: the first object found that maps models to their
+    figures.
+    """
     found = _models(metrics)
     if not found:
         return None
@@ -197,7 +201,7 @@ def _figure(row: Mapping[str, Any], sure: Mapping[str, Any], key: str) -> str:
 
 
 def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
-    """The errors of the model by slice, one table per cut; empty when none were measured."""
+    """Return the errors of the model by slice, one table per cut; empty when none were measured."""
     found = metrics.get("slices")
     if not isinstance(found, Mapping):
         return []
@@ -207,14 +211,16 @@ def slice_tables(metrics: Mapping[str, Any]) -> list[tuple[str, ErrorTable]]:
 
 @dataclass(frozen=True)
 class LearningFacts:
-    """What history is worth: (jobs, error in powers of ten, average JCT in s); a conclusion."""
+    """What history is worth: rows of (jobs, error in powers of ten, average JCT in s), and a
+    conclusion.
+    """
 
     rows: tuple[tuple[int, float | None, float], ...]
     conclusion: str
 
 
 def learning_facts(points: Sequence[Mapping[str, Any]]) -> LearningFacts | None:
-    """Errors and average JCT by jobs of history, from the least to all of it."""
+    """Return errors and average JCT by jobs of history, from the least to all of it."""
     if len(points) < 2:
         return None
     rows = tuple((int(p["jobs"]), p.get("mae_log10"), float(p["avg_jct_s"])) for p in points)
@@ -241,7 +247,9 @@ STEADY, SHIFTED = 0.1, 0.25  # population stability index: the usual marks
 
 @dataclass(frozen=True)
 class DriftFacts:
-    """What moved since training: (feature, stability index, verdict), largest first; warnings."""
+    """What changed since training: (feature, stability index, verdict), largest first, and
+    warnings.
+    """
 
     rows: int
     features: tuple[tuple[str, float, str], ...]
@@ -251,7 +259,9 @@ class DriftFacts:
 def drift_facts(
     metrics: Mapping[str, Any], models: ModelFacts | None, most: int = 6
 ) -> DriftFacts | None:
-    """The drift in a metrics file, in words of the models; None when it was not measured."""
+    """Return the drift in a metrics file, in words of the models, or None when it was not
+    measured.
+    """
     found = metrics.get("drift")
     if not isinstance(found, Mapping) or not isinstance(found.get("features"), Mapping):
         return None

@@ -1,4 +1,4 @@
-"""The public month that stands beside a demo: figures computed before, with their command.
+"""The public month shown next to a demo: figures computed before, with their command.
 
 They are the README's (`docs/figures.md` has all): a demo's minute has no room for 16 seeds of it.
 """

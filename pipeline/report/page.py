@@ -18,7 +18,9 @@ from scheduler.explain import words
 
 @cache
 def environment() -> Environment:
-    """Templates of this package. Everything is escaped; an undefined name is an error."""
+    """Return the environment of this package's templates. Everything is escaped; an undefined name
+    is an error.
+    """
     env = Environment(
         loader=ChoiceLoader(
             [PackageLoader("pipeline.report"), PackageLoader("scheduler.service.pages")]
@@ -53,7 +55,8 @@ def page(
     charts: bool = False,
     **values: Any,
 ) -> str:
-    """A whole page from a template. With `columns` (of `interactive`) it has figures to filter.
+    """Return a whole page made from a template. With `columns` (of `interactive`) it has figures to
+    filter.
 
     Args:
         charts: it has charts without columns.
@@ -74,7 +77,7 @@ def page(
 
 
 def release() -> str:
-    """Version of Pellucid."""
+    """Return the version of Pellucid."""
     try:
         return version("pellucid")
     except PackageNotFoundError:

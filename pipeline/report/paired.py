@@ -1,4 +1,5 @@
-"""Two policies on the same draws: how often one is ahead, by how much, and whether chance says so.
+"""Two policies compared on the same draws (replays of the same jobs with another seed): how often
+one is ahead, by how much, and whether chance explains it.
 
 Every interval of the report is made here: of the ratio of two figures of the same draw, in its
 logarithm, so that neither end is nonsense where a figure is far from even.
@@ -24,7 +25,7 @@ AHEAD, BEHIND, LEVEL, OPEN = "ahead", "behind", "level", ""
 
 @dataclass(frozen=True)
 class Paired:
-    """A figure of one policy against another's, draw by draw.
+    """A figure of one policy compared with another's, draw by draw.
 
     Attributes:
         ratios: ours over theirs, (draws,).
@@ -43,35 +44,35 @@ class Paired:
 
     @property
     def ahead(self) -> int:
-        """Draws on which ours is better."""
+        """Number of draws on which ours is better."""
         return int((self.better * (self.ratios - 1) > SAME).sum())
 
     @property
     def same(self) -> int:
-        """Draws on which the two are the same."""
+        """Number of draws on which the two are the same."""
         return int((abs(self.ratios - 1) <= SAME).sum())
 
     @property
     def tally(self) -> str:
-        """ "ahead in 13 of 15 draws"."""
+        """The count in words: "ahead in 13 of 15 draws"."""
         text = f"ahead in {self.ahead} of {count(len(self.ratios), 'draw')}"
         return f"{text}, the same in {self.same}" if self.same else text
 
     @property
     def change(self) -> str:
-        """ "−39 %"."""
+        """The mean change in words: "−39 %"."""
         return change(self.ratio)
 
     @property
     def interval(self) -> str:
-        """ "−50 % to −20 %"; "" of a single draw."""
+        """The interval of the change: "−50 % to −20 %"; "" for a single draw."""
         if self.low is None or self.high is None:
             return ""
         return f"{change(self.low)} to {change(self.high)}"
 
 
 def change(ratio: float) -> str:
-    """A ratio as it differs from one: "−39 %", "+12 %", "×4.2", "the same"."""
+    """Return how a ratio differs from one: "−39 %", "+12 %", "×4.2", "the same"."""
     if ratio >= 3:
         return f"×{ratio:.2g}" if ratio < 100 else f"×{ratio:.0f}"
     if abs(ratio - 1) < 0.005:
@@ -80,7 +81,7 @@ def change(ratio: float) -> str:
 
 
 def paired(ours: Floats, theirs: Floats, better: int = -1, *, coming: int = 0) -> Paired | None:
-    """Compare two figures of the same draws; None where they cannot be compared.
+    """Compare two figures of the same draws. Return None where they cannot be compared.
 
     Args:
         ours, theirs: of each draw, in the same order.

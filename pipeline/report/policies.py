@@ -1,4 +1,4 @@
-"""The policies side by side: words, tables, and a dot for every draw."""
+"""The policies compared: words, tables, and a dot for every draw."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Figures about one thing, a row per policy: its name, what it knows, its colour, its cells."""
+    """Figures about one subject, a row per policy: its name, what it knows, its colour, its
+    cells.
+    """
 
     title: str
     heads: tuple[Figure, ...]
@@ -119,14 +121,17 @@ TABLES: tuple[tuple[str, tuple[Figure, ...]], ...] = (
 
 
 def rivals(c: Comparison) -> list[PolicyRun]:
-    """Return the runs that the report's own is compared with in words: `RIVALS`, or without any of
-    them the best two that know no durations."""
+    """Return the runs that the report's own is compared with in words: `RIVALS`, or, where none of
+    them was run, the best two that know no durations.
+    """
     named = [r for name in RIVALS if (r := c.run(name)) is not None and r is not c.own]
     return named or [r for r in c.ranked(oracle=False) if r is not c.own][:2]
 
 
 def headline(c: Comparison) -> list[str]:
-    """How the policy compares with each rival, then where it is behind; one sentence each."""
+    """Return how the policy compares with each rival, then where it is behind; one sentence
+    each.
+    """
     own = c.own
     jct = own.mean(JCT)
     if jct is None:
@@ -144,7 +149,9 @@ def headline(c: Comparison) -> list[str]:
 
 
 def compared(c: Comparison, rival: PolicyRun) -> str:
-    """One rival: in how many draws ours is ahead, and what that comes to on the mean."""
+    """Return a sentence on one rival: in how many draws ours is ahead, and by how much on the
+    mean.
+    """
     found = c.paired(rival, JCT)
     a, b = c.own.mean(JCT), rival.mean(JCT)
     who = f"Against {rival.name}, {c.own.name} is"
@@ -162,7 +169,7 @@ def compared(c: Comparison, rival: PolicyRun) -> str:
 
 
 def change_words(ratio: float) -> str:
-    """A ratio of durations in words: "39 % less", "×4.2 as long", "as long"."""
+    """Return a ratio of durations in words: "39 % less", "×4.2 as long", "as long"."""
     text = change(ratio)
     if text.startswith(("−", "+")):
         return f"{text[1:]} {'less' if ratio < 1 else 'longer'}"
@@ -213,7 +220,7 @@ def _where(c: Comparison) -> list[str]:
 
 
 def abstract(c: Comparison) -> list[str]:
-    """What is compared and what the words mean, for somebody who meets them first."""
+    """Return what is compared and what the words mean, for first-time readers."""
     text = (
         "Each policy was given the same jobs on the same GPUs, in a simulator. A draw is another "
         "week of other people's jobs on the same cluster. A job waits from submission until it has "
@@ -237,7 +244,7 @@ def abstract(c: Comparison) -> list[str]:
 
 
 def tables(c: Comparison) -> list[Table]:
-    """The figures that were recorded, a row per policy, each compared with ours."""
+    """Return tables of the recorded figures, a row per policy, each compared with ours."""
     made = []
     for title, figures in TABLES:
         heads = tuple(f for f in figures if any(value_of(r, f) is not None for r in c.runs))
@@ -250,7 +257,7 @@ def tables(c: Comparison) -> list[Table]:
 
 
 def value_of(run: PolicyRun, figure: Figure) -> float | None:
-    """A figure of a run; None where it was not recorded or means nothing."""
+    """Return a figure of a run, or None where it was not recorded or means nothing."""
     each = each_of(run, figure.key)
     if not len(each) or (figure.key == "mean_slowdown_packed" and not run.mean("packed_jobs")):
         return None
@@ -258,20 +265,20 @@ def value_of(run: PolicyRun, figure: Figure) -> float | None:
 
 
 def each_of(run: PolicyRun, key: str) -> Floats:
-    """A figure of every draw, as far as it was recorded, (draws,)."""
+    """Return a figure of every draw, as far as it was recorded, (draws,)."""
     if key == BUSY:
         return run.each("gpu_utilisation") * run.each("makespan_s") * run.gpus / HOUR_S
     return run.each(key)
 
 
 def compare(c: Comparison, other: PolicyRun, figure: Figure) -> Paired | None:
-    """A figure of ours against another's on the same draws."""
+    """Return a figure of ours compared with another's on the same draws, or None."""
     ours, theirs = (each_of(run, figure.key) for run in (c.own, other))
     return paired(ours, theirs, figure.better, coming=c.coming)
 
 
 def kind(run: PolicyRun) -> str:
-    """What a policy knows and may do, in a few words."""
+    """Return what a policy knows and may do, in a few words."""
     if run.oracle:
         return "knows durations" + (", preempts" if run.preemptive else "")
     if not run.estimates:
@@ -299,7 +306,7 @@ def _cell(c: Comparison, run: PolicyRun, figure: Figure) -> Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """Jobs of a kind, ours against a rival's: mean JCT (s) of each, what that changes."""
+    """Jobs of a kind, ours compared with a rival's: mean JCT (s) of each, and the change."""
 
     name: str
     jobs: int
@@ -315,7 +322,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Gains:
-    """Who gains and who loses against a rival.
+    """Which jobs gain and which lose against a rival.
 
     Attributes:
         sooner, later: shares of all jobs of all draws, by when they ended.
@@ -354,7 +361,7 @@ class Gains:
 
 
 def gains(c: Comparison) -> list[Gains]:
-    """Who gains and who loses, a rival each."""
+    """Return which jobs gain and which lose, for each rival."""
     return [_gains(c, rival) for rival in rivals(c) if len(rival.draws) == len(c.own.draws)]
 
 
@@ -412,12 +419,14 @@ def _groups(
 
 
 def colours_of(c: Comparison) -> list[int]:
-    """Colours of the runs: a policy's own everywhere."""
+    """Return the colours of the runs. A policy has the same colour everywhere."""
     return colours([r.name for r in c.runs])
 
 
 def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
-    """The jobs of the first draw, and how they went under each policy: for the live figures."""
+    """Return the jobs of the first draw, and how they fared under each policy, for the live
+    figures.
+    """
     jobs = c.runs[0].jobs
     found = []
     for r, colour in zip(c.runs, colours_of(c), strict=True):
@@ -435,7 +444,9 @@ def results(c: Comparison) -> tuple[pa.Table, list[PolicyResult]]:
 
 
 def dots(c: Comparison) -> Chart | None:
-    """Every draw a dot: our mean JCT over each other policy's on the same draw."""
+    """Return a chart with a dot for every draw: our mean JCT over each other policy's on the same
+    draw.
+    """
     data, rows = list[Trace](), list[list[str]]()
     for r, colour in zip(c.runs, colours_of(c), strict=True):
         found = None if r is c.own else c.paired(r, JCT)

@@ -1,4 +1,4 @@
-"""Jobs worth explaining, chosen by rule: the same runs give the same samples."""
+"""Jobs worth explaining, chosen by rule, so that the same runs give the same samples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROOM = 0.25  # of a wait, that is drawn before and after it
 
 @dataclass(frozen=True)
 class Lived:
-    """A job under one policy: seconds, and percent of the longest of its lives."""
+    """A job under one policy: seconds, and percent of the longest JCT that it has under any."""
 
     policy: str
     colour: int
@@ -53,7 +53,7 @@ class Sample:
         view: its story. title: why it was chosen.
         lives: the same job under each policy, that of the story first.
         closeup: its virtual cluster's GPUs around its wait; None where it did not wait.
-        terms: of its first prediction, grouped by what they say.
+        terms: terms of its first prediction, grouped by what they say.
         tree: the tree by which it was put beside another, its path lit.
         tried: what would have started it, each change tried; empty where nothing was.
     """
@@ -68,7 +68,7 @@ class Sample:
 
     @property
     def sentence(self) -> str:
-        """ "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
+        """A sentence such as "Job 7 waited 5 min under pellucid and 3 d under lucid"."""
         own, *others = self.lives
         waited = [f"{duration(one.wait_s)} under {one.policy}" for one in (own, *others)]
         return f"job {self.view.story.job.job_id} waited {' and '.join(waited[:2])}"
@@ -82,14 +82,14 @@ def samples(
     *,
     tried: bool = False,
 ) -> list[Sample]:
-    """The jobs explained, of the first draw under the policy that is explained.
+    """Return the jobs to explain, from the first draw under the report's own policy.
 
     First the one with the best story: of those that waited, shared GPUs and were predicted, the one
     whose wait is most shorter than under `BESIDE`. Then the one whose wait is most longer, and the
     worst estimate. No job comes twice.
 
     Args:
-        colours: of the runs.
+        colours: colours of the runs.
         tried: what would have started the first is tried, which plays the run again.
     """
     run = c.own
@@ -236,7 +236,9 @@ def _terms(story: Story) -> Sequence[Step]:
 
 
 def _tried(run: PolicyRun, story: Story) -> Sequence[str]:
-    """What would have started it, tried on the run played again; why not, where it cannot be."""
+    """Return what would have started it, tried on the run played again; why not, where it cannot
+    be.
+    """
     try:
         found = counterfactuals(run.folder, story, most=TRIED, samples=FUTURES, budget_s=ENOUGH_S)
         _, in_the_way, *helped = lines(found)

@@ -1,4 +1,6 @@
-"""A schedule as a Gantt: which job had which GPU when, whole or close to one job's wait."""
+"""A schedule as a Gantt chart: which job had which GPU when, as a whole or around one job's
+wait.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ LEGEND = {
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A virtual cluster's rows: where they begin and how many, in percent of the height."""
+    """The rows of a virtual cluster: where they begin and how many, in percent of the height."""
 
     name: str
     top: float
@@ -39,7 +41,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Gantt:
-    """A drawing: a row per GPU.
+    """A Gantt chart, with a row per GPU.
 
     Attributes:
         rows: how many GPUs are drawn.
@@ -62,7 +64,7 @@ class Schedule:
     """Who had GPUs when in a run, and on which row each GPU is drawn.
 
     Attributes:
-        row: of the first GPU of a node.
+        row: row of the first GPU of a node.
         vc_of: virtual cluster of each node, its own rather than a borrower's.
     """
 
@@ -84,7 +86,7 @@ class Schedule:
         holds: Collection[str] = (),
         marks: Sequence[tuple[float, str]] = (),
     ) -> Gantt:
-        """Draw a time of it.
+        """Draw a span of time of the schedule. Return the chart.
 
         Args:
             vc: only the nodes of this virtual cluster.
@@ -149,7 +151,9 @@ class Schedule:
             top += height
 
     def shares(self, since: float, until: float) -> list[list[str]]:
-        """By virtual cluster: GPUs, and the share of their time that jobs had them, and shared."""
+        """Return rows by virtual cluster: GPUs, and the share of their time that jobs held them,
+        and shared them.
+        """
         rows = []
         found = self.spells
         span = np.clip(found.end, since, until) - np.clip(found.start, since, until)
@@ -176,7 +180,7 @@ class Schedule:
 
 
 def read_schedule(run: PolicyRun) -> Schedule | None:
-    """The schedule of a run; None where no GPU was given, or nobody says which."""
+    """Return the schedule of a run, or None where no GPU was given, or it is not known which."""
     found = spells(run)
     if not len(found.start) or not any(len(nodes) for nodes in found.nodes):
         return None
@@ -206,7 +210,7 @@ def read_schedule(run: PolicyRun) -> Schedule | None:
 
 
 def ticks(since: float, until: float, most: int) -> Iterator[tuple[float, str]]:
-    """Round moments of a time in UTC: percent of the way, and text."""
+    """Yield round moments of a span of time in UTC: percent of the way, and text."""
     step = next((s for s in TICKS_S if (until - since) / s <= most), TICKS_S[-1])
     at = np.ceil(since / step) * step
     while at < until:

@@ -27,7 +27,7 @@ _CLOSING = (Action.PREEMPT.value, Action.ENQUEUE.value)
 
 @dataclass(frozen=True)
 class Spells:
-    """Stretches on GPUs; every field has one entry per spell.
+    """Spells on GPUs. Every field has one entry per spell.
 
     Attributes:
         nodes, masks: where they were, and which GPUs of each node as bits.
@@ -45,7 +45,7 @@ class Spells:
 
 
 def spells(run: PolicyRun) -> Spells:
-    """All stretches of a run, by sequence of the decisions that opened them."""
+    """Return all spells of a run, by sequence of the decisions that opened them."""
     columns = ["seq", "time", "action", "reason", "job_id", "partner", "nodes", "gpus"]
     rows = filled(run.decisions(columns, [*_OPENING, *_CLOSING]), action="", reason="")
     joins = pc.equal(rows["action"], Action.ENQUEUE.value)
@@ -78,7 +78,7 @@ def spells(run: PolicyRun) -> Spells:
 
 
 def shared_until(found: Spells, shared: NDArray[np.bool_]) -> Floats:
-    """For each packed spell, when it or the one it was packed beside ended.
+    """Return, for each packed spell, when it or the one it was packed beside ended.
 
     Args:
         shared: which are packed.

@@ -1,4 +1,6 @@
-"""The trace: when jobs come, how long and how large they are, whose, and how they end."""
+"""Charts of the trace: when jobs come, how long and large they are, whose they are, and how they
+end.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ class TraceFacts:
 
     @property
     def kind(self) -> str:
-        """What to call it: "synthetic", or the first file it was read from; "" when not known."""
+        """The name of the trace: "synthetic", or the first file it was read from; "" when not
+        known.
+        """
         if self.source.startswith("synthetic"):
             return "synthetic"
         files = self.provenance.get("files")
@@ -71,12 +75,12 @@ class TraceFacts:
 
     @property
     def has_states(self) -> bool:
-        """Whether it says how jobs ended."""
+        """Whether the trace says how jobs ended."""
         return any(sizes(self.jobs["state"]))
 
 
 def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
-    """A dataset of `pellucid ingest`. TraceError when the folder is none."""
+    """Return a dataset of `pellucid ingest`. Raise TraceError when the folder is none."""
     table = read_dataset(folder).select(
         ["submit_time", "gpus", "duration_s", "user", "vc", "state"]
     )
@@ -87,7 +91,7 @@ def from_dataset(folder: Path, run: PolicyRun | None = None) -> TraceFacts:
 
 
 def from_run(run: PolicyRun) -> TraceFacts:
-    """The jobs of a run, where no dataset is given; they carry no states."""
+    """Return the jobs of a run, where no dataset is given. They carry no states."""
     kept = run.jobs.select(["submit_time", "gpus", "duration_s", "user", "vc"])
     kept = kept.append_column("state", pa.repeat("", len(kept)))
     return TraceFacts(kept, "the jobs of the runs compared", {}, _capacity(run))
@@ -111,7 +115,7 @@ def _object(path: Path) -> Json:
 
 
 def summary(t: TraceFacts) -> str:
-    """The trace in three sentences."""
+    """Return the trace in three sentences."""
     jobs = t.jobs
     if not len(jobs):
         return "The trace holds no job."
@@ -147,13 +151,15 @@ def _top_share(values: Floats, part: float) -> float:
 
 
 def charts(t: TraceFacts) -> list[Chart]:
-    """All of them."""
+    """Return all charts of the trace."""
     found = [per_day(t), by_hour(t), durations(t), users(t), gpu_counts(t), vc_loads(t)]
     return found + ([states(t)] if t.has_states else [])
 
 
 def per_day(t: TraceFacts) -> Chart:
-    """Jobs submitted per day (or per week, on a trace longer than half a year)."""
+    """Return a chart of jobs submitted per day (or per week, on a trace longer than half a
+    year).
+    """
     what, days = ("week", 7) if t.span_s > 180 * DAY_S else ("day", 1)
     at = (_day(t) + 3) // days  # weeks begin on Monday, and 1 January 1970 was a Thursday
     values = np.bincount(at - at.min()).tolist()
@@ -177,7 +183,7 @@ def _day(t: TraceFacts) -> NDArray[np.int64]:
 
 
 def by_hour(t: TraceFacts) -> Chart:
-    """Jobs by weekday and hour (UTC)."""
+    """Return a chart of jobs by weekday and hour (UTC)."""
     hour = floats(t.jobs["submit_time"]) % DAY_S // 3600
     cells = np.zeros((7, 24), dtype=int)
     np.add.at(cells, ((_day(t) + 3) % 7, hour.astype(int)), 1)
@@ -205,7 +211,7 @@ def by_hour(t: TraceFacts) -> Chart:
 
 
 def durations(t: TraceFacts) -> Chart:
-    """How long jobs run, on a logarithmic axis."""
+    """Return a chart of how long jobs run, on a logarithmic axis."""
     known = t.known_s
     edges, counts = log_histogram(known)
     label = f"Durations: median {duration(float(np.median(known)) if len(known) else 0.0)}"
@@ -235,7 +241,7 @@ def durations(t: TraceFacts) -> Chart:
 
 
 def gpu_counts(t: TraceFacts) -> Chart:
-    """Jobs and GPU-time by number of GPUs asked for."""
+    """Return a chart of jobs and GPU-time by number of GPUs asked for."""
     gpus, time = floats(t.jobs["gpus"]), t.gpu_s
     total = max(float(time.sum()), 1e-12)
     items = []
@@ -248,14 +254,16 @@ def gpu_counts(t: TraceFacts) -> Chart:
 
 
 def states(t: TraceFacts) -> Chart:
-    """How jobs ended."""
+    """Return a chart of how jobs ended."""
     shares = {s: n / len(t.jobs) for s, n in sizes(t.jobs["state"]).items()}
     items = [(s.replace("_", " ") or "not stated", v, percent(v)) for s, v in shares.items()]
     return lying("states", "How jobs end", "How jobs ended", items)
 
 
 def users(t: TraceFacts) -> Chart:
-    """How unequal users are: cumulative shares of jobs and of GPU-time, heaviest user first."""
+    """Return a chart of how unequal users are: cumulative shares of jobs and of GPU-time, heaviest
+    user first.
+    """
     time, of_user = t.gpu_s, groups(t.jobs["user"]).values()
     data, shares_held = [], []
     held = {"jobs": [*map(len, of_user)], "GPU-time": [time[rows].sum() for rows in of_user]}
@@ -283,7 +291,7 @@ def users(t: TraceFacts) -> Chart:
 
 
 def vc_loads(t: TraceFacts) -> Chart:
-    """Offered load by virtual cluster: GPU-time asked for over GPU-time there is.
+    """Return a chart of offered load by virtual cluster: GPU-time asked for over GPU-time there is.
 
     Without capacities, the share of all GPU-time asked for.
     """
@@ -306,7 +314,7 @@ def vc_loads(t: TraceFacts) -> Chart:
 
 
 def log_histogram(values: Floats, bins_per_decade: int = 5) -> tuple[Floats, NDArray[np.int64]]:
-    """Edges and counts of values of at least 1, in equal steps of the logarithm."""
+    """Return edges and counts of values of at least 1, in equal steps of the logarithm."""
     kept = np.clip(values, 1.0, None)
     top = max(np.log10(kept.max(initial=10.0)), 1.0)
     edges = 10 ** np.arange(0, top + 1.0 / bins_per_decade, 1.0 / bins_per_decade)

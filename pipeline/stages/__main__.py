@@ -13,7 +13,7 @@ STAGES = ("ingest", "features", "train", "evaluate", "export", "simulate", "lear
 
 
 def main(name: str) -> int:
-    """Parameters in, one line out, errors as one line. Returns the exit status."""
+    """Run one stage and print one line. Errors are one line, too. Return the exit status."""
     logging.basicConfig(level=logging.WARNING)
     at = STAGES.index(name)
     left = ", ".join(STAGES[at + 1 :])

@@ -1,4 +1,4 @@
-"""Where the stages put things, and the parameters they read."""
+"""Where the stages put their files, and the parameters they read."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Shown = Callable[[int, int], None]  # how many of how many parts of a stage are 
 
 
 def unseen(done: int, of: int) -> None:
-    """Nobody watches."""
+    """Ignore the progress."""
 
 
 def agreed(figures: Any) -> Any:
-    """Return figures, plain JSON, to the digits on which all processors agree."""
+    """Return figures, plain JSON, rounded to the digits on which all processors agree."""
     if isinstance(figures, float):
         return float(f"{figures:.{DIGITS}g}")
     if isinstance(figures, dict):
@@ -95,12 +95,12 @@ class Simulate(_Strict):
 
     @property
     def seeds(self) -> list[int]:
-        """A seed per draw, that of the trace itself first."""
+        """Return a seed for each draw, that of the trace itself first."""
         return list(range(self.seed, self.seed + self.draws))
 
 
 class Params(_Strict):
-    """`params.yaml`."""
+    """The content of `params.yaml`."""
 
     ingest: Ingest
     cluster: Path
@@ -112,7 +112,7 @@ class Params(_Strict):
 
 
 def read_params(path: Path = Path("params.yaml")) -> Params:
-    """The parameters. UserError names the field, the value and what is accepted."""
+    """Return the parameters. UserError names the field, the value and what is accepted."""
     try:
         return Params.model_validate(yaml.safe_load(read_text(path)))
     except OSError as error:
@@ -126,19 +126,23 @@ def read_params(path: Path = Path("params.yaml")) -> Params:
 
 
 def drawn(trace: Path, draws: Path, seed: int, first: int) -> Path:
-    """The trace of a draw. One that was not drawn again is replayed, its submissions jittered."""
+    """Return the trace of a draw. Where none was generated for the seed, it is the first trace,
+    replayed with its submissions jittered.
+    """
     again = draws / str(seed)
     return again if seed != first and again.is_dir() else trace
 
 
 def workers() -> str:
-    """A process per processor, as `pipeline.cluster.mapped` has it."""
+    """Return one process per processor, written as `pipeline.cluster.mapped` takes it."""
     count = min(len(os.sched_getaffinity(0)), 8)
     return HERE if count == 1 else f"local:{count}"
 
 
 def test_from(submit_time: pa.ChunkedArray, test_days: float) -> float:
-    """When the test days begin, seconds since the epoch: midnight (UTC), counted from the end."""
+    """Return when the test days begin, seconds since the epoch: midnight (UTC), counted from the
+    end.
+    """
     if not len(submit_time):
         raise UserError("the trace holds no job")
     last = pc.max(submit_time).cast(pa.int64()).as_py() / 1000

@@ -89,7 +89,9 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvaluation) -> Json:
-    """Return `evaluate.json`: the rolling evaluation, and what the bundle itself is worth."""
+    """Return the content of `evaluate.json`: the rolling evaluation, and the errors of the bundle
+    itself.
+    """
     loaded, moved = Bundle.load(bundle), drift(bundle, rolling)
     tested = {**rolling.metrics, **edits.measured(loaded)}
     found: Json = agreed(
@@ -111,7 +113,7 @@ def evaluated(bundle: Path, trace: pa.Table, rows: Rows, rolling: DurationEvalua
 
 
 def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
-    """Return the errors of each week, by its number since the epoch, in words of MLflow."""
+    """Return the errors of each week, by its number since the epoch, under MLflow's names."""
     rows, score = rolling.rows, rolling.scores["ga2m"]
     number = (rows.time // (7 * DAY_S)).astype(np.int64)
     found = {}
@@ -128,7 +130,7 @@ def weeks(rolling: DurationEvaluation) -> dict[str, dict[str, float]]:
 
 
 def unlike_before(trace: pa.Table) -> list[str]:
-    """Return what of the last day of a trace is unlike the weeks before, in words."""
+    """Return how the last day of a trace differs from the weeks before, in words."""
     names = ("submit_time", "duration_s", "gpus", "vc", "user", "gpu_type")
     columns = [trace.column(name) for name in names]
     columns[0] = columns[0].cast("int64")
@@ -165,8 +167,9 @@ def registry_of(params: Params) -> Registry:
 
 
 def headline(found: Json) -> dict[str, float]:
-    """What `dvc metrics` and `dvc exp show` print of the duration model, and of LightGBM beside it:
-    in git, so of few digits."""
+    """Return the figures that `dvc metrics` and `dvc exp show` print of the duration model, and of
+    LightGBM. They are kept in git, so they have few digits.
+    """
     tested = found["duration"]
     figures = {
         "spearman": tested["ga2m"]["spearman"],
@@ -181,7 +184,7 @@ def roll(
     trace: pa.Table, rows: Rows, cut: float, *, refit_days: float, preset: str, seed: int,
     shown: Shown = unseen,
 ) -> DurationEvaluation:  # fmt: skip
-    """The rolling evaluation from `cut` on, with the baselines."""
+    """Return the rolling evaluation from `cut` on, with the baselines."""
     ids, names = trace.column("job_id").to_pylist(), trace.column("user").to_pylist()
     users = dict(zip(ids, names, strict=True))
     return evaluate_duration(
@@ -196,7 +199,9 @@ def roll(
 
 
 def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
-    """What errors are shown by: gang size, virtual cluster, how well the user is known."""
+    """Return the groups that errors are shown by: gang size, virtual cluster, how well the user is
+    known.
+    """
     place = {job: i for i, job in enumerate(trace.column("job_id").to_pylist())}
     where = [place[job] for job in rows.job_id]
     vc, user = (trace.column(name).cast("string").to_pylist() for name in ("vc", "user"))
@@ -219,7 +224,7 @@ def cuts(trace: pa.Table, rows: Rows) -> dict[str, list[str]]:
 
 
 class Alike(TypedDict):
-    """An ended job, and how far it is from another as the model sees both."""
+    """An ended job, and its distance from another as the model sees both."""
 
     job_id: str
     gpus: int
@@ -239,7 +244,7 @@ class Foil(TypedDict):
 
 
 def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
-    """For a typical unseen job and the two worst misses: the ended jobs most like it.
+    """Return, for a typical unseen job and the two worst misses, the ended jobs most like it.
 
     Alike as the exported model sees it (`models.training.card.similar_rows`), so a miss shows what
     the model took the job for.
@@ -275,7 +280,8 @@ def foils(bundle: Path, rows: Rows, rolling: DurationEvaluation) -> list[Foil]:
 
 
 def drift(bundle: Path, rolling: DurationEvaluation) -> Drift | None:
-    """Features against training, errors of the later half of the test days against the earlier.
+    """Return the drift of features since training, and of errors between the two halves of the test
+    days.
 
     None when there are too few rows to say.
     """
@@ -302,7 +308,8 @@ def track(
     registry: Registry,
     source: Path | None = None,
 ) -> Version:
-    """Log a bundle with its evaluation and card, and register it as a candidate.
+    """Log a bundle with its evaluation and card, and register it as a candidate. Return the
+    version.
 
     Args:
         found: `evaluate.json`.

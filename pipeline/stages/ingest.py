@@ -1,4 +1,4 @@
-"""Stage `ingest`: a trace becomes a dataset. The default trace is synthetic."""
+"""Stage `ingest`: turns a trace into a dataset. The default trace is synthetic."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def draw(params: Params, draws: Path) -> None:
-    """Further draws of the embedded trace: other people in other weeks on the same cluster."""
+    """Generate further draws of the embedded trace: other people in other weeks on the same
+    cluster.
+    """
     with mapped(workers()) as over:
         for _ in over(_Another(params, draws), params.simulate.seeds[1:]):
             pass

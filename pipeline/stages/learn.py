@@ -1,4 +1,5 @@
-"""Stage `learn`: what history is worth. More and more of it, and the schedules it makes.
+"""Stage `learn`: what history is worth. It gives the models more and more history, and compares the
+schedules.
 
 For each amount everything older is cut off the trace: models, features and the running estimator
 know nothing of it. What is left trains the duration model, and the same policy schedules the same
@@ -52,7 +53,7 @@ DRAWN = 5  # draws replayed with each amount: a model is trained for every one
 
 @dataclass(frozen=True)
 class Known:
-    """A draw of which the last `jobs` submissions before the test days are known."""
+    """A draw in which the last `jobs` submissions before the test days are known."""
 
     jobs: int
     seed: int
@@ -60,7 +61,9 @@ class Known:
 
 @dataclass(frozen=True)
 class Learner:
-    """Errors and average JCT of a draw with a history; to be sent elsewhere."""
+    """Computes errors and average JCT of a draw with a history; it can be sent to another
+    process.
+    """
 
     params: Params
     trace: Path
@@ -68,7 +71,9 @@ class Learner:
     bundle: Path
 
     def read(self, seed: int) -> tuple[pa.Table, float, int]:
-        """The trace of a draw, when its test days begin, and the submissions before that."""
+        """Return the trace of a draw, when its test days begin, and how many jobs were submitted
+        before.
+        """
         trace = read_dataset(drawn(self.trace, self.draws, seed, self.params.simulate.seed))
         cut = test_from(trace.column("submit_time"), self.params.train.test_days)
         before = pc.less(trace.column("submit_time").cast(pa.int64()), int(cut * 1000))
@@ -108,12 +113,14 @@ def run(params: Params, shown: Shown = unseen) -> str:
 
 
 def amounts(submitted: int) -> list[int]:
-    """Jobs of history to try, none first, everything last."""
+    """Return the amounts of history to try, in jobs: none first, everything last."""
     return [0, *(n for n in HISTORY if n < submitted), EVERYTHING]
 
 
 def together(draws: Sequence[dict[str, float]]) -> Json:
-    """Means over the draws, of what every draw has; the average JCT of each beside them."""
+    """Return means over the draws of the figures that every draw has, with the average JCT of each
+    draw.
+    """
     common = [name for name in draws[0] if all(name in one for one in draws)]
     found = {name: float(np.mean([one[name] for one in draws])) for name in common}
     return found | {
@@ -126,7 +133,7 @@ def together(draws: Sequence[dict[str, float]]) -> Json:
 def point(
     params: Params, known: pa.Table, cut: float, seed: int, *, exported: Bundle, folder: Path
 ) -> dict[str, float]:
-    """Errors and average JCT when only `known` is, up to `cut`.
+    """Return errors and average JCT when only `known` is, up to `cut`.
 
     With too few to fit a model on, durations are what the histories alone say.
     """

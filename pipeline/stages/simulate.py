@@ -59,8 +59,9 @@ class Draws:
         return test_from(read_dataset(trace).column("submit_time"), self.test_days)
 
     def describe(self, out: Path) -> Json:
-        """Return what it takes to open the first of them again, for runs in folders of `out`: by
-        paths from there, so that the record is the same wherever the project lies."""
+        """Return what is needed to open the first world again, for runs in folders of `out`. Paths
+        are relative to there, so that the record is the same wherever the project lies.
+        """
         return {
             "cluster": relpath(self.cluster, out / "policy"),
             "durations": self.durations,
@@ -73,7 +74,9 @@ class Draws:
 def compared(
     params: Params, *, trace: Path, draws: Path, bundle: Path, out: Path, shown: Shown
 ) -> runs.Comparison:
-    """Every policy on every draw, as `pipeline.runs.compare` writes and returns it."""
+    """Run every policy on every draw. Return the comparison, as `pipeline.runs.compare` writes
+    it.
+    """
     wanted = params.simulate
     days = params.train.test_days
     worlds = Draws(trace, draws, wanted.seed, days, params.cluster, wanted.durations, bundle)

@@ -1,4 +1,6 @@
-"""Stage `train`: durations, arrivals, packing and pair speeds, as a candidate."""
+"""Stage `train`: fits durations, arrivals, packing and pair speeds, and makes a candidate of
+them.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ from pipeline.traces import read_dataset
 
 
 def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeasurements:
-    """Pairs as `train.pairs` names them. Raises TrainingError."""
+    """Return the pairs that `train.pairs` names. Raises TrainingError."""
     if pairs == "simulated":
         if sharing is not None:
             raise TrainingError(
@@ -61,7 +63,7 @@ def read_measured(pairs: str, seed: int, sharing: str | None = None) -> PairMeas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What a bundle holds beside the models of jobs and pairs.
+    """What a bundle holds besides the models of jobs and pairs.
 
     Attributes:
         arrivals: of the history; with less than two weeks of them there is no model of them.
@@ -135,7 +137,9 @@ def fit(
 
 
 def arrivals_before(trace: pa.Table, cut: float) -> Arrivals | None:
-    """Arrivals of a trace up to `cut`, in bins of ten minutes of UTC; None when there are none."""
+    """Return the arrivals of a trace up to `cut`, in bins of ten minutes of UTC, or None when there
+    are none.
+    """
     submitted = trace.column("submit_time").cast("int64").to_numpy() / 1000  # milliseconds
     seen = submitted < cut
     if not seen.any():

@@ -56,7 +56,7 @@ class AdapterConformance:
     reasons: ClassVar[Mapping[str, str]] = {}
 
     def written(self, folder: Path, jobs: Sequence[Sample]) -> Path:
-        """Write jobs in this format into a folder; the path that is then ingested."""
+        """Write jobs in this format into a folder. Return the path to ingest."""
         raise NotImplementedError("say how jobs are written in this format")
 
     # -- what is read ------------------------------------------------------------------------
@@ -232,8 +232,9 @@ class AdapterConformance:
     # -- how it is read makes no difference --------------------------------------------------
 
     def test_cut_anywhere(self, tmp_path: Path) -> None:
-        """A truncated file: whole rows are kept, the torn one is refused or the file is. A row
-        torn in front of a value that may be empty is as good as whole."""
+        """Check a truncated file: whole rows are kept, and the torn one is refused, or the file is.
+        A row torn before a value that may be empty counts as whole.
+        """
         source = self.written(tmp_path, samples())
         file = self.adapter.files(source)[-1]
         content = file.read_bytes()
@@ -285,7 +286,9 @@ class AdapterConformance:
     )
     @given(data=st.data())
     def test_mutated(self, data: st.DataObject) -> None:
-        """Bytes of the file changed at random: rows are accounted for, or one line says why not."""
+        """Check a file with bytes changed at random: all rows are accounted for, or one line says
+        why not.
+        """
         folder = Path(tempfile.mkdtemp())
         try:
             source = self.written(folder, samples(6))
@@ -307,7 +310,7 @@ class AdapterConformance:
 
     @property
     def asked(self) -> str:
-        """What a person would say as --format: nothing, where the format is recognised."""
+        """What a person would give as --format: nothing, where the format is recognised."""
         return "auto" if self.format in FORMATS else self.format
 
     def ingested(self, folder: Path, jobs: Sequence[Sample]) -> tuple[pa.Table, Json]:
@@ -328,7 +331,9 @@ class AdapterConformance:
     def check_refused(
         self, folder: Path, change: Callable[[Sample], Sample], reason: str | None = None
     ) -> str:
-        """One wrong row among good ones is refused, with line and text; the others are kept."""
+        """Check that one wrong row among good ones is refused, with line and text, and the others
+        are kept. Return the text.
+        """
         jobs = samples()
         good = [job for i, job in enumerate(jobs) if i != 4]
         table, summary = self.ingested(folder, [*jobs[:4], change(jobs[4]), *jobs[5:]])
@@ -347,7 +352,9 @@ class AdapterConformance:
         return str(found)
 
     def check_account(self, source: Path) -> int:
-        """Read whatever is there: nothing is lost, everything kept is sound. Returns jobs kept."""
+        """Read a source, and check that nothing is lost and everything kept is sound. Return how
+        many jobs were kept.
+        """
         adapter, failure = self.adapter, ""
         batches: list[Batch] = []
         try:
@@ -374,7 +381,7 @@ class AdapterConformance:
 
 
 def check_table(table: pa.Table) -> None:
-    """What holds of any table in the schema."""
+    """Check what must hold for any table in the schema."""
     assert table.schema.equals(TRACE_SCHEMA)
     table.validate(full=True)
     for field in TRACE_SCHEMA:

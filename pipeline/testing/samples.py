@@ -37,7 +37,7 @@ class Sample:
 
 
 def samples(count: int = 12) -> list[Sample]:
-    """Jobs over two months, in order of submission."""
+    """Return jobs over two months, in order of submission."""
     states = ("completed", "failed", "cancelled")
     jobs = []
     for i in range(count):

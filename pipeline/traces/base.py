@@ -1,4 +1,4 @@
-"""What a trace adapter is, and what it hands over."""
+"""The base of trace adapters, and the records that they return."""
 
 from __future__ import annotations
 
@@ -36,7 +36,9 @@ REJECTS_SCHEMA = pa.schema(
 
 
 class TraceError(ValueError):
-    """A trace that cannot be read as asked. The message is one line, fit to show to a person."""
+    """Raised for a trace that cannot be read as asked. The message is one line, fit to show to a
+    person.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(" ".join(message.split()))
@@ -44,7 +46,7 @@ class TraceError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A row of the source that is no job: where it stands, why, and its text."""
+    """A row of the source that is no job: its place, the reason, and its text."""
 
     source: str
     line: int
@@ -79,7 +81,9 @@ class Batch:
 
 @dataclass(slots=True)
 class SourceFile:
-    """Name of a file that was read; size in bytes and SHA-256 of its content, unpacked."""
+    """A file that was read: its name, its size in bytes, and the SHA-256 of its content,
+    unpacked.
+    """
 
     name: str
     size: int = 0
@@ -96,7 +100,8 @@ class Meter:
 
     @contextmanager
     def open(self, path: Path) -> Iterator[MeteredFile]:
-        """Open a file for reading, unpacked; once closed, its size and digest stand in ``files``.
+        """Open a file for reading, unpacked. Once it is closed, its size and digest are in
+        ``files``.
 
         What the reader left unread is digested too: the digest is that of the whole content.
         """
@@ -119,7 +124,7 @@ class MeteredFile:
         self.digest = hashlib.sha256()
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
-        """Next ``size`` bytes, fewer only at the end of the file.
+        """Return the next ``size`` bytes, fewer only at the end of the file.
 
         With ``rest_of_line``, also what is missing of the last line, up to so many bytes.
         """
@@ -191,18 +196,18 @@ class Adapter(ABC):
 
     @abstractmethod
     def sniff(self, path: Path) -> float:
-        """How sure this adapter is that it can read ``path``, 0 to 1."""
+        """Return how sure this adapter is that it can read ``path``, 0 to 1."""
 
     @abstractmethod
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
-        """Read ``path`` block by block; see the class for what holds.
+        """Read ``path`` block by block, and return the batches; see the class for what holds.
 
         Raises:
             TraceError: the file as a whole is not in this format.
         """
 
     def files(self, path: Path) -> list[Path]:
-        """The files ``read`` opens, to know how much there is to read."""
+        """Return the files that ``read`` opens, to know how much there is to read."""
         return [path]
 
     def options(
@@ -211,7 +216,7 @@ class Adapter(ABC):
         origin: datetime | None = None,
         meter: Meter | None = None,
     ) -> Options:
-        """Options with this format's defaults filled in.
+        """Return options with this format's defaults filled in.
 
         Raises:
             TraceError: the zone is unknown, or does not apply to this format.
@@ -229,7 +234,7 @@ class Adapter(ABC):
 
 
 def check_zone(zone: str) -> str:
-    """The zone, if it is known; raises ``TraceError`` otherwise."""
+    """Return the zone, if it is known. Raise ``TraceError`` otherwise."""
     try:
         if not re.fullmatch(r"[+-](0\d|1[0-4]):[0-5]\d", zone):
             zoneinfo.ZoneInfo(zone)
@@ -244,7 +249,7 @@ def check_zone(zone: str) -> str:
 
 
 def zone_of(zone: str) -> tzinfo:
-    """The same zone as Python has it; raises ``TraceError`` where it is not known."""
+    """Return the zone as Python's tzinfo. Raise ``TraceError`` where it is not known."""
     name = check_zone(zone)
     if name[0] in "+-":
         return datetime.strptime(name, "%z").tzinfo or UTC
@@ -274,8 +279,9 @@ def _unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
 
 
 def head(path: Path) -> bytes:
-    """The first bytes of a file, unpacked, without a byte order mark; empty for what is no readable
-    file."""
+    """Return the first bytes of a file, unpacked, without a byte order mark; empty for a file that
+    cannot be read.
+    """
     try:
         with opened(path) as file, unpacked(file, path) as content:
             return content.read(HEAD_BYTES).removeprefix(b"\xef\xbb\xbf")
@@ -284,12 +290,12 @@ def head(path: Path) -> bytes:
 
 
 def shorten(text: str) -> str:
-    """Text cut to what quarantine keeps."""
+    """Return text cut to the length that quarantine keeps."""
     return text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…"
 
 
 def rejects_table(rejects: list[Reject]) -> pa.Table:
-    """Rejects as a table in ``REJECTS_SCHEMA``."""
+    """Return rejects as a table in ``REJECTS_SCHEMA``."""
     label = REJECTS_SCHEMA.field("reason").type
     return pa.table(
         [
@@ -303,5 +309,5 @@ def rejects_table(rejects: list[Reject]) -> pa.Table:
 
 
 def add(total: Counter[str], part: Mapping[str, int]) -> None:
-    """Add counts that are not zero."""
+    """Add counts to a total, without those that are zero."""
     total.update({key: count for key, count in part.items() if count})

@@ -1,4 +1,4 @@
-"""Text to values, whole columns at a time; only what is wrong is looked at singly."""
+"""Conversion of text to values, whole columns at a time. Only wrong values are handled singly."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MAX_OFFSET_S = 4e9
 
 
 def cast_or_null(texts: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Cast text to ``kind``; what cannot be cast becomes null.
+    """Return text cast to ``kind``; what cannot be cast becomes null.
 
     Cast as a whole first; on failure the half that holds the wrong value is searched, so the cost
     is that of the good values plus a few casts for each wrong one.
@@ -42,13 +42,15 @@ def cast_or_null(texts: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def blank_to_null(texts: pa.Array, trim: bool = True) -> pa.Array:
-    """Turn the ways of writing "not known" into null; optionally trim white space first."""
+    """Return text with the ways of writing "not known" as null, and optionally without surrounding
+    white space.
+    """
     texts = pc.utf8_trim_whitespace(texts) if trim else texts
     return pc.if_else(pc.is_in(texts, pa.array(NULLS)), None, texts)
 
 
 def mask(condition: Any) -> Mask:
-    """A boolean Arrow array as a NumPy mask; null is False."""
+    """Return a boolean Arrow array as a NumPy mask; null is False."""
     if isinstance(condition, np.ndarray):
         return condition
     if isinstance(condition, pa.ChunkedArray):
@@ -58,7 +60,7 @@ def mask(condition: Any) -> Mask:
 
 
 def floats(values: Any) -> npt.NDArray[np.float64]:
-    """A numeric Arrow array as float64; null is NaN."""
+    """Return a numeric Arrow array as float64; null is NaN."""
     array: npt.NDArray[np.float64] = pc.fill_null(pc.cast(values, pa.float64()), np.nan).to_numpy(
         zero_copy_only=False
     )
@@ -66,12 +68,14 @@ def floats(values: Any) -> npt.NDArray[np.float64]:
 
 
 def from_floats(values: npt.NDArray[np.float64]) -> pa.Array:
-    """float64 as an Arrow array; NaN is null."""
+    """Return float64 as an Arrow array; NaN is null."""
     return pa.array(values, pa.float64(), from_pandas=True)
 
 
 def offset_times(seconds: Any, origin: datetime) -> pa.Array:
-    """Seconds since ``origin`` (float, null allowed) as UTC times, rounded to milliseconds."""
+    """Return seconds since ``origin`` (float, null allowed) as UTC times, rounded to
+    milliseconds.
+    """
     values = np.clip(floats(seconds), -MAX_OFFSET_S, MAX_OFFSET_S)
     known = ~np.isnan(values)
     start = round(origin.timestamp() * 1000)
@@ -80,7 +84,7 @@ def offset_times(seconds: Any, origin: datetime) -> pa.Array:
 
 
 def localise(times: pa.Array, zone: str, not_before: pa.Array | None = None) -> tuple[Any, int]:
-    """Clock times of ``zone`` as UTC, and how many fall into a change of the clock.
+    """Return clock times of ``zone`` as UTC, and how many fall into a change of the clock.
 
     In the hour that a clock shows twice, the first one is meant, unless the time would then come
     before ``not_before`` (the submission of the same job, say). A time that the clock skips is
@@ -129,7 +133,7 @@ def _assume(times: pa.Array, zone: str, which: str) -> pa.Array:
 
 
 def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataType) -> pa.Array:
-    """Apply ``convert`` to each distinct text once. Nulls stay null.
+    """Return an array with ``convert`` applied to each distinct text once. Nulls stay null.
 
     Args:
         values: text, plain or dictionary-encoded.
@@ -142,7 +146,8 @@ def map_unique(values: pa.Array, convert: Callable[[str], Any], kind: pa.DataTyp
 
 
 def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict[str, int]]:
-    """Map the source's states; one that is not in ``known`` is ``unknown``, and counted.
+    """Return the source's states mapped to ours. One that is not in ``known`` becomes ``unknown``,
+    and is counted.
 
     Returns:
         The states as labels, and the warnings.
@@ -164,7 +169,7 @@ def states(values: pa.Array, known: Mapping[str, State]) -> tuple[pa.Array, dict
 
 
 def constant_label(value: str | None, length: int) -> pa.Array:
-    """A label column holding one value."""
+    """Return a label column holding one value."""
     if value is None:
         return pa.nulls(length, LABEL)
     zeros = pa.array(np.zeros(length, np.int32))
@@ -172,5 +177,5 @@ def constant_label(value: str | None, length: int) -> pa.Array:
 
 
 def labels(values: Iterable[str | None]) -> pa.Array:
-    """Python strings as a label column."""
+    """Return Python strings as a label column."""
     return pc.cast(pc.dictionary_encode(pa.array(values, pa.string())), LABEL)

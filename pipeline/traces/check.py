@@ -1,4 +1,5 @@
-"""From an adapter's columns to `TRACE_SCHEMA`: derive what follows, refuse what cannot be.
+"""Brings an adapter's columns into `TRACE_SCHEMA`: derives what follows, and refuses impossible
+rows.
 
 Every reason for which a row is refused, and every warning, is listed in ``docs/trace-formats.md``.
 """
@@ -77,7 +78,7 @@ class Draft:
 
     @classmethod
     def of(cls, frame: Frame, source: str, text: Callable[[int], str]) -> Draft:
-        """The rows of a parsed block; values of the wrong kind are refused."""
+        """Return the rows of a parsed block; values of the wrong kind are refused."""
         draft = cls(frame.columns, frame.lines, source, text, list(frame.rejects))
         for name, wrong in frame.bad.items():
             draft.refuse(wrong, f"bad_{name}")
@@ -116,19 +117,19 @@ class Draft:
             self._odd.append((code, odd))
 
     def number(self, name: str) -> Floats:
-        """A numeric column as float64, NaN where it is unknown."""
+        """Return a numeric column as float64, NaN where it is unknown."""
         values = self.columns.get(name)
         return np.full(len(self), np.nan) if values is None else floats(values)
 
     def millis(self, name: str) -> Floats:
-        """A time column as milliseconds since 1970, exactly; NaN where it is unknown."""
+        """Return a time column as milliseconds since 1970, exactly; NaN where it is unknown."""
         values = self.columns.get(name)
         if values is None:
             return np.full(len(self), np.nan)
         return floats(pc.cast(values, pa.int64()))
 
     def batch(self) -> Batch:
-        """Check everything and hand the rows over."""
+        """Check everything, and return the rows as a batch."""
         rows = len(self) + len(self.rejects) + sum(self.skipped.values())
         _check_required(self)
         _check_numbers(self)

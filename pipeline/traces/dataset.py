@@ -58,7 +58,7 @@ _writer = partial(
 
 @contextmanager
 def replacing(out: Path) -> Iterator[Path]:
-    """A new directory to write into that takes the place of ``out`` if the block succeeds.
+    """Give a new directory to write into. It takes the place of ``out`` if the block succeeds.
 
     Raises:
         TraceError: ``out`` holds something that is no dataset, or cannot be written.
@@ -108,7 +108,7 @@ def _swap(new: Path, out: Path) -> None:
 
 
 class DatasetWriter:
-    """Writes jobs by month and rejects as they come, holding few of them."""
+    """Writes jobs by month, and rejects as they come, holding few of them in memory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -178,7 +178,7 @@ def _by_month(jobs: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write an object, readable and the same every time."""
+    """Write an object as JSON, readable and the same every time."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
@@ -193,7 +193,7 @@ def _check_whole(path: Path, rows: int) -> None:
 
 
 def read_dataset(path: Path) -> pa.Table:
-    """All jobs of a dataset, in order of ``submit_time``, then ``source_line``.
+    """Return all jobs of a dataset, in order of ``submit_time``, then ``source_line``.
 
     Returns:
         A table in ``TRACE_SCHEMA``, in one chunk, one dictionary per label column.
@@ -207,7 +207,7 @@ def read_dataset(path: Path) -> pa.Table:
 
 
 def read_months(path: Path) -> Iterator[pa.Table]:
-    """`read_dataset` month by month, holding one at a time."""
+    """Yield what `read_dataset` returns month by month, holding one month at a time."""
     rows = 0
     for files in _months(path):
         month = _read(path, files)
@@ -217,8 +217,9 @@ def read_months(path: Path) -> Iterator[pa.Table]:
 
 
 def read_between(path: Path, since_s: float, until_s: float) -> Iterator[pa.Table]:
-    """`read_months` of the jobs submitted from `since_s` until before `until_s`, both seconds since
-    the epoch or infinite, without reading the others."""
+    """Yield, month by month, the jobs submitted from `since_s` until before `until_s`, without
+    reading the others. Both are seconds since the epoch, or infinite.
+    """
     wanted = pc.scalar(True)
     if since_s > -inf:
         wanted &= pc.field("submit_time") >= _time(since_s)

@@ -61,7 +61,7 @@ class Layout:
 
     Attributes:
         names: every column of the file, in order.
-        columns: those that are read.
+        columns: columns that are read.
         delimiter: one character.
         quotes: values may stand in double quotes.
         repair: gets a line with too many delimiters, returns it with the right number, or None.
@@ -97,7 +97,7 @@ class Frame:
 
 
 def split_header(line: bytes, delimiter: str) -> list[str]:
-    """Column names of a header line; empty if it is no text."""
+    """Return the column names of a header line; empty if it is no text."""
     try:
         text = line.decode("utf-8").strip("\r\n")
         return [name.strip() for name in next(csv.reader([text], delimiter=delimiter), [])]
@@ -108,7 +108,7 @@ def split_header(line: bytes, delimiter: str) -> list[str]:
 def layout_for(
     names: Sequence[str], columns: Sequence[Column], what: str, delimiter: str = ",", **more: Any
 ) -> Layout:
-    """Fit the wanted columns to the header of a file.
+    """Fit the wanted columns to the header of a file. Return the layout.
 
     Raises:
         TraceError: a required column is missing, or a name stands twice.
@@ -124,13 +124,13 @@ def layout_for(
 
 
 def parse(block: Block, layout: Layout, source: str, data: bytes | None = None) -> Frame:
-    """Parse a block.
+    """Parse a block. Return its rows.
 
     Args:
         block: the lines as they stand in the file.
         layout: how to read them.
         source: file name, for rejects.
-        data: the same lines made fit for parsing, if they are not so as they stand.
+        data: the lines made fit for parsing, where they are not so as they stand.
     """
     data = block.data if data is None else data
     if not (b"\0" in data or (layout.quotes and b'"' in data)):

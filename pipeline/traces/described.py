@@ -71,7 +71,7 @@ _HOW = {"column", "unit", "pattern", "product", "value", "default", "required"}
 
 
 class Described(TableAdapter):
-    """A format that a description makes."""
+    """A format made from a description."""
 
     delimiter: ClassVar[str] = ","
     fields: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
@@ -301,7 +301,7 @@ def _names(path: Path, delimiter: str, where: str) -> list[str]:
 
 
 def described(path: Path) -> type[Described]:
-    """The format of a description. Raises TraceError: one line with what is wrong in it."""
+    """Return the format of a description. Raise TraceError, one line with what is wrong in it."""
     import yaml
 
     try:
@@ -360,7 +360,7 @@ def _format(found: Mapping[str, Any], where: str) -> type[Described]:
 
 
 def _how(field: str, how: Any, where: str) -> Mapping[str, Any]:
-    """What a description says of a field."""
+    """Return what a description says of a field."""
     if field not in FIELDS:
         raise TraceError(f"{where}: columns: {field!r} is none of {', '.join(sorted(FIELDS))}")
     how = {str(k): v for k, v in how.items()} if isinstance(how, dict) else {"column": str(how)}
@@ -388,6 +388,6 @@ def _origin(found: Mapping[str, Any], fields: Mapping[str, Any], where: str) -> 
 
 @cache
 def shipped() -> dict[str, type[Adapter]]:
-    """The formats that are described here, by name."""
+    """Return the formats that are described here, by name."""
     found = [described(path) for path in sorted(MAPS.glob("*.yaml"))]
     return {one.name: one for one in found}

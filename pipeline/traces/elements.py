@@ -36,7 +36,7 @@ class Element:
 
 
 def elements(file: MeteredFile, what: str, first_keys: Sequence[str]) -> Iterator[Element]:
-    """Read the elements of a top-level list, holding one chunk at a time.
+    """Yield the elements of a top-level list, holding one chunk at a time.
 
     An element that cannot be read is yielded with its fault, and reading goes on at the next place
     that looks like the start of one: an object whose first key is one of ``first_keys``.
@@ -107,7 +107,9 @@ def _after_the_list(reader: _Reader, number: int) -> Iterator[Element]:
 
 
 def _unencodable(value: Any, text: str) -> bool:
-    """Whether the element held bytes that are no UTF-8, or an escaped half of a surrogate pair."""
+    """Return whether the element held bytes that are no UTF-8, or an escaped half of a surrogate
+    pair.
+    """
     if "\ufffd" in text:
         return True
     if not re.search(r"\\u[dD][89a-fA-F]", text):

@@ -20,13 +20,13 @@ _ODD = 0x9E3779B97F4A7C15
 
 
 def hash_texts(values: Any) -> Hashes:
-    """64-bit hashes of text (Python's, keyed); equal within a process for equal text."""
+    """Return 64-bit hashes of text (Python's, keyed), equal within a process for equal text."""
     texts = values.to_pylist()
     return np.fromiter(map(hash, texts), np.int64, len(texts)).view(np.uint64)
 
 
 def fingerprint(table: pa.Table, ignore: Collection[str]) -> Hashes:
-    """A 64-bit hash of every row, over all columns but ``ignore``.
+    """Return a 64-bit hash of every row, over all columns but ``ignore``.
 
     Two different rows share one with probability 2**-64: among 10**8 rows, some pair does so with
     probability 3 in 10,000.
@@ -87,7 +87,7 @@ class _Run:
 
 
 class Seen:
-    """Remembers hashes in sorted runs; full runs go to disk, where the page cache holds them.
+    """Remembers hashes in sorted runs. Full runs go to disk, where the page cache holds them.
 
     Equal rows have equal keys (their submission), so a run is only searched if its keys overlap
     those of the block: for a sorted source the last one, however long the source is.
@@ -99,7 +99,8 @@ class Seen:
         self._runs: list[_Run] = []
 
     def check(self, hashes: Hashes, low: int, high: int) -> npt.NDArray[np.bool_]:
-        """Which rows repeat an earlier one, of this block or before it; remembers them all.
+        """Return which rows repeat an earlier one, of this block or before it, and remember them
+        all.
 
         Args:
             hashes: one for each row, in order.

@@ -1,4 +1,4 @@
-"""Source in, dataset out: everything between an adapter and the files."""
+"""Reads a source and writes a dataset: everything between an adapter and the files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ALL_TIME = (0, 0)
 
 @dataclass(slots=True)
 class IngestSummary:
-    """What became of the rows of a source.
+    """How many rows of a source were kept, refused or left out.
 
     ``rows_in == kept + sum(quarantined) + duplicates + sum(skipped)`` holds.
 
@@ -71,7 +71,7 @@ def ingest(
     without_gpus: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> IngestSummary:
-    """Read a trace and write it as a dataset (see ``pipeline.traces.dataset``).
+    """Read a trace and write it as a dataset (see ``pipeline.traces.dataset``). Return the summary.
 
     Memory does not grow with the source: one block, at most ``HELD_ROWS`` rows waiting to be
     written, and 16 bytes per row to find duplicates, on disk beyond a few million rows.
@@ -224,7 +224,7 @@ def _iso(millis: int) -> str:
 
 
 def jobs_in_order(table: pa.Table) -> Iterator[Job]:
-    """The jobs of a table as their submitters describe them, in the order of the table.
+    """Yield the jobs of a table as their submitters describe them, in the order of the table.
 
     Nothing is handed over that is known only later: no state, start, end or duration.
     """

@@ -1,4 +1,4 @@
-"""Files as they are published: plain, compressed, or alone in an archive."""
+"""Published files: plain, compressed, or alone in an archive."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _IN_TAR = b"ustar"
 
 
 class SeveralFiles(ValueError):
-    """An archive of more than one file; one line that names them."""
+    """Raised for an archive of more than one file; one line that names them."""
 
 
 @contextmanager
 def unpacked(raw: BinaryIO, path: Path) -> Iterator[IO[bytes]]:
-    """The content of a file: that of the only file in an archive, without its compression.
+    """Give the content of a file: that of the only file in an archive, without its compression.
 
     Raises SeveralFiles, and what is in `BROKEN`.
     """

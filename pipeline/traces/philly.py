@@ -23,7 +23,7 @@ _RUNNING = "still running"
 
 
 class Philly(Adapter):
-    """A job is a list of attempts; its GPUs are those listed in their detail.
+    """Reads Philly's jobs. Each is a list of attempts; its GPUs are those in their detail.
 
     Start is that of the first attempt, end that of the last; a last attempt without end means that
     the job was still running. ``duration_s`` is end - start, gaps between attempts included: the

@@ -1,4 +1,4 @@
-"""What a dataset comes to, and what of that may be a wrong unit, zone or origin."""
+"""Totals of a dataset, and what in it may be a wrong unit, zone or origin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FEW = 20  # jobs of which nothing is doubted
 
 
 def lines_of(folder: Path, now: datetime | None = None) -> list[str]:
-    """Totals, waits and doubts of a dataset, in words.
+    """Return totals, waits and doubts about a dataset, in words.
 
     Args:
         now: what is later is doubted.

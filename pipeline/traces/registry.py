@@ -35,7 +35,7 @@ FORMATS: dict[str, type[Adapter]] = {adapter.name: adapter for adapter in ADAPTE
 
 
 def adapter_for(path: Path, format: str = "auto") -> Adapter:
-    """The adapter of that name, or the one that recognises ``path``.
+    """Return the adapter of that name, or the one that recognises ``path``.
 
     Raises:
         TraceError: there is no such path or format, or none (or more than one) recognises it.
@@ -48,8 +48,8 @@ def adapter_for(path: Path, format: str = "auto") -> Adapter:
 
 
 def adapter_class(format: str) -> type[Adapter]:
-    """The adapter of that name, that of a description in YAML, or the one that ``module:Class``
-    names.
+    """Return the adapter class of that name, that of a description in YAML, or the one that
+    ``module:Class`` names.
 
     Raises:
         TraceError: there is none, or it is no adapter.
@@ -98,7 +98,7 @@ def _looks(path: Path) -> str:
 
 
 def source_bytes(path: Path) -> int | None:
-    """How many bytes reading ``path`` takes, if that is known before it is read."""
+    """Return how many bytes reading ``path`` takes, or None where that is not known beforehand."""
     try:
         if path.is_dir():
             return sum(file.stat().st_size for file in Pai().files(path))

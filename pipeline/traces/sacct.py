@@ -172,8 +172,9 @@ class Sacct(TableAdapter):
 
 
 def columns_of(line: bytes) -> tuple[str, ...]:
-    """The columns of a dump without a header, by its first line; (): it has one, or they are not
-    known."""
+    """Return the columns of a dump without a header, judged by its first line; () where it has a
+    header, or they are not known.
+    """
     return headerless(line, lambda one: split_header(one, "|"))
 
 
@@ -233,7 +234,7 @@ def _state(text: str) -> str:
 
 
 def _separated(names: Sequence[str]) -> str:
-    """What a header line without bars looks like."""
+    """Return what a header line without bars looks like."""
     if not names:
         return "its first line is no text"
     header = names[0]
@@ -254,7 +255,8 @@ class _Tres(NamedTuple):
 
 
 def parse_tres(text: str) -> _Tres | None:
-    """Read ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or ``gpu:a100:2``.
+    """Return what a text such as ``billing=8,cpu=8,gres/gpu=2,gres/gpu:a100=2,mem=64G,node=1`` or
+    ``gpu:a100:2`` means.
 
     Returns:
         None if it is neither. Without GPUs, ``gpus`` is 0.

@@ -39,12 +39,12 @@ class Readable(Protocol):
 
 
 def is_json(head: bytes) -> bool:
-    """Return whether a file that begins so is a JSON object."""
+    """Return whether a file that begins with these bytes is a JSON object."""
     return head.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
 
 
 def is_sacct(head: bytes) -> bool:
-    """Return whether a JSON file that begins so is of sacct."""
+    """Return whether a JSON file that begins with these bytes is from sacct."""
     return is_json(head) and any(
         mark in head for mark in (b'"allocation_nodes"', b"dbv0.0.", b'"submission"')
     )
@@ -129,8 +129,9 @@ class _Jobs:
         self._at = found.end()
 
     def _next(self) -> tuple[int, Any]:
-        """Where the object ends that stands here, and what it is. Of one that is cut, or that no
-        quotes and brackets end: where the next one begins, and None."""
+        """Return where the object ends that stands here, and what it is. Of one that is cut, or
+        that no quotes and brackets end: where the next one begins, and None.
+        """
         while len(self._data) - self._at <= MOST:
             end = _end(self._data, self._at)
             job = None if end is None else _read(self._data[self._at : end])
@@ -154,7 +155,7 @@ class _Jobs:
 
 
 def _end(data: bytes, at: int) -> int | None:
-    """Where the object ends that begins at a byte; None: not among these bytes."""
+    """Return where the object ends that begins at a byte; None: not among these bytes."""
     depth = 0
     for token in _TOKEN.finditer(data, at):
         if token[0] == b"{":
@@ -167,7 +168,7 @@ def _end(data: bytes, at: int) -> int | None:
 
 
 def _read(raw: bytes) -> Any:
-    """What an object says; None: it is none."""
+    """Return what an object says; None: it is none."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:  # what is none was written as Latin-1, as far as can be known

@@ -1,6 +1,7 @@
-"""Records of a dump of `sacct`, whatever its lines: names and commands are free text, in which
-bars, line breaks and bytes of any encoding may stand. The columns that cannot hold such tell where
-a record begins and ends."""
+"""Records in the lines of a dump of `sacct`. Names and commands are free text, which may hold bars,
+line breaks and bytes of any encoding. Columns that cannot hold these tell where a record begins and
+ends.
+"""
 
 from __future__ import annotations
 
@@ -46,10 +47,10 @@ HEADERLESS = tuple(
 
 
 class Records:
-    """Puts lines of a dump together to records.
+    """Joins the lines of a dump into records.
 
     Args:
-        names: of its columns.
+        names: names of its columns.
 
     Attributes:
         recoded: lines that were in no UTF-8.
@@ -64,8 +65,8 @@ class Records:
         self._open: list[bytes] = []  # lines of a record that has not ended
 
     def mend(self, data: bytes, *, last: bool = True) -> tuple[bytes, int]:
-        """Lines with a record in each; those that were joined to another are empty, so that all
-        keep their numbers.
+        """Return lines with a record in each. Lines that were joined to another are left empty, so
+        that all keep their numbers.
 
         Args:
             last: no lines follow; else those of a record that has not ended wait for these.
@@ -145,8 +146,9 @@ class Records:
         return None, 0
 
     def whole(self, line: bytes) -> bytes | None:
-        """The line with bars of free text hidden, if it is one record; None: it is not, or in more
-        than one way."""
+        """Return the line with bars of free text hidden, or None where it is no record, or can be
+        read as one in several ways.
+        """
         values = line.removesuffix(b"\r").decode("utf-8", "replace").split("|")
         extra = len(values) - self._width
         if extra < 0 or extra > MOST_BARS:
@@ -177,7 +179,9 @@ class Records:
 
 
 def headerless(line: bytes, split: Callable[[bytes], list[str]]) -> tuple[str, ...]:
-    """The columns of a dump by its first line, which is no header; (): they are not known."""
+    """Return the columns of a dump without a header, judged by its first line; () where they are
+    not known.
+    """
     width = len(split(line))
     for names in HEADERLESS:
         if width >= len(names) and Records(names).whole(line) is not None:
@@ -186,7 +190,7 @@ def headerless(line: bytes, split: Callable[[bytes], list[str]]) -> tuple[str, .
 
 
 def is_data(values: Sequence[str]) -> bool:
-    """Whether a first line holds a job, not names of columns."""
+    """Return whether a first line holds a job rather than names of columns."""
     times = [
         value for value in values if value and value[:1].isdecimal() and _TIME.fullmatch(value)
     ]

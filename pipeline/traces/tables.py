@@ -33,7 +33,9 @@ class TableAdapter(Adapter):
     states: ClassVar[Mapping[str, State]] = {}
 
     def sniff(self, path: Path) -> float:
-        """By the header: every required column is there; more known columns, more sure."""
+        """Return how sure the adapter is, by the header: 0 unless every required column is there;
+        more known columns make it more sure.
+        """
         names = split_header(head(path).split(b"\n", 1)[0], self.delimiter)
         if not names or any(c.required and c.source not in names for c in self.columns):
             return 0.0
@@ -41,7 +43,7 @@ class TableAdapter(Adapter):
         return 0.5 + 0.5 * sum(name in known for name in names) / len(names)
 
     def layout(self, names: list[str], path: Path) -> Layout:
-        """How to read the lines below this header."""
+        """Return how to read the lines below this header."""
         return layout_for(names, self.columns, f"{path.name} as {self.name}", self.delimiter)
 
     def read(self, path: Path, options: Options) -> Iterator[Batch]:
@@ -75,8 +77,9 @@ class TableAdapter(Adapter):
         draft.warnings.update(odd)
 
     def localise(self, draft: Draft, zone: str, *names: str, after: Any = None) -> None:
-        """Clock times to UTC, each not before the one named before it, the first not before
-        ``after``."""
+        """Convert clock times to UTC, each not before the one named before it, the first not before
+        ``after``.
+        """
         previous = after
         for name in names:
             if name in draft.columns:
@@ -86,7 +89,7 @@ class TableAdapter(Adapter):
 
 
 def split_first_line(block: Block) -> tuple[bytes, Block]:
-    """The first line that is not blank, and the rest of the block."""
+    """Return the first line that is not blank, and the rest of the block."""
     data, line = block.data, block.first_line
     while data:
         first, _, data = data.partition(b"\n")

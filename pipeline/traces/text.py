@@ -1,4 +1,4 @@
-"""Text files in blocks of whole lines."""
+"""Text files read in blocks of whole lines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEWLINE, RETURN = 10, 13
 
 
 class Lines(Protocol):
-    """What is read in blocks of whole lines."""
+    """A file that can be read in blocks of whole lines."""
 
     def read(self, size: int, rest_of_line: int = 0) -> bytes:
         """Return so many bytes, and what is missing of the last line up to so many."""
@@ -50,14 +50,16 @@ class Block:
         return np.concatenate([[0], self.ends[:-1] + 1])
 
     def text(self, line: int) -> str:
-        """Text of a line by its number in the file, without its end, cut to what is kept."""
+        """Return the text of a line by its number in the file, without its end, cut to the length
+        that is kept.
+        """
         index = line - self.first_line
         raw = self.data[int(self.starts[index]) : int(self.ends[index])]
         return shorten(raw.removesuffix(b"\r").decode("utf-8", "replace"))
 
 
 def blocks(file: Lines) -> Iterator[Block]:
-    """Cut a file into blocks of whole lines; a missing last newline is added.
+    """Yield a file as blocks of whole lines; a missing last newline is added.
 
     Raises:
         TraceError: a line is longer than ``MAX_LINE_BYTES``: this is no text trace.

@@ -26,11 +26,11 @@ def open_scenario(
     quirks: bool = True,
     **options: Any,
 ) -> Scenario:
-    """The world that the options of `pellucid simulate` describe.
+    """Return the world that the options of `pellucid simulate` describe.
 
     Args:
         settings: by policy, over those of the track or the cluster file.
-        options: of `Playing`.
+        options: options of `Playing`.
 
     Raises TrackError with one line naming what is wrong.
     """

@@ -31,7 +31,8 @@ LOOPS = ("open", "closed")
 
 
 def within(loop: str) -> float | None:
-    """Seconds after an end within which a submission answers it, as `--loop` says; None: none does.
+    """Return within how many seconds after an end a submission counts as its answer, by `--loop`;
+    None where none does.
 
     Raises TrackError for what is neither `open` nor `closed`, nor `closed:SECONDS`.
     """
@@ -48,14 +49,15 @@ def within(loop: str) -> float | None:
 
 
 def in_loop(workload: Workload, loop: str) -> Workload:
-    """The workload as `--loop` has it."""
+    """Return the workload as `--loop` asks for it."""
     within_s = within(loop)
     return workload if within_s is None else closed(workload, within_s)
 
 
 def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
-    """The workload with what its submissions answer. Call it on the trace as it was recorded:
-    before submissions are moved."""
+    """Return the workload with the ends that its submissions wait for. Call it on the trace as
+    recorded, before submissions are moved.
+    """
     after = {
         job.job_id: After(earlier[i][2], job.submit_time - earlier[i][0])
         for job, earlier in _with_earlier(workload)
@@ -67,10 +69,10 @@ def closed(workload: Workload, within_s: float = WITHIN_S) -> Workload:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """How many submissions of a trace look like answers, beside chance.
+    """How many submissions of a trace look like answers to an end, compared with chance.
 
     Attributes:
-        submissions: those that had an earlier one of the same user and virtual cluster.
+        submissions: submissions after an earlier one of the same user and virtual cluster.
         after: of them, so many came at most `within_s` after an end of such a job.
         before: so many came less than `within_s` before one: what chance alone would give.
     """
@@ -82,7 +84,9 @@ class Answers:
 
 
 def answers(workload: Workload, within_s: float = WITHIN_S) -> Answers:
-    """Count what `closed` would hold back, and as many seconds on the other side of each end."""
+    """Count the submissions that `closed` would hold back, and for comparison those in as many
+    seconds before an end.
+    """
     submissions = after = before = 0
     for job, earlier in _with_earlier(workload):
         now = job.submit_time

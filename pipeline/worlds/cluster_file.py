@@ -1,4 +1,4 @@
-"""Reading a cluster as a person writes it down."""
+"""Reads a cluster file, as a person writes it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Strict(BaseModel):
 
 
 class NodesFile(_Strict):
-    """Like nodes of one virtual cluster; what is left out is as in the rest of the file."""
+    """Equal nodes of one virtual cluster; what is left out is as in the rest of the file."""
 
     nodes: int = Field(ge=1, le=100_000)
     gpus_per_node: Annotated[PositiveInt, Field(le=64)] | None = None
@@ -85,11 +85,11 @@ class ClusterFile(_Strict):
 
     @property
     def counts(self) -> dict[str, int]:
-        """Nodes of each virtual cluster."""
+        """Number of nodes of each virtual cluster."""
         return {vc: sum(group.nodes for group in has) for vc, has in self.vcs.items()}
 
     def spec(self) -> ClusterSpec:
-        """The shape of the cluster."""
+        """Return the shape of the cluster."""
         if all(group.model_fields_set == {"nodes"} for has in self.vcs.values() for group in has):
             return ClusterSpec(
                 self.counts, self.gpus_per_node, self.gpu_memory_mib, self.gpu_type, name=self.name
@@ -113,12 +113,16 @@ class _Lenders(_Strict):
 
 
 def read_cluster(path: Path) -> CoreSpec:
-    """A cluster file. TrackError names the field, the value and what is accepted."""
+    """Return the content of a cluster file. TrackError names the field, the value and what is
+    accepted.
+    """
     return read_cluster_file(path)[0]
 
 
 def read_cluster_file(path: Path) -> tuple[CoreSpec, Stated]:
-    """A cluster file, and which of what has a default it states. Raises TrackError."""
+    """Return the content of a cluster file, and which of the values that have a default it states.
+    Raises TrackError.
+    """
     content = _content(path)
     if not isinstance(content, dict):
         held = "empty" if content is None else "no list of names and values"

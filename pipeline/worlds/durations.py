@@ -1,4 +1,4 @@
-"""Where predicted durations come from: what is learned, the truth, and rules that know little.
+"""The sources of predicted durations: what is learned, the truth, and simple rules.
 
 A claim about predictions stands beside the simplest rule that could replace them, in the schedule
 and not only in its error; `--durations` puts any of these in their place.
@@ -33,7 +33,7 @@ OLD_NAMES = {"oracle": "truth", "gpus": f"constant:{UNKNOWN_S:.0f}", "histories"
 
 
 def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
-    """What a world offers, by name; `more` is added, or put in the place of these."""
+    """Return what a world offers, by name; `more` is added, or replaces these."""
     truth = TableEstimator("truth", {i: work.duration_s for i, work in workload.work.items()})
     found: dict[str, Make] = {
         "own": HistoriesEstimator,
@@ -53,7 +53,9 @@ def sources(workload: Workload, seed: int, **more: Make) -> dict[str, Make]:
 def chosen(
     name: str | None, offered: Mapping[str, Make], default: str = "own"
 ) -> Callable[[Policy], Estimator]:
-    """What gives each policy its estimator. TrackError when there is no such source."""
+    """Return a function that gives each policy its estimator. Raise TrackError when there is no
+    such source.
+    """
     name = OLD_NAMES.get(name or default, name or default)
     make = _constant(name) if name.startswith("constant:") else offered.get(name)
     if make is None:
@@ -106,7 +108,7 @@ class _Rule(Estimator):
 
 
 class ByGpuCount(_Rule):
-    """The geometric mean duration of the jobs that ended with as many GPUs."""
+    """Predicts the geometric mean duration of the ended jobs with as many GPUs."""
 
     name = "gpu-count"
 
@@ -125,7 +127,9 @@ class ByGpuCount(_Rule):
 
 
 class LastOfUser(_Rule):
-    """As long as the job of the same user that ended last; of the virtual cluster without users."""
+    """Predicts the duration of the job of the same user that ended last; of the virtual cluster
+    without users.
+    """
 
     name = "last"
 
@@ -141,7 +145,7 @@ class LastOfUser(_Rule):
 
 
 class TimeLimit(Estimator):
-    """As long as its time limit allows."""
+    """Predicts that a job runs until its time limit."""
 
     name = "slurm-limit"
 

@@ -1,4 +1,4 @@
-"""Track `honest`: the one that counts. Nothing about a job is known before it happened.
+"""Track `honest`, the one that counts: nothing about a job is known before it happened.
 
 Workloads are permuted over the jobs, profiling is charged, pairs that were never measured run at
 0.8 each, speeds are capped at 1, and what a policy believes about a pair comes from models trained
@@ -37,10 +37,10 @@ def scenario(
     borrowing: bool = False,
     loop: str = "open",
 ) -> Scenario:
-    """The honest track on the Venus folder.
+    """Return the honest track on the Venus folder.
 
     Args:
-        seed: of the permutation; seeds above 0 also move submit times by U(0, 60) s.
+        seed: seed of the permutation; seeds above 0 also move submit times by U(0, 60) s.
         durations: `own` (the default), or a baseline: `ebm`, `lgb` or one of `durations.sources`.
         compress: multiplies submit times.
         bundle: use this bundle's duration model, trained elsewhere, instead of learning online.

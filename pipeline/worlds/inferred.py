@@ -1,4 +1,6 @@
-"""The least cluster that carried a dump's jobs: nodes by NodeList, GPUs by what ran on each."""
+"""The smallest cluster that could have run a dump's jobs: nodes by NodeList, GPUs by the jobs on
+each.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ LIKELY = 0.1
 
 @dataclass(frozen=True)
 class Ran:
-    """What a job had: on which nodes, from when to when (s), GPUs in all by type."""
+    """What a job had: on which nodes, from when to when (s), and GPUs in all by type."""
 
     partition: str
     nodes: tuple[str, ...]
@@ -43,7 +45,7 @@ class Seen:
 
 
 def expanded(names: str) -> tuple[str, ...]:
-    """Node names of a Slurm host list; what is no host list is no node."""
+    """Return the node names of a Slurm host list. What is no host list gives none."""
     try:
         found = parse.hosts(names)
     except ParseError:
@@ -52,7 +54,9 @@ def expanded(names: str) -> tuple[str, ...]:
 
 
 def gpus_of(tres: str, gpus: int) -> dict[str, int]:
-    """GPUs by type in an AllocTRES, "" of no type; so many of none where it does not say."""
+    """Return GPUs by type from an AllocTRES, "" for no type; where it states none, `gpus` of no
+    type.
+    """
     try:
         found = gpu_types(tres)
     except ValueError:
@@ -61,7 +65,7 @@ def gpus_of(tres: str, gpus: int) -> dict[str, int]:
 
 
 def nodes_of(jobs: Sequence[Ran]) -> dict[str, Seen]:
-    """Nodes by name, as the jobs on them show them."""
+    """Return nodes by name, as the jobs on them show them."""
     by_node: dict[str, Counter[str]] = {}
     for job in jobs:
         for name in job.nodes:
@@ -98,7 +102,7 @@ def _peaks(jobs: Iterable[Ran]) -> dict[str, dict[str, int]]:
 
 
 def _untyped(kinds: dict[str, int]) -> dict[str, int]:
-    """Where some jobs tell the type and others do not, the GPUs are those of the type."""
+    """Return where some jobs tell the type and others do not, the GPUs are those of the type."""
     typed = {kind: count for kind, count in kinds.items() if kind}
     if len(typed) != 1 or "" not in kinds:
         return typed or kinds
@@ -137,7 +141,9 @@ def _alike(seen: Mapping[str, Seen]) -> None:
 
 
 def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
-    """How many GPUs a node has that never used more than `size`: nodes mostly have 1, 2, 4, 8."""
+    """Return how many GPUs a node has that never used more than `size`: nodes mostly have 1, 2, 4,
+    8.
+    """
     even = [n for n in seen if n >= size and not n & (n - 1)]
     if size in usual and (size in even or not even):
         return size
@@ -146,7 +152,7 @@ def _full(size: int, seen: Sequence[int], usual: Sequence[int]) -> int:
 
 
 def peak_of(start: NDArray[Any], end: NDArray[Any], gpus: NDArray[Any]) -> int:
-    """The most GPUs in use at once."""
+    """Return the most GPUs in use at once."""
     moments, change = np.concatenate([start, end]), np.concatenate([gpus, -gpus])
     order = np.lexsort((change, moments))  # at one moment the ends come first
     return int(np.max(np.cumsum(change[order]), initial=0))

@@ -22,7 +22,7 @@ BUNDLE = "the bundle's models"
 
 
 def fitted(pairs: PairMeasurements, unseen: Collection[str] = ()) -> BundlePairPredictor:
-    """A predictor fitted on measurements, without those of some model families."""
+    """Return a predictor fitted on measurements, without those of some model families."""
     from models.training.packing import fit_packing, fit_pair_speed
 
     return BundlePairPredictor(
@@ -32,7 +32,9 @@ def fitted(pairs: PairMeasurements, unseen: Collection[str] = ()) -> BundlePairP
 
 
 def simulated(seed: int) -> BundlePairPredictor:
-    """A predictor fitted on pairs that were never measured: speeds come from a stated formula."""
+    """Return a predictor fitted on pairs that were never measured: speeds come from a stated
+    formula.
+    """
     from models.training.simulated import simulated_pairs
 
     return fitted(simulated_pairs(seed))
@@ -41,7 +43,9 @@ def simulated(seed: int) -> BundlePairPredictor:
 def of_bundle_or_simulated(
     bundle: Bundle | None, seed: int
 ) -> tuple[str, Callable[[], PairPredictor]]:
-    """The bundle's predictor where it holds one, else a simulated one: (its source, its maker)."""
+    """Return a predictor's source and its maker: the bundle's where it holds one, else a simulated
+    one.
+    """
     held = None if bundle is None else pair_predictor_of(bundle)
     if held is not None:
         return BUNDLE, lambda: held
@@ -76,7 +80,7 @@ class UnseenFamilies:
 
 
 def unseen_pair_predictor(workload: Workload, packing: Path) -> UnseenFamilies:
-    """What may be believed of a pair when neither of its model families was measured before."""
+    """Return a predictor that knows nothing of either of a pair's model families."""
     from models.training.pairs import read_artifact
 
     pairs = read_artifact(packing)

@@ -39,7 +39,7 @@ _CLOCK = ZoneInfo("America/Los_Angeles")
 
 
 def load(folder: Path, *, bare: bool = False) -> Workload:
-    """The jobs of a folder with `philly.csv`, each row once, in order of submission.
+    """Return the jobs of a folder with `philly.csv`, each row once, in order of submission.
 
     Args:
         bare: attach nothing that is trained: no job has a profile, nobody packs.
@@ -81,7 +81,7 @@ def scenario(
     compress: float = 1.0,
     loop: str = "open",
 ) -> Scenario:
-    """The track on a folder with `philly.csv`; arguments as of `honest.scenario`."""
+    """Return the track on a folder with `philly.csv`; arguments are those of `honest.scenario`."""
     workload = jitter(in_loop(load(folder), loop), seed, compress=compress)
     packing = folder.parent / "packing"
     pair_predictor = unseen_pair_predictor(workload, packing)

@@ -1,4 +1,4 @@
-"""Any trace on any cluster: what `simulate` does when no track is named."""
+"""Any trace on any cluster, as `simulate` plays it when no track is named."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _KNOWN_STATES = frozenset(State)
 
 
 def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
-    """Jobs and truth of a trace in `TRACE_SCHEMA`.
+    """Return jobs and truth of a trace in `TRACE_SCHEMA`.
 
     Rows without a duration are left out and counted; a job id that comes again gets a suffix.
     Raises TrackError on a duration or state that cannot be.
@@ -89,7 +89,9 @@ def workload_of(table: pa.Table, cluster: ClusterSpec, name: str) -> Workload:
 
 
 def _unknown_vcs(workload: Workload) -> tuple[str, ...]:
-    """Which virtual clusters of the trace the cluster has not. TrackError when it has none."""
+    """Return which virtual clusters of the trace the cluster has not. TrackError when it has
+    none.
+    """
     jobs = Counter(job.vc for job in workload.jobs)
     unknown = [(vc, count) for vc, count in jobs.most_common() if vc not in workload.cluster.vcs]
     if not unknown:
@@ -133,14 +135,14 @@ def scenario(
     profiling: ProfilingPartition | None,
     playing: Playing = AS_IT_IS,
 ) -> Scenario:
-    """A trace on a cluster. Pairs run at simulated speeds, since a trace holds none."""
+    """Return a trace on a cluster. Pairs run at simulated speeds, since a trace holds none."""
     return of_workload(workload_of(table, cluster, name), profiling, playing)
 
 
 def of_workload(
     recorded: Workload, profiling: ProfilingPartition | None, playing: Playing = AS_IT_IS
 ) -> Scenario:
-    """As `scenario`, of jobs that are read already."""
+    """Return what `scenario` does, for jobs that are read already."""
     seed, since, bundle, loop = playing.seed, playing.since, playing.bundle, playing.loop or "open"
     name, whole = recorded.name, in_loop(recorded, loop)
     notes = _unknown_vcs(whole)

@@ -1,4 +1,4 @@
-"""How a trace is played."""
+"""Options of how a trace is played."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Playing:
             `durations.sources`.
         bundle: exported models; without one, durations are learned online and the packing
             models are fitted on simulated pairs.
-        seed: of online fits; above 0 also of the submit times, which move by U(0, 60) s.
+        seed: seed of online fits; above 0 also of the submit times, which move by U(0, 60) s.
         since: simulate only jobs submitted from then on (seconds since the epoch); what ended
             before is history that estimators may learn from.
         compress: multiplies submit times.

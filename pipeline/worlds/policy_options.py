@@ -18,7 +18,7 @@ from scheduler.policies import policy_named
 
 
 class Configurable(Protocol):
-    """A policy's class, as far as options go."""
+    """The part of a policy's class that options need."""
 
     Settings: ClassVar[type[PolicySettings]]
 
@@ -27,7 +27,8 @@ Named = Callable[[str], type[Configurable]]
 
 
 def given(policy: str, options: Sequence[str], named: Named = policy_named) -> Json:
-    """The settings of a policy that `NAME=VALUE`s give. UserError for one that cannot be.
+    """Return the settings of a policy that `NAME=VALUE`s give. Raise UserError for one that is not
+    accepted.
 
     Args:
         named: finds the class of a policy.
@@ -46,7 +47,8 @@ def given(policy: str, options: Sequence[str], named: Named = policy_named) -> J
 def given_to_all(
     policies: Sequence[str], options: Sequence[str], named: Named = policy_named
 ) -> dict[str, Json]:
-    """By policy, the settings given: each option is for all policies that have such a setting.
+    """Return the given settings by policy. Each option is for all policies that have such a
+    setting.
 
     UserError: there is no such policy, or none with such a setting, or a value cannot be.
     """
@@ -69,7 +71,7 @@ def _field(option: str) -> str:
 
 
 def over(below: Mapping[str, Any], above: Mapping[str, Any]) -> Json:
-    """Plain values with others on top, section by section."""
+    """Return plain values with others on top, section by section."""
     found = dict(below)
     for name, value in above.items():
         under = found.get(name)

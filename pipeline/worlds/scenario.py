@@ -41,8 +41,8 @@ class Scenario:
         pairs_from: what that was learned from, for people; "" = it goes without saying.
         arrivals: makes a forecaster of arrivals; None = there is none.
         profiling: the partition; None = nobody profiles.
-        quirks: of the engine.
-        seed: of the workload's permutation and jitter.
+        quirks: departures of the engine.
+        seed: seed of the workload's permutation and jitter.
         loop: `open`, or `closed` where submissions wait for what they answer.
         notes: what a reader of its figures must know, sentences.
         settings: by policy, those that are not its defaults, as in the cluster file.
@@ -69,11 +69,11 @@ class Scenario:
     shows: Callable[[Policy], None] | None = None
 
     def cluster_gpus(self) -> int:
-        """GPUs in the whole cluster."""
+        """Return the number of GPUs in the whole cluster."""
         return self.workload.cluster.gpus
 
     def layout(self) -> Json:
-        """The cluster, for the summary of a run."""
+        """Return the cluster, for the summary of a run."""
         cluster = self.workload.cluster
         gpus = {
             vc: sum(group.nodes * group.gpus_per_node for group in cluster.groups_of(vc))
@@ -87,12 +87,12 @@ class Scenario:
         }
 
     def traits(self, policy: str) -> dict[str, bool]:
-        """What a policy knows and may do, for the summary of a run."""
+        """Return what a policy knows and may do, for the summary of a run."""
         can = self.spec(policy).kind.capabilities
         return {"oracle": can.oracle, "preemptive": can.preemptive, "estimates": can.estimates}
 
     def notes_on(self, policy: str) -> list[str]:
-        """What a reader of a policy's figures must know, sentences."""
+        """Return sentences that a reader of a policy's figures must know."""
         notes, jobs = list(self.notes), self.workload.jobs
         unlimited = sum(not job.time_limit_s for job in jobs)
         if self.spec(policy).kind.capabilities.by_limits and unlimited:
@@ -126,7 +126,9 @@ class Scenario:
         return f"GPUs are shared by {rules.mode}, pairs were measured in {measured}: {what}."
 
     def _not_packed(self, policy: str) -> str:
-        """Why a policy that packs packs few jobs or none here, a sentence; "" where it can."""
+        """Return why a policy that packs packs few jobs or none here, a sentence; "" where it
+        can.
+        """
         spec, work = self.spec(policy), self.workload.work.values()
         can, folded = spec.kind.capabilities, spec.folded
         if not can.packs:
@@ -144,12 +146,12 @@ class Scenario:
         )
 
     def spec(self, policy: str) -> CoreSpec:
-        """What the core of a policy is built from. Raises UnknownPolicy, InvalidSettings."""
+        """Return what the core of a policy is built from. Raises UnknownPolicy, InvalidSettings."""
         given = self.settings.get(policy, {})
         return CoreSpec.of(self.workload.cluster, policy, given, self.profiling)
 
     def policy(self, name: str) -> Policy:
-        """A policy by name, with the predictors this world grants it."""
+        """Return a policy by name, with the predictors this world grants it."""
         spec = self.spec(name)
         pairs = (
             self.pair_predictor() if self.pair_predictor and spec.kind.capabilities.packs else None
@@ -166,7 +168,7 @@ class Scenario:
         *,
         stage: Stage | None = None,
     ) -> Core:
-        """A new core for a policy, by name or built by the caller.
+        """Return a new core for a policy, given by name or built by the caller.
 
         Args:
             estimator, stage: instead of this world's.
@@ -183,13 +185,13 @@ class Scenario:
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run one policy, by name, over the workload."""
+        """Run one policy, by name, over the workload. Return its results and its estimator."""
         return self.play(self.core(name), sink=sink, progress=progress)
 
     def play(
         self, core: Core, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run a core over the workload."""
+        """Run a core over the workload. Return its results and its estimator."""
         engine = self.engine(
             core,
             self.workload.jobs,
@@ -206,7 +208,7 @@ class Scenario:
 
 @dataclass(slots=True)
 class Cost:
-    """What a run cost this process."""
+    """The cost of a run for this process."""
 
     wall_s: float
     cpu_s: float

@@ -1,4 +1,4 @@
-"""The shape of a cluster: as a person or Slurm tells it, or as a dump lets it be inferred."""
+"""The shape of a cluster, as stated by a person or Slurm, or inferred from a dump."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Shape:
 
 
 def from_cluster_file(path: Path, hide: Hide) -> Shape:
-    """The shape a person wrote down; its virtual clusters are the partitions."""
+    """Return the shape that a person wrote down. Its virtual clusters are the partitions."""
     written = read_cluster(path).cluster
     vcs = {hide(name): count for name, count in written.vcs.items()}
     groups = {hide(name): has for name, has in written.groups.items()}
@@ -120,7 +120,7 @@ def _of_sinfo(text: str) -> Iterator[Node]:
 def from_nodes(
     listed: Sequence[Node], given: str, used: Iterable[str], hide: Hide, *, bare: bool = False
 ) -> Shape:
-    """The shape of nodes as they are.
+    """Return the shape of the given nodes.
 
     Args:
         listed: all of them; those without GPUs are left out unless `bare`.
@@ -176,7 +176,7 @@ def _spec(sizes: Mapping[str, Sequence[int]], name: str) -> ClusterSpec:
 
 @dataclass(frozen=True)
 class Kinds:
-    """The virtual clusters of policies that take all GPUs of one as alike.
+    """The virtual clusters of policies that treat all GPUs of a virtual cluster as alike.
 
     Attributes:
         spec: each pool, or a part of it for each kind of node, by the types of its GPUs.
@@ -190,8 +190,9 @@ class Kinds:
     _of: dict[tuple[str, str], str]  # virtual cluster by pool and kind
 
     def vc_of(self, partition: str, gpus: Mapping[str, int], nodes: Sequence[str]) -> str | None:
-        """Where a job goes: by the types that it had, the nodes that it was on, else where most
-        GPUs of its partition are. None: there is no such partition."""
+        """Return the virtual cluster of a job: by the types it had, the nodes it was on, or else
+        where most GPUs of its partition are. Return None where there is no such partition.
+        """
         pool = self._shape.pools.get(partition)
         if pool is None:
             return None
@@ -203,7 +204,9 @@ class Kinds:
 
 
 def by_kind(shape: Shape) -> Kinds:
-    """Pools whose nodes differ in the types of their GPUs, a virtual cluster for each kind."""
+    """Return the pools split into a virtual cluster for each kind of node, by the types of their
+    GPUs.
+    """
     kinds = {n.name: "+".join(sorted(kind for kind, _ in n.types if kind)) for n in shape.nodes}
     sizes: dict[str, dict[str, list[int]]] = {}
     for node in shape.nodes:
@@ -283,7 +286,7 @@ TIMES = ("start", "end")
 
 
 def inferred(table: pa.Table, instead: str = "--nodes or --site") -> Shape:
-    """The least cluster that carried the jobs.
+    """Return the smallest cluster that could have run the jobs.
 
     The nodes the trace names, each with the GPUs of each type that were in use on it at once. A
     partition without named nodes: the GPUs of each type in use at the busiest time; where starts
@@ -373,7 +376,9 @@ def _unnamed(jobs: _Jobs, partition: str, load: Floats | None) -> list[Node]:
 
 
 def vcs_of(table: pa.Table, kinds: Kinds) -> list[str | None]:
-    """The virtual cluster each job is played in by policies that take GPUs as alike."""
+    """Return the virtual cluster in which each job is played by policies that treat GPUs as
+    alike.
+    """
     jobs = _Jobs.of(table)
     each = list(zip(jobs.vc, jobs.kind, jobs.where, strict=True))
     known = {job: kinds.vc_of(job[0], {job[1]: 1}, job[2]) for job in set(each)}
@@ -381,7 +386,7 @@ def vcs_of(table: pa.Table, kinds: Kinds) -> list[str | None]:
 
 
 def in_vcs(table: pa.Table, kinds: Kinds) -> pa.Table:
-    """Each job in its virtual cluster."""
+    """Return the table with each job in its virtual cluster."""
     place, kind = table.schema.get_field_index("vc"), table.schema.field("vc")
     return table.set_column(
         place, kind, pa.array(vcs_of(table, kinds), pa.string()).cast(kind.type)
@@ -389,7 +394,7 @@ def in_vcs(table: pa.Table, kinds: Kinds) -> pa.Table:
 
 
 def cluster_of(table: pa.Table) -> tuple[pa.Table, ClusterSpec, list[str]]:
-    """The cluster a trace ran on, where nobody says what it was.
+    """Return the cluster that a trace ran on, where nobody states it.
 
     Returns the jobs, each in its virtual cluster; the cluster; sentences on it.
     """

@@ -22,12 +22,12 @@ from scheduler.simulation.work import Configuration, Work, Workload
 
 
 class TrackError(ValueError):
-    """A track's folder lacks something, or holds something unreadable."""
+    """Raised where a track's folder lacks something, or holds something unreadable."""
 
 
 @dataclass(slots=True)
 class Venus:
-    """The folder, read.
+    """The content of the folder.
 
     Attributes:
         workload: jobs in file order (sorted by submit time), the truth, the cluster.
@@ -42,12 +42,12 @@ class Venus:
     folder: Path
 
     def predictions(self, name: str) -> dict[str, float]:
-        """Predicted seconds by job id: `ebm` or `lgb`, as the peers published them."""
+        """Return predicted seconds by job id, of `ebm` or `lgb`, as the peers published them."""
         rows = read_rows(self.folder / f"peer_duration_{name}.csv")
         return {row["job_id"]: float(row["priority"]) for row in rows}
 
     def forecast(self, compress: float = 1.0) -> TableForecaster:
-        """The artifact's arrival forecast, for submit times multiplied by `compress`."""
+        """Return the artifact's arrival forecast, for submit times multiplied by `compress`."""
         rows = read_rows(self.folder / "peer_throughput_pred.csv")
         bins = range(round(len(rows) * compress))
         played = [rows[min(int(i / compress), len(rows) - 1)] for i in bins]
@@ -59,7 +59,7 @@ class Venus:
 
 
 def load(folder: Path) -> Venus:
-    """Read the folder (and `packing/` beside it)."""
+    """Read the folder, and `packing/` beside it. Return the content."""
     try:
         return _load(folder)
     except KeyError as error:
@@ -103,12 +103,12 @@ _STATES = {
 
 
 def configurations(packing: Path) -> list[tuple[Configuration, Profile]]:
-    """The measured configurations of `packing/`, each with what profiling it shows."""
+    """Return the measured configurations of `packing/`, each with what profiling it shows."""
     return [(_configuration(row), _profile(row)) for row in read_rows(packing / "single_data.csv")]
 
 
 def pair_speeds(packing: Path) -> dict[tuple[Configuration, Configuration], float]:
-    """Measured speed of the first configuration beside the second."""
+    """Return the measured speed of the first configuration beside the second."""
     speeds: dict[tuple[Configuration, Configuration], float] = {}
     for row in read_rows(packing / "colocate_info.csv"):
         a, b = _configuration(row, "1"), _configuration(row, "2")
@@ -146,7 +146,7 @@ def _seconds(text: str) -> float:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Rows of a CSV file, as text by column. TrackError when there are none."""
+    """Return the rows of a CSV file, as text by column. Raise TrackError when there are none."""
     try:
         with opened_text(path, newline="") as file:
             rows = list(csv.DictReader(file))
@@ -167,7 +167,7 @@ def jitter(
     permute: bool = True,
     most_s: float = 60.0,
 ) -> Workload:
-    """The workload as seed `seed` of the honest tracks plays it.
+    """Return the workload as seed `seed` of the honest tracks plays it.
 
     The eight workload columns are permuted over the jobs, so that a profile tells nothing about
     a duration. Seed 0 keeps exact submit times; others move each by U(0, `most_s`) and re-sort.

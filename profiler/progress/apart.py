@@ -45,14 +45,14 @@ NO_READER = "the process that reads it has ended, and is not back yet"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be read, and what is known of it.
+    """An output that is to be read, and what is known of its job.
 
     Attributes:
         output: what the job prints goes there.
         own: the file that `VARIABLE` names in its environment.
         uid: user that `own` has to belong to; None: whoever. `whose`: the output, too.
         command, script: what runs; how much it asks for is read there by the reader.
-        arguments: that the script is given.
+        arguments: arguments of the script.
         amount: how much it is to do, by files that its command names.
     """
 
@@ -68,7 +68,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What is left to say of a job that is over; empty where it could not be read."""
+    """What the output of an ended job says; empty where it could not be read."""
 
     progress: Progress | None = None
     complaint: str = ""
@@ -86,7 +86,7 @@ class _Task:
 
 
 class Reading:
-    """All that is read for one service. The process is called when it is first needed."""
+    """The reading of all outputs for one service. Its process is started when first needed."""
 
     def __init__(self) -> None:
         self._changed = Condition()
@@ -98,12 +98,12 @@ class Reading:
         self._number = 0
 
     def warm(self) -> None:
-        """Call the process now, so that who asks first need not wait for it."""
+        """Start the reading process now, so that the first to ask need not wait for it."""
         if self._thread is None:
             self.put(_Task("warm", self.follow(Asked(output=Path(os.devnull)))))
 
     def follow(self, asked: Asked) -> Followed:
-        """Follow one job from now on."""
+        """Return a handle that reads one job's output from now on."""
         self._number += 1
         return Followed(self, self._number, asked)
 
@@ -114,7 +114,7 @@ class Reading:
         return None if reader is None else reader.process.pid
 
     def settle(self, patience_s: float) -> bool:
-        """Wait until all that was asked is answered. False: it took too long."""
+        """Wait until every question is answered. Return False where that took too long."""
         with self._changed:
             return self._changed.wait_for(lambda: not (self._tasks or self._busy), patience_s)
 
@@ -131,7 +131,7 @@ class Reading:
             reader.end()
 
     def put(self, task: _Task) -> None:
-        """Have a task done, those before it first."""
+        """Queue a task for the reading process, after those queued before."""
         with self._changed:
             if self._closed:
                 return
@@ -243,11 +243,12 @@ class Reading:
 
 
 class Followed:
-    """What is read of one job. Asks, and says later what the answer was.
+    """The reading of one job's output. It asks the reading process and returns the answer at a
+    later call.
 
     Attributes:
         unread: why nothing is known of it by now; "" while it is read.
-        refused: the same, where that is for good.
+        refused: why it is never read again; "" where it may be.
         spent_s: processor time that was spent on it.
     """
 
@@ -262,7 +263,8 @@ class Followed:
         self._due_s, self._waits = 0.0, False
 
     def look(self, at_s: float) -> Progress | None:
-        """What is new of how long it will run, by what was asked last; None: nothing.
+        """Ask for the job's progress, if it is time to. Return what is new since the last answer,
+        or None.
 
         Args:
             at_s: seconds since it began.
@@ -276,7 +278,7 @@ class Followed:
         return None
 
     def affordable(self, at_s: float) -> bool:
-        """Whether it may be read now; `unread` says why not."""
+        """Return whether the job's output may be read now; if not, set `unread` to the reason."""
         if self.refused:
             return False
         over = self.spent_s > BURST_S + SHARE * at_s
@@ -285,8 +287,9 @@ class Followed:
         return not over
 
     def end(self, at_s: float, done: Callable[[], None]) -> None:
-        """Have the last lines of a job that is over read. Calls `done`, in another thread, once
-        `ended` is set."""
+        """Have the last lines of an ended job read. When `ended` is set, `done` is called in
+        another thread.
+        """
 
         def heard(answer: Answer | None) -> None:
             found = answer or Answer(0)
@@ -300,11 +303,13 @@ class Followed:
             self._reading.put(_Task("end", self, at_s, done=heard))
 
     def beside(self, at_s: float, for_s: float) -> Paced:
-        """Return a measurement of the pace at which the job goes on beside another, for `for_s`."""
+        """Return a measurement, lasting `for_s`, of the pace at which the job goes on beside
+        another.
+        """
         return Paced(self._reading, self, at_s, for_s)
 
     def drop(self) -> None:
-        """Read no more of it."""
+        """Stop reading this job."""
         self._reading.put(_Task("drop", self))
 
     def _looked(self, answer: Answer | None) -> None:
@@ -334,7 +339,9 @@ class Paced:
             reading.put(_Task("beside", job, at_s, for_s, done=self._begun))
 
     def speed(self, at_s: float) -> float | None:
-        """Its speed relative to alone, at most 1; None: not known from what was seen so far."""
+        """Return the job's speed relative to alone, at most 1, or None where what was seen so far
+        does not tell.
+        """
         if not self._waits and not self.settled:
             self._waits = True
 

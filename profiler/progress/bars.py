@@ -49,7 +49,9 @@ COUNTS_STEPS = (
 
 
 def is_other(label: str, line: str, begin: int, end: int) -> bool:
-    """Whether a bar, between two places of a line, is of something else than training."""
+    """Return whether a progress bar, from `begin` to `end` of a line, is about something else than
+    training.
+    """
     if _OTHER.search(label) or _BYTES.search(line, begin):
         return True
     trains = OF_EPOCH.search(label) or _METRICS.search(line, end)
@@ -57,11 +59,14 @@ def is_other(label: str, line: str, begin: int, end: int) -> bool:
 
 
 def says_other(line: str, begin: int) -> bool:
-    """Whether what stands before a number says so: "Test: Epoch 3/90", "val step 3/90"."""
+    """Return whether the text before a number says it is no training: "Test: Epoch 3/90", "val step
+    3/90".
+    """
     return _OTHER.search(line, max(0, begin - 40), begin) is not None
 
 
 def is_named(label: str, line: str, end: int) -> bool:
-    """Whether a label, or the figures after a bar that ends there, say that it is of the training;
-    without a label it may be."""
+    """Return whether a bar's label, or the figures after its end, say that it is about training. A
+    bar without a label may be.
+    """
     return not label or bool(_TRAINS.search(label) or _METRICS.search(line, end))

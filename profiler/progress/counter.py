@@ -1,4 +1,4 @@
-"""One thing a job counts: when it was where, how often it began again."""
+"""One thing that a job counts: which number it printed when, and how often it began again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Point = tuple[float, float]  # seconds since the job began, number
 
 @dataclass(slots=True)
 class Counter:
-    """Readings of one kind of mark.
+    """Readings of one kind of number that a job prints.
 
     Attributes:
         mark: its last one.
@@ -48,7 +48,7 @@ class Counter:
     _lower: int = 0
 
     def add(self, mark: Mark, at: float) -> None:
-        """A reading at `at` seconds."""
+        """Add a reading, made at `at` seconds."""
         if self.mark.of is not None and mark.of is not None and mark.of != self.mark.of:
             self.totals += 1
         if mark.of is None:
@@ -90,15 +90,16 @@ class Counter:
         return self.done_at(self.n)
 
     def done_at(self, n: float) -> float:
-        """Units done when the number `n` came first."""
+        """Return how many units were done when the number `n` was first printed."""
         if self.mark.unit in ("epoch", "fold"):
             n -= self.within()
         return n + 1.0 if self.zero else n
 
     def within(self) -> float:
-        """Share of a unit that follows the first line with its number: 1 where the number is
-        printed when the unit begins, 0 where it is printed once, when the unit is done; between
-        where it is printed again and again."""
+        """Return the share of a unit that still follows the first line with its number. It is 1
+        where the number is printed when the unit begins, 0 where it is printed once the unit is
+        done, and between the two where it is printed repeatedly.
+        """
         if not self.mark.ends:
             return 1.0
         if self.mark.exact or not self._spans:
@@ -114,12 +115,14 @@ class Counter:
         return sum(self._spans) / len(self._spans)
 
     def closed(self) -> bool:
-        """Whether it is known what of a unit its number stands for."""
+        """Return whether it is known which part of a unit its printed number stands for."""
         return not self.mark.ends or self.mark.sure or self.mark.exact or bool(self._spans)
 
     def of(self) -> float | None:
-        """How many units there are. Counted from 0, the total is mostly the last number; where
-        none is printed, and numbers began again, they went to their highest."""
+        """Return how many units there are, or None. Where counting starts at 0, the total is mostly
+        the last number. Where no total is printed and counting began again, it is the highest
+        number reached.
+        """
         if self.mark.of is not None:
             return self.mark.of + self.zero
         if self.mark.unit == "step" and self.cycles:
@@ -128,7 +131,7 @@ class Counter:
         return None
 
     def at(self, when: float) -> float:
-        """Its number at a moment, between two readings in proportion."""
+        """Return the number at a moment, interpolated between two readings."""
         (before_s, before), *_ = self.points
         for at, n in self.points:
             if at > when:

@@ -73,7 +73,9 @@ LINE = 1000  # characters of a line that are looked at
 
 
 def read(line: str) -> list[Mark]:
-    """What a line says; nothing for most. A bar of something else than training says nothing."""
+    """Return the numbers that a line of output states. Most lines, and bars about something else
+    than training, state none.
+    """
     if len(line) > LINE:
         line = line[:LINE]
     if _PROMISING.search(line) is None and not table.own():
@@ -111,8 +113,9 @@ def _by_rows(line: str) -> list[Mark]:
 
 
 def explicit(text: str) -> Mark | None:
-    """What a job says outright: one line of JSON, `{"progress": {"done": 1200, "of": 5000}}` or
-    `{"progress": 0.24}`; None where it is neither."""
+    """Return the progress that a job states in JSON: `{"progress": {"done": 1200, "of": 5000}}` or
+    `{"progress": 0.24}`. Return None where the text is neither.
+    """
     try:
         value = json.loads(text[text.index("{") :])["progress"]
         if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""What a reading may be called: the words that a reader in a process of its own is believed.
+"""The names that may occur in a reading. A reader in a process of its own may send only these.
 
 Nothing here reads anything. `profiler.progress.apart` hands a place in these lists over, never a
 text that somebody printed.
@@ -29,7 +29,7 @@ COMPLAINTS = (
 
 
 class Terms(NamedTuple):
-    """When something is news.
+    """When a change of progress is worth reporting.
 
     Attributes:
         earliest_s: nothing is reported before, seconds since it began.

@@ -1,4 +1,6 @@
-"""Reading in the output of a running command how far it is, and saying so when that is news."""
+"""Read the progress of a running command from its output, and report it when it has changed
+enough.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +28,11 @@ class Follower:
         self._due_s = 0.0
 
     def asks(self, amount: Amount) -> None:
-        """How much it is to do, learned after it began."""
+        """Set how much the job is to do, where that is learned after it began."""
         self._tail.asks(amount)
 
     def look(self, at_s: float, *, last: bool = False) -> Progress | None:
-        """What is new of how long it will run; None: nothing.
+        """Read the output. Return the progress where it has changed enough to report, else None.
 
         Args:
             at_s: seconds since it began.
@@ -57,7 +59,8 @@ class Follower:
         return self._before
 
     def beside(self, at_s: float, for_s: float) -> Beside | None:
-        """It gets company: measures its pace beside the other. None: its pace alone is not known.
+        """Return a measurement of the job's pace beside another job that now shares its GPUs.
+        Return None where its pace alone is not known.
 
         Args:
             at_s: seconds since it began.
@@ -86,7 +89,9 @@ class Beside:
         self._tail = tail
 
     def speed(self, at_s: float) -> float | None:
-        """Its speed relative to alone, at most 1; None: not known from what was written so far."""
+        """Return the job's speed relative to alone, at most 1, or None where what was written so
+        far does not tell.
+        """
         self._tail.look(at_s)
         alone, now = self._alone, self._tail.progress(at_s)
         if now is None or (now.source, now.unit) != (alone.source, alone.unit):

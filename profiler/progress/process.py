@@ -67,7 +67,9 @@ class Desk:
         self._jobs: dict[int, Job] = {}
 
     def answer(self, asked: dict[str, Any], files: dict[str, int]) -> Answer:
-        """Do what is asked of a job; `files`: open, by what they are."""
+        """Do what a request asks about a job, and return the answer. `files` holds the open files
+        by name.
+        """
         job, what = asked["job"], asked["do"]
         if what == "follow":
             self._jobs[job] = Job(_read_all(files["asked"]))
@@ -97,12 +99,12 @@ class Desk:
         return Answer(0, False, progress, complaint=complaint, line=lines[-1] if lines else "")
 
     def forget(self, job: int) -> None:
-        """What cannot be read is not read again."""
+        """Forget a job whose output cannot be read; it is not read again."""
         self._jobs.pop(job, None)
 
 
 def serve(line: socket.socket) -> None:
-    """Answer until nobody asks any more."""
+    """Answer requests from the socket until it is closed."""
     desk = Desk()
     while True:
         data, held, _, _ = socket.recv_fds(line, PACKET, 4)
@@ -139,7 +141,7 @@ def _read_all(file: int) -> dict[str, Any]:
 
 
 def shut_in(parent: int) -> None:
-    """Give up whatever is not needed to read open files and to answer."""
+    """Give up every right that reading open files and answering does not need."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -179,7 +181,9 @@ def _opens_nothing(libc: ctypes.CDLL) -> None:
 
 
 def main() -> None:
-    """Called in the new process: the number of its socket, and of the process that called it."""
+    """Run the reading process. Its arguments are the numbers of its socket and of the process that
+    started it.
+    """
     line, parent = int(sys.argv[1]), int(sys.argv[2])
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""From a job's output, as it comes, to how long the job will run.
+"""A job's output read as it is written, to predict how long the job will run.
 
 >>> reader = Reader()
 >>> reader.feed(b"step 100/1000\\n", 20.0), reader.feed(b"step 200/1000\\n", 30.0)
@@ -47,7 +47,7 @@ _GROWN = "boosting", "CatBoost", "rl_games", "Stable-Baselines3"  # none follows
 
 
 class Structure(NamedTuple):
-    """How what is counted makes up the run.
+    """Which counters of a job make up its run.
 
     Attributes:
         main: what counts the run.
@@ -61,7 +61,7 @@ class Structure(NamedTuple):
 
 
 class Reader:
-    """Takes in output; says how long the job will run.
+    """Takes in a job's output and says how long the job will run.
 
     Args:
         amount: what the command asks for (`features.amounts.of_command`), where output says
@@ -84,12 +84,14 @@ class Reader:
         self._promised_s = inf
 
     def asks(self, amount: Amount) -> None:
-        """What the command asks for, learned after it began."""
+        """Set how much the command asks for, where that is learned after the job began."""
         self._asked = amount
         self._patience = self._patience if amount.patience is None else amount.patience
 
     def feed(self, data: bytes, at: float) -> None:
-        """Output that came by `at` seconds after the job began, since the last call."""
+        """Take in the output written since the last call, up to `at` seconds after the job
+        began.
+        """
         self._gap_s, self._fed_s = max(0.0, at - self._fed_s), max(at, self._fed_s)
         if len(data) > max(MOST_BYTES, SETTINGS_BYTES - self._seen_bytes):
             data = self._shortened(data)
@@ -106,7 +108,7 @@ class Reader:
                 self._count(mark, at)
 
     def words(self, text: str, at: float) -> None:
-        """What the job has written to its progress file: `1200/5000`, or the JSON of a line."""
+        """Take in what the job wrote to its progress file: `1200/5000`, or JSON."""
         done, slash, of = text.strip().partition("/")
         if slash:
             text = f'{{"progress": {{"done": {done}, "of": {of}}}}}'
@@ -174,7 +176,7 @@ class Reader:
     # --- what it comes to ---------------------------------------------------------------------
 
     def progress(self, now: float) -> Progress | None:
-        """How long it will run, as far as known `now` seconds after it began; None: not known.
+        """Return how long the job will run, as far as known `now` seconds after it began, or None.
 
         What the counters come to is weighed against the run's own estimate, and is as uncertain as
         its doubts are.
@@ -187,7 +189,7 @@ class Reader:
         return None if found is None else self._doubted(found, now)
 
     def _of(self, counter: Counter) -> float | None:
-        """How many units it goes to."""
+        """Return how many units it goes to."""
         of, unit = counter.of(), counter.mark.unit
         if unit == "fold":
             runs = self._asked.runs
@@ -200,8 +202,9 @@ class Reader:
         return asked if asked is not None or unit == "epoch" else self._by_epochs(counter)
 
     def _by_epochs(self, steps: Counter) -> float | None:
-        """How many steps there are, where they go on from epoch to epoch, of which the number is
-        known."""
+        """Return how many steps there are, where they go on from epoch to epoch, of which the
+        number is known.
+        """
         for epochs in self._counters.values():
             if epochs.mark.unit != "epoch" or epochs.mark.exact or epochs.resets:
                 continue
@@ -297,7 +300,7 @@ class Reader:
         return runs if runs is not None and 1.0 < runs < MOST else None
 
     def _cycled(self, within: list[Counter]) -> Structure | None:
-        """Where epochs have no number: a bar that begins again is an epoch each time."""
+        """Return where epochs have no number: a bar that begins again is an epoch each time."""
         epochs = self._amount("epochs")
         bars = [c for c in within if c.resets and c.mark.named and c.cycles]
         if not epochs or not bars:
@@ -308,7 +311,7 @@ class Reader:
         return Structure(_times(one, "epoch", epochs), one)
 
     def _whole(self, counter: Counter, hugging: bool, epochs: list[Counter]) -> bool:
-        """Whether a counter of steps goes on over the whole run."""
+        """Return whether a counter of steps goes on over the whole run."""
         if counter.mark.of is not None and counter.mark.of == self._amount("steps"):
             return not counter.resets
         if counter.mark.scope:
@@ -386,8 +389,9 @@ class Reader:
     def _passed(
         self, main: Counter, inner: Counter | None, of: float
     ) -> tuple[float, float, float, float, float, float] | None:
-        """When it was where, and its pace: seconds, units done, seconds a unit, the relative error
-        of these, the share of a unit that was not seen yet, and how doubtful all that is."""
+        """Return when it was where, and its pace: seconds, units done, seconds a unit, the relative
+        error of these, the share of a unit that was not seen yet, and how doubtful all that is.
+        """
         begun, (at, n) = main.points[0][1], main.points[-1]
         within = main.within() if main.mark.unit in ("epoch", "fold") else 0.0
         starts = within > 0.5
@@ -424,7 +428,7 @@ class Reader:
         return UNSEEN * max(0.0, 1.0 - 2.0 * main.done / of)
 
     def _epoch_of(self, main: Counter, of: float) -> float:
-        """How many units of the run are an epoch; all of them where that is not known."""
+        """Return how many units of the run are an epoch; all of them where that is not known."""
         epochs = self._amount("epochs") or 1.0
         return of / epochs if 1.0 < epochs < of else of
 
@@ -498,8 +502,9 @@ class Reader:
         )  # fmt: skip
 
     def _of_run(self, since_s: float) -> bool:
-        """Whether the estimates are of the whole run: known of their format, or there are no
-        epochs, or they went on over the end of one."""
+        """Return whether the estimates are of the whole run: known of their format, or there are no
+        epochs, or they went on over the end of one.
+        """
         if self._eta_scope == "run":
             return True
         epochs = [c for c in self._alive() if c.mark.unit == "epoch"]
@@ -548,7 +553,7 @@ def _times(one: Counter, unit: Literal["epoch", "fold"], of: float) -> Counter:
 
 
 def _holds(outer: Counter, inner: Counter) -> bool:
-    """Whether a bar was there before another, and no part of it was done before."""
+    """Return whether a bar was there before another, and no part of it was done before."""
     return _begun_s(outer) <= _begun_s(inner) and outer.points[0][1] < 1
 
 

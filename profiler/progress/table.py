@@ -101,8 +101,9 @@ def _shipped(row: dict[str, Any]) -> Format:
 
 
 def use(path: Path) -> tuple[Format, ...]:
-    """Read a file of formats; they are tried first, here and in processes that are started from now
-    on. Raises FormatsError."""
+    """Read a file of formats, and return them. From now on they are tried first, here and in
+    processes started later. Raises FormatsError.
+    """
     found = read(path)
     os.environ[VARIABLE] = str(path.resolve())
     own.cache_clear()
@@ -111,7 +112,7 @@ def use(path: Path) -> tuple[Format, ...]:
 
 @cache
 def own() -> tuple[Format, ...]:
-    """Return the formats of the file that is in use; none where there is none any more."""
+    """Return the formats of the file in use, or none where no file is in use."""
     path = os.environ.get(VARIABLE)
     try:
         return read(Path(path)) if path else ()

@@ -54,18 +54,18 @@ class Tail:
                     os.close(file)
 
     def afresh(self) -> Tail:
-        """A reader of what it writes from now on, that knows nothing of what it wrote before."""
+        """Return a reader of what the job writes from now on, without what it wrote before."""
         fresh = Tail(self._output, self._amount, self._own)
         fresh._offset = self._offset
         return fresh
 
     def asks(self, amount: Amount) -> None:
-        """How much it is to do, learned after it began."""
+        """Set how much the job is to do, where that is learned after it began."""
         self._amount = amount
         self.reader.asks(amount)
 
     def progress(self, at: float) -> Progress | None:
-        """How long it will run, as far as is known `at` seconds after it began."""
+        """Return how long the job will run, as far as is known `at` seconds after it began."""
         return self.reader.progress(at)
 
     def _read(self, file: int, at: float) -> None:

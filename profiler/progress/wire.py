@@ -25,7 +25,7 @@ _BLANK = (0.0,) * 7
 
 
 class NoAnswer(ValueError):
-    """What came is no record of a reader."""
+    """Raised where data is no record of a reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Answer:
     """What a reader says of one request.
 
     Attributes:
-        number: of the request.
+        number: number of the request.
         failed: it could not be read, and is forgotten.
         progress: what is news of how far the job is.
         beside: its pace alone is known, so that it is measured beside another.
@@ -54,18 +54,21 @@ class Answer:
 
 
 def sources() -> tuple[str, ...]:
-    """Return what a reading may be by: formats that are known here, then those of the site."""
+    """Return the names of the formats that progress can be read by: those shipped here, then those
+    of the site.
+    """
     return (*SOURCES, *(row.name for row in table.own()))
 
 
 def greeting() -> bytes:
-    """Return what a reader says first, which names the formats it knows: where a site's were
-    changed meanwhile, a number that it sends would be another's here."""
+    """Return the first message of a reader, which names the formats it knows. The service refuses a
+    reader with other formats, whose numbers would mean others here.
+    """
     return b"ready %08x" % crc32("\n".join(sources()).encode())
 
 
 def packed(answer: Answer) -> bytes:
-    """An answer as the reader sends it."""
+    """Return an answer as bytes, as the reader sends it."""
     one, speed = answer.progress, answer.speed
     flags = answer.failed | (one is not None) << 1 | answer.beside << 2 | (speed is not None) << 3
     places = 0, 0, 0
@@ -88,7 +91,9 @@ def packed(answer: Answer) -> bytes:
 
 
 def unpacked(data: bytes) -> Answer:
-    """An answer as it was sent. Raises NoAnswer: no reader that is sound says that."""
+    """Return the answer that bytes hold. Raises NoAnswer where a sound reader would not send
+    them.
+    """
     if not _RECORD.size <= len(data) <= MOST_ANSWER:
         raise NoAnswer(f"{len(data)} bytes")
     number, flags, unit, source, doubts, complaint, blank, *values = _RECORD.unpack_from(data)

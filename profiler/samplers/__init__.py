@@ -55,19 +55,21 @@ class Sampler(Protocol):
     missing: dict[str, str]
 
     def begin(self) -> None:
-        """A recording begins: what was read before it is not shown in it again."""
+        """Called when a recording begins. What was read before is not shown in it again."""
         ...
 
     def read(self, pids: Sequence[int]) -> Reading:
-        """Everything, at 5-10 Hz. Rates are since the previous call; the first has none."""
+        """Return all readings; called at 5-10 Hz. Rates are since the previous call, so the first
+        call gives none.
+        """
         ...
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
-        """The few cheap signals in which single steps show, at 20-100 Hz."""
+        """Return the few cheap signals in which single steps show; called at 20-100 Hz."""
         ...
 
     def describe(self) -> list[dict[str, object]]:
-        """What is watched: names, ids, sizes."""
+        """Return what is watched: names, ids, sizes."""
         ...
 
     def close(self) -> None: ...

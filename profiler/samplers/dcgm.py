@@ -33,7 +33,7 @@ UPDATE_US = 100_000
 
 
 def bindings() -> Any:
-    """The `DcgmReader` module, or None when DCGM is not installed."""
+    """Return the `DcgmReader` module, or None when DCGM is not installed."""
     extra = os.environ.get("DCGM_PYTHON", "")
     for place in (extra, *PLACES):
         if place and (Path(place) / "DcgmReader.py").is_file():

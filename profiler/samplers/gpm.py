@@ -49,7 +49,7 @@ class Gpm:
             self.nvml.nvmlGpmMigSampleGet(self.handle, self.instance, sample)
 
     def read(self) -> Reading:
-        """Means since the previous reading, percent; NaN where one metric is refused.
+        """Return the means since the previous reading, percent; NaN where one metric is refused.
 
         Empty where the previous one was of another recording (`begins`).
         """

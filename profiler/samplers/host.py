@@ -18,7 +18,7 @@ WATCHED = 4  # processes whose memory and CPU are read fast: the heaviest
 
 
 def cpu_name() -> str:
-    """The processor's model as the kernel tells it, else its architecture."""
+    """Return the processor's model as the kernel tells it, else its architecture."""
     with suppress(OSError), open("/proc/cpuinfo") as file:
         for line in file:
             if line.startswith("model name"):
@@ -27,7 +27,7 @@ def cpu_name() -> str:
 
 
 class HostSampler:
-    """Reads the tree's processes; one that has gone keeps what it had used in the sums."""
+    """Reads the processes of a tree. What an ended process had used stays in the sums."""
 
     device: Device = "cpu"
 
@@ -84,7 +84,9 @@ class HostSampler:
             self._write[pid] = counters.write_chars
 
     def read_fast(self, pids: Sequence[int]) -> Reading:
-        """Memory and main-thread CPU of the heaviest few processes, where steps show."""
+        """Return the memory and main-thread CPU of the few heaviest processes, where training steps
+        show.
+        """
         if tuple(pids) != self._watched:
             self._watch(pids)
         rss = cpu = 0.0

@@ -78,7 +78,7 @@ class Gpu:
 
 
 def open_nvml(module: Any = None) -> Any:
-    """The initialised pynvml module; raises DriverMissing with the reason."""
+    """Return the initialised pynvml module. Raises DriverMissing with the reason."""
     if module is None:
         try:
             module = importlib.import_module("pynvml")
@@ -116,14 +116,14 @@ class Survey:
     silent: dict[str, str]
 
     def words(self) -> str:
-        """Those that do not answer, in words; "" where all do."""
+        """Return the GPUs that do not answer, in words; "" where all do."""
         return "; ".join(
             f"GPU {label} does not answer: {why}" for label, why in self.silent.items()
         )
 
 
 def survey(nvml: Any) -> Survey:
-    """Ask every GPU of this host who it is. What one refuses costs none of the others.
+    """Return the GPUs of this host. An error at one GPU does not hide the others.
 
     Raises DriverSilent: not even their number is known.
     """
@@ -136,7 +136,7 @@ def survey(nvml: Any) -> Survey:
 
 
 def count(nvml: Any) -> int:
-    """How many GPUs this host has, whether they answer or not. Raises DriverSilent."""
+    """Return how many GPUs this host has, whether they answer or not. Raises DriverSilent."""
     try:
         return int(nvml.nvmlDeviceGetCount())
     except nvml.NVMLError as error:
@@ -144,7 +144,7 @@ def count(nvml: Any) -> int:
 
 
 def survey_one(nvml: Any, index: int) -> Survey:
-    """Ask one GPU who it is; of one in MIG mode its MIG devices."""
+    """Return one GPU; where it is in MIG mode, its MIG devices."""
     try:
         return Survey(_at(nvml, index), {})
     except nvml.NVMLError as error:
@@ -154,7 +154,7 @@ def survey_one(nvml: Any, index: int) -> Survey:
 
 
 def list_gpus(nvml: Any) -> list[Gpu]:
-    """The GPUs that answer; one in MIG mode is replaced by its MIG devices."""
+    """Return the GPUs that answer. One in MIG mode is replaced by its MIG devices."""
     return survey(nvml).gpus
 
 
@@ -179,7 +179,7 @@ def _at(nvml: Any, index: int) -> list[Gpu]:
 
 
 def _gpu(nvml: Any, label: str, handle: Any, parent: Any = None) -> Gpu:
-    """What is known of one. Raises NVMLError: it is lost, or has no UUID to be used by."""
+    """Return what is known of one. Raises NVMLError: it is lost, or has no UUID to be used by."""
     instance = None
     if parent is not None:
         try:
@@ -210,8 +210,9 @@ def _shares_pages(nvml: Any, handle: Any) -> bool:
 
 
 def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
-    """GPUs by label (``0``, ``0:1``) or UUID, which may be cut short as CUDA accepts it; all of
-    `wanted`, in that order."""
+    """Return GPUs by label (``0``, ``0:1``) or UUID, all of `wanted` in that order. A UUID may be
+    cut short as CUDA accepts it.
+    """
     found: list[Gpu] = []
     for name in wanted:
         matches = [gpu for gpu in gpus if name in (gpu.label, gpu.uuid)]
@@ -233,7 +234,7 @@ def choose(gpus: Sequence[Gpu], wanted: Sequence[str]) -> list[Gpu]:
 
 
 def check_free(nvml: Any, gpus: Iterable[Gpu]) -> None:
-    """Raise GpuBusy when somebody already computes on one of them."""
+    """Raise GpuBusy when somebody already computes on one of the GPUs."""
     for gpu in gpus:
         owners = _owners(nvml, gpu)
         if owners:
@@ -491,7 +492,7 @@ class _Watch:
 
 
 def field_number(value: Any) -> float:
-    """The number in an nvmlFieldValue_t, whichever member of its union holds it."""
+    """Return the number in an nvmlFieldValue_t, whichever member of its union holds it."""
     if value.nvmlReturn != 0:
         return NAN
     member = {0: "dVal", 1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal"}

@@ -1,1 +1,3 @@
-"""Policies that hand out whole allocations: which GPUs, how many, of which type, at what batch."""
+"""Policies that hand out whole allocations: which GPUs, how many, of which type, with what batch
+size.
+"""

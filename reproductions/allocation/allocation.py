@@ -28,7 +28,7 @@ class Batch(NamedTuple):
     accumulation: int = 0
 
     def total(self, gpus: int) -> int:
-        """Samples behind one update on `gpus` GPUs."""
+        """Return the number of samples behind one update on `gpus` GPUs."""
         return gpus * self.per_gpu * (self.accumulation + 1)
 
 
@@ -54,17 +54,17 @@ class Allocation:
         return sum(self.gpus)
 
     def same_gpus(self, other: Allocation | None) -> bool:
-        """True when moving from `other` to this needs no restart of the job's workers."""
+        """Return whether moving from `other` to this needs no restart of the job's workers."""
         return other is not None and self.nodes == other.nodes and self.gpus == other.gpus
 
 
 def total_gpus(nodes: Iterable[Node]) -> int:
-    """GPUs of a cluster."""
+    """Return the number of GPUs of a cluster."""
     return sum(node.gpus for node in nodes)
 
 
 def free_gpus(nodes: Iterable[Node], taken: Iterable[Allocation]) -> list[int]:
-    """GPUs left on each node beside `taken` (of a pair, pass one)."""
+    """Return the GPUs left on each node besides `taken`. Of two jobs that share GPUs, pass one."""
     free = [node.gpus for node in nodes]
     for allocation in taken:
         for node, gpus in zip(allocation.nodes, allocation.gpus, strict=True):
@@ -73,7 +73,8 @@ def free_gpus(nodes: Iterable[Node], taken: Iterable[Allocation]) -> list[int]:
 
 
 def on_freest(free: list[int], gpus: int) -> Allocation | None:
-    """Fill the node with most free GPUs, then the next (the lowest index on ties).
+    """Return an allocation on the node with most free GPUs, then the next (the lowest index on
+    ties).
 
     Takes what it gives out of `free`; None, and `free` as it was, when there is not enough.
     """
@@ -91,11 +92,11 @@ def on_freest(free: list[int], gpus: int) -> Allocation | None:
 
 
 class Overcommitted(ValueError):
-    """More was given away than there is."""
+    """Raised where more GPUs are given away than there are."""
 
 
 class Inventory:
-    """Which GPUs of which node each job holds, as a bit mask per node."""
+    """Records which GPUs of which node each job holds, as a bit mask per node."""
 
     def __init__(self, nodes: Iterable[Node]):
         self._nodes = tuple(nodes)
@@ -103,7 +104,8 @@ class Inventory:
         self.in_use = 0  # GPUs that hold a job
 
     def assign(self, assignment: Mapping[str, Allocation]) -> None:
-        """Give every job GPUs of its own, or its partner's. Who stays on a node keeps them there.
+        """Give every job GPUs of its own, or its partner's. A job that stays on a node keeps its
+        GPUs there.
 
         Raises:
             Overcommitted: a node has not that many GPUs.

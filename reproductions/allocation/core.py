@@ -34,7 +34,7 @@ _IDLE_ROUNDS = 100  # in which nobody gets anything although nothing else will h
 
 
 class UnmetNeeds(ValueError):
-    """The policy needs a statistic that is not to be had."""
+    """Raised where the policy needs a statistic that is not available."""
 
 
 def check_needs(policy: AllocationPolicy, source: Source) -> None:
@@ -80,7 +80,7 @@ class AllocationCore:
     # --- events -----------------------------------------------------------------------------
 
     def submitted(self, job: Job, now: float) -> None:
-        """A job arrives. It is refused at once if it can never run."""
+        """Called when a job is submitted. It is refused at once if it can never run."""
         if job.job_id in self.jobs:
             raise ValueError(f"job {job.job_id} was submitted twice")
         active = ActiveJob(job, self._arrivals, since=now, settled=now)
@@ -99,7 +99,7 @@ class AllocationCore:
             self._record(now, Action.WAIT, Reason.NEXT_ROUND, active, position=waiting)
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """A job ended; its GPUs are free."""
+        """Called when a job ended. Its GPUs are free."""
         active = self.jobs.pop(job_id)
         active.settle(now)
         self._trigger.ended.append(job_id)
@@ -110,18 +110,22 @@ class AllocationCore:
         self.policy.ended(active, now)
 
     def progressed(self, job_id: str, now: float, *, lease_over: bool = False) -> None:
-        """A running job has got on: an epoch or a round of its own is over, or its lease is."""
+        """Called when a running job has completed an epoch or round of its own, or when its lease
+        is over.
+        """
         self._got_on.append(job_id)
         if lease_over:
             self._trigger.paused.append(job_id)
             self._trigger.going.discard(job_id)
 
     def wake(self, now: float) -> None:
-        """The time that `next_wake` asked for has come."""
+        """Called at the time that `next_wake` returned."""
         self._trigger.woken = True
 
     def next_wake(self, now: float) -> float | None:
-        """When to call `wake` next even if nothing happens; None when there is no need."""
+        """Return when `wake` is to be called next even if nothing happens, or None when there is no
+        need.
+        """
         if not self.jobs:
             return None
         round_s = self.policy.round_s
@@ -130,11 +134,13 @@ class AllocationCore:
         return self.policy.next_wake(now)
 
     def last_wake(self, now: float) -> float | None:
-        """The wake that may still help jobs waiting while nothing runs or is to come."""
+        """Return the time of a wake that may still help waiting jobs when nothing runs or is to
+        come, or None.
+        """
         return self.next_wake(now) if self._idle_rounds < _IDLE_ROUNDS else None
 
     def decide(self, now: float) -> list[Decision]:
-        """The decisions taken since the last call."""
+        """Return the decisions taken since the last call."""
         self._now = now
         if self._due(now):
             self._allocate(now)

@@ -1,4 +1,4 @@
-"""How jobs really get on: the truth of a simulation with allocations.
+"""The truth of a simulation with allocations: how jobs really progress.
 
 It knows each job's work and at what rate an allocation does it. Between two changes the rate
 is constant; a change is a new allocation, a neighbour's, the end of a restart, of an epoch, or of a
@@ -23,16 +23,16 @@ T = TypeVar("T")
 
 
 class GroundTruth(Source, Protocol):
-    """The contract."""
+    """What the engine asks of a truth."""
 
     def duration_s(self, job: Job) -> float:
-        """Seconds the job runs alone on what it asks for."""
+        """Return the seconds that the job runs alone on what it asks for."""
         ...
 
     def assigned(
         self, assignment: Mapping[str, Allocation], changed: Collection[str], now: float
     ) -> Collection[str]:
-        """The policy has allocated.
+        """Called when the policy has allocated. Return the jobs whose next change may have moved.
 
         Args:
             assignment: what every job holds from now on.
@@ -44,11 +44,13 @@ class GroundTruth(Source, Protocol):
         ...
 
     def next_change(self, job_id: str) -> float:
-        """When the job's rate changes or its lease ends, if nothing else happens; inf = never."""
+        """Return when the job's rate changes or its lease ends, if nothing else happens; inf means
+        never.
+        """
         ...
 
     def passed(self, job_id: str, now: float) -> bool:
-        """That time has come. True when the job is done.
+        """Called at the time that `next_change` returned. Return True when the job is done.
 
         When `next_change` is inf after that, the job's lease is over: it holds its GPUs and gets
         no further until the policy has allocated again.
@@ -58,7 +60,7 @@ class GroundTruth(Source, Protocol):
 
 @dataclass(slots=True)
 class Progress:
-    """How far one job has got."""
+    """How far one job has progressed."""
 
     remaining: float  # work left, in its own unit
     rate: float = 0.0  # work per second, now
@@ -69,7 +71,7 @@ class Progress:
 
 
 class RateGroundTruth(ABC):
-    """A truth in which jobs have one amount of work each, done at a rate: subclasses say which.
+    """A truth in which each job has one amount of work, done at a rate. Subclasses say which.
 
     Args:
         restart_s: seconds without progress after a job got other GPUs.
@@ -86,11 +88,11 @@ class RateGroundTruth(ABC):
 
     @abstractmethod
     def work(self, job_id: str) -> float:
-        """Work in all, in any unit."""
+        """Return a job's work in all, in any unit."""
 
     @abstractmethod
     def rate(self, job_id: str, allocation: Allocation, partner: Allocation | None) -> float:
-        """Work per second on an allocation, beside the job's partner on it."""
+        """Return the work per second on an allocation, beside the job's partner on it."""
 
     def refusal(self, job: Job) -> tuple[Reason, Evidence] | None:
         return None
@@ -104,7 +106,7 @@ class RateGroundTruth(ABC):
     # --- the contract -------------------------------------------------------------------------
 
     def remaining(self, job_id: str, now: float) -> float:
-        """Work left of a job."""
+        """Return the work left of a job."""
         progress = self.progress_of.get(job_id)
         return self.work(job_id) if progress is None else self._left(progress, now)
 

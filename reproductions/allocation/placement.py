@@ -1,4 +1,4 @@
-"""Placements that several systems share: counts of GPUs become allocations."""
+"""Ways of placing that several systems share: they turn numbers of GPUs into allocations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reproductions.allocation.policy import ActiveJob, DecisionInput
 
 
 def place_counts(snapshot: DecisionInput, counts: Mapping[str, int]) -> dict[str, Allocation]:
-    """Place each job's count of GPUs on the freest nodes of one GPU type.
+    """Return each job's allocation, with its number of GPUs on the freest nodes of one GPU type.
 
     A job whose count is unchanged stays where it is. The others are placed by ascending count (ties
     in the order of `counts`). A job with a count of 0, or for which too little is left, is not in
@@ -30,7 +30,8 @@ def place_counts(snapshot: DecisionInput, counts: Mapping[str, int]) -> dict[str
 
 
 def place(free: list[int], gpus: int, job: ActiveJob, nodes: Sequence[Node]) -> Allocation | None:
-    """GPUs for a job on the freest nodes, of the type it asks for, or holds, or has most room.
+    """Return GPUs for a job on the freest nodes, of the type it asks for or holds, else of the type
+    with most room.
 
     Takes what it gives out of `free`. None when no one type has enough.
     """
@@ -51,6 +52,6 @@ def place(free: list[int], gpus: int, job: ActiveJob, nodes: Sequence[Node]) -> 
 
 
 def consolidated(gpus: int, per_node: int) -> tuple[int, ...]:
-    """GPUs on each node when as few nodes as possible are used."""
+    """Return the number of GPUs on each node when as few nodes as possible are used."""
     full, rest = divmod(gpus, per_node)
     return (per_node,) * full + ((rest,) if rest else ())

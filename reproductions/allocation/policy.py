@@ -34,19 +34,21 @@ class Capability(StrEnum):
 
 
 class Source(Protocol):
-    """Where statistics come from: the truth of a simulation, or a monitor of running jobs."""
+    """The source of statistics: the truth of a simulation, or a monitor of running jobs."""
 
     @property
     def offers(self) -> frozenset[Statistic[object]]:
-        """What it can tell."""
+        """The statistics that it can report."""
         ...
 
     def report(self, statistic: Statistic[T], job_id: str, now: float) -> T:
-        """One statistic of one job as of now. Asked only for what is offered."""
+        """Return one statistic of one job as of now. Only statistics in `offers` may be asked
+        for.
+        """
         ...
 
     def refusal(self, job: Job) -> tuple[Reason, Evidence] | None:
-        """Why a job can never be run; None when it can."""
+        """Return why a job can never be run, or None when it can."""
         ...
 
 
@@ -91,13 +93,13 @@ class ActiveJob:
         return now - self.job.submit_time
 
     def report(self, statistic: Statistic[T]) -> T:
-        """A statistic that the policy declared in `needs`. Raises LookupError for others."""
+        """Return a statistic that the policy declared in `needs`. Raise LookupError for others."""
         if self._ask is None:
             raise LookupError(f"nothing reports {statistic.name}")
         return self._ask(statistic, self.job.job_id)
 
     def settle(self, now: float) -> None:
-        """Bring the sums of seconds up to `now`."""
+        """Update the sums of seconds to `now`."""
         passed = now - self.settled
         if self.allocation is None:
             self.waited_s += passed
@@ -115,7 +117,7 @@ class Asker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DecisionInput:
-    """All a policy sees when it allocates.
+    """Everything that a policy sees when it allocates.
 
     Attributes:
         now: seconds since the epoch.
@@ -133,7 +135,7 @@ class DecisionInput:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """What one job gets, and why. Without an allocation, the reason why it waits."""
+    """What one job gets, and why. Without an allocation, it holds the reason why the job waits."""
 
     allocation: Allocation | None
     reason: Reason
@@ -174,7 +176,7 @@ class AllocationPolicy(ABC):
 
     Args:
         settings: what can be set; the defaults of `Settings` unless given.
-        seed: of what is random.
+        seed: seed of what is random.
 
     Attributes:
         Settings: the model of its settings.
@@ -198,22 +200,24 @@ class AllocationPolicy(ABC):
 
     @property
     def oracle(self) -> bool:
-        """It reads the truth: a yardstick, not a contender."""
+        """Whether it reads the truth. Such a policy is a yardstick, and is not compared as a
+        rival.
+        """
         return any(statistic.truth for statistic in self.needs)
 
     @abstractmethod
     def allocate(self, snapshot: DecisionInput) -> Assignment:
-        """Who gets what from now on. A job that is left out waits, for Reason.NO_GAIN.
+        """Return what each job gets from now on. A job that is left out waits, for Reason.NO_GAIN.
 
         Those that wait are in line in the order of the answer.
         """
 
     def acts_on(self, trigger: Trigger) -> bool:
-        """Whether to allocate now, for policies without rounds of a fixed length."""
+        """Return whether to allocate now, for policies without rounds of a fixed length."""
         return trigger.any
 
     def tune(self, job: ActiveJob, allocation: Allocation) -> tuple[Batch, Evidence] | None:
-        """The batch of a job on an allocation, for policies with `Capability.BATCH`.
+        """Return the batch of a job on an allocation, for policies with `Capability.BATCH`.
 
         Asked when a job gets GPUs and whenever it has got on (an epoch or a round is over). None
         leaves what is.
@@ -221,8 +225,8 @@ class AllocationPolicy(ABC):
         return None
 
     def next_wake(self, now: float) -> float | None:
-        """When to be called even if nothing happens; None when there is no need."""
+        """Return when to be called even if nothing happens, or None when there is no need."""
         return None
 
     def ended(self, job: ActiveJob, now: float) -> None:  # noqa: B027 (most need not know)
-        """A job is done."""
+        """Called when a job is done."""

@@ -1,4 +1,4 @@
-"""What an assignment may not do, whatever the policy: checked each time it allocates."""
+"""What an assignment may not do, whatever the policy; checked at each allocation."""
 
 from __future__ import annotations
 

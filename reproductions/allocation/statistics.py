@@ -1,4 +1,4 @@
-"""What a policy may ask to know of a job beyond its submission.
+"""The statistics of a job that a policy may ask for, beyond its submission.
 
 A statistic is a key with a type. A policy declares those it needs, the truth (or a live monitor)
 those it offers; a policy cannot run where one is missing, and is shown none that it did not
@@ -21,18 +21,18 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Statistic(Generic[T_co]):
-    """A key. `name` ends the sentence "this workload has no ..."."""
+    """A key for a statistic. `name` ends the sentence "this workload has no ..."."""
 
     name: str
     truth: bool = False
 
 
 class Limits(NamedTuple):
-    """What a job's batch size may be, in samples.
+    """The limits of a job's batch size, in samples.
 
     Attributes:
         initial: the batch size its statistical efficiency is counted from.
-        largest: of one update, on all GPUs together.
+        largest: largest batch of one update, on all GPUs together.
         per_gpu: (smallest, largest) of one pass on one GPU.
         gpus: most GPUs it may use; None for no limit of its own.
         smallest: of one update; None = the initial one.
@@ -57,7 +57,9 @@ class Limits(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """Where a step time was measured: nodes spanned, GPUs in all, samples per GPU and pass."""
+    """A configuration in which a step time was measured: nodes spanned, GPUs in all, samples per
+    GPU and pass.
+    """
 
     nodes: int
     gpus: int
@@ -65,7 +67,7 @@ class Configuration(NamedTuple):
 
 
 class StepTimes(NamedTuple):
-    """Seconds of one pass that updates, and of the part of it spent on synchronising."""
+    """Seconds of one pass with an update, and of the part of it spent on synchronising."""
 
     step_s: float
     sync_s: float
@@ -82,11 +84,11 @@ class StepTimeOracle(Protocol):
     """The truth about step times, measured or interpolated."""
 
     def step_times(self, gpus: tuple[int, ...], per_gpu: int) -> StepTimes:
-        """Times with `gpus` workers on each node of a placement."""
+        """Return the times with `gpus` workers on each node of a placement."""
         ...
 
     def batch(self, gpus: int) -> Batch:
-        """How the job splits the batch size it was submitted with over `gpus` GPUs."""
+        """Return how the job splits the batch size it was submitted with over `gpus` GPUs."""
         ...
 
 

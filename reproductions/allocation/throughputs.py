@@ -31,24 +31,28 @@ class Kind(NamedTuple):
 
 
 class Throughputs(Protocol):
-    """What is known of the speed of one job."""
+    """The known speeds of one job."""
 
     @property
     def kind(self) -> Kind:
-        """Jobs of equal kind are equally fast."""
+        """A key; jobs of equal kind are equally fast."""
         ...
 
     def alone(self, gpu_type: str) -> float:
-        """Steps per second of its gang on a GPU type; 0 = does not fit, or nobody knows."""
+        """Return the steps per second of the job's gang on a GPU type; 0 where it does not fit, or
+        the rate is unknown.
+        """
         ...
 
     def beside(self, gpu_type: str, other: Kind) -> float:
-        """Pair speed: throughput beside a job of that kind, relative to alone; 0 = cannot share."""
+        """Return the pair speed: throughput beside a job of that kind, relative to alone; 0 where
+        it cannot share.
+        """
         ...
 
 
 class Terms(NamedTuple):
-    """What a user asked for beyond GPUs.
+    """What a user asked for besides GPUs.
 
     Attributes:
         weight: priority weight, positive.
@@ -96,16 +100,20 @@ class ThroughputTable:
         return list(dict.fromkeys(kind for rates in self._alone.values() for kind in rates))
 
     def rates(self, model: str, gpus: int) -> dict[str, float]:
-        """Steps per second on each GPU type; 0 where it does not fit."""
+        """Return the steps per second on each GPU type; 0 where it does not fit."""
         kind = Kind(model, gpus)
         return {gpu_type: rates.get(kind, 0.0) for gpu_type, rates in self._alone.items()}
 
     def rate(self, gpu_type: str, kind: Kind) -> float:
-        """Steps per second of a gang by itself; 0 = does not fit or was not measured."""
+        """Return the steps per second of a gang by itself; 0 where it does not fit or was not
+        measured.
+        """
         return self._alone.get(gpu_type, {}).get(kind, 0.0)
 
     def speed(self, gpu_type: str, own: Kind, other: Kind) -> float:
-        """Pair speed of `own` beside `other`; 0 = cannot share or was not measured."""
+        """Return the pair speed of `own` beside `other`; 0 where it cannot share or was not
+        measured.
+        """
         return self._speeds.get((gpu_type, own, other), 0.0)
 
 
@@ -133,7 +141,7 @@ class StepWork:
 
 
 class TableGroundTruth(RateGroundTruth):
-    """Jobs make steps at the rates of a table.
+    """A truth in which jobs make steps at the rates of a table.
 
     Args:
         work: by job id.
@@ -191,7 +199,7 @@ class TableGroundTruth(RateGroundTruth):
         return found
 
     def duration_s(self, job: Job) -> float:
-        """Seconds alone on the fastest type that holds it; 0 when there is none."""
+        """Return the seconds alone on the fastest type that holds the job; 0 when there is none."""
         work = self._work[job.job_id]
         large = [gpu_type for gpu_type, gpus in self._gpus.items() if gpus >= job.gpus]
         fastest = max((self.table.rate(t, work.kind) for t in large), default=0.0)

@@ -47,7 +47,9 @@ class AllocationWorkload:
         sink: Callable[[list[Decision]], None] | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Outcome:
-        """Run one policy. Raises UnmetNeeds when it needs what is not known here."""
+        """Run one policy, and return the results. Raises UnmetNeeds when the policy needs what is
+        not known here.
+        """
         ground_truth = self.ground_truth(policy)
         core = AllocationCore(self.nodes, policy, ground_truth)
         engine = AllocationEngine(core, self.jobs, ground_truth, sink=sink, progress=progress)

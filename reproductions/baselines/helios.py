@@ -1,4 +1,5 @@
-"""How Helios' QSSF (SC'21) estimates durations: what jobs like one took, blended with a forest.
+"""Durations as Helios' QSSF (SC'21) estimates them: the past of similar jobs, blended with a
+forest.
 
 The forest is refitted each week of a replay.
 """
@@ -41,7 +42,7 @@ class RollingMean:
         self._alike: dict[str, list[str]] = {}  # names never seen -> names most like them
 
     def add(self, user: str, name: str, gpus: int, gpu_s: float) -> None:
-        """A job ended."""
+        """Add a job that ended."""
         name = normalise(name)
         if name and name not in self._names:
             self._names[name] = None
@@ -53,7 +54,7 @@ class RollingMean:
         self._put("all", gpu_s)
 
     def __call__(self, job: Job) -> float | None:
-        """Predicted GPU-seconds; None before any job has ended."""
+        """Return predicted GPU-seconds, or None before any job has ended."""
         names = self._like(normalise(job.name))
         for keys in (
             [("name", name, job.user, job.gpus) for name in names],
@@ -87,7 +88,8 @@ class RollingMean:
 
 
 class HeliosEstimator(Estimator):
-    """The blend: a tenth of the rolling mean, nine of the forest; the mean alone where that fails.
+    """Blends a tenth of the rolling mean with nine tenths of the forest; uses the mean alone where
+    the forest fails.
 
     Args:
         forest: predicted seconds of a job at a time; None = the rolling mean alone.
@@ -118,7 +120,7 @@ class HeliosEstimator(Estimator):
         return Estimate(self.gpu_s(job, now) / job.gpus)
 
     def gpu_s(self, job: Job, now: float) -> float:
-        """Predicted GPU-seconds."""
+        """Return predicted GPU-seconds."""
         rolling = self.rolling(job)
         seconds = self.forest(job, now) if self.forest is not None else None
         if seconds is None or seconds <= 0:
@@ -130,12 +132,12 @@ class HeliosEstimator(Estimator):
 
 
 class OnlineHelios(HeliosEstimator):
-    """The blend with a forest fitted, while a trace is replayed, on the jobs that have ended.
+    """Blends in a forest that is fitted, while a trace is replayed, on the jobs that have ended.
 
     Args:
         refit_s: seconds of simulated time between fits.
         min_rows: ended jobs before the first.
-        seed: of the fits.
+        seed: seed of the fits.
     """
 
     def __init__(self, *, refit_s: float = WEEK_S, min_rows: int = 500, seed: int = 0):

@@ -24,7 +24,7 @@ _NOMINAL = 3  # user, virtual cluster and template come first
 
 
 class HeliosForest:
-    """Predicted seconds of jobs, from who submits them, what, how much, and when.
+    """Predicts the seconds of jobs from who submits them, what, how much, and when.
 
     Args:
         jobs, duration_s: the past; only jobs that have ended.
@@ -48,7 +48,7 @@ class HeliosForest:
         self._model.fit(rows, duration_s, categorical_feature=list(range(_NOMINAL)))
 
     def predict(self, jobs: Sequence[Job]) -> Floats:
-        """Seconds, (n,); may be negative, as trees on raw seconds are."""
+        """Return predicted seconds, (n,). They may be negative, as trees on raw seconds can be."""
         return np.asarray(self._model.booster_.predict(self._rows(jobs)), dtype=np.float64)
 
     def _labels(self, job: Job) -> tuple[str, str, str]:

@@ -27,7 +27,9 @@ from scheduler.core.turn import Turn
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """Predicted use of one GPU: utilisation (percent) and memory (MiB); from how many jobs."""
+    """Predicted use of one GPU, in utilisation (percent) and memory (MiB), and the number of jobs
+    behind it.
+    """
 
     util_pct: float
     mem_mib: float
@@ -35,11 +37,11 @@ class Use:
 
 
 class Like(NamedTuple):
-    """What is alike of jobs: the user, and the template unless any of the user's jobs will do.
+    """The key of alike jobs: the user, and the template unless any of the user's jobs will do.
 
     Attributes:
         name: normalised; "": the jobs had none, and are alike by what they asked for.
-        gpus, cpus: that were asked for, of jobs without a name.
+        gpus, cpus: GPUs and CPUs asked for, of jobs without a name.
     """
 
     user: str
@@ -49,8 +51,8 @@ class Like(NamedTuple):
 
 
 class UtilisationBelief:
-    """What jobs of the same template used, else those of the same user: mean utilisation, and the
-    most memory, since a mean of that would not be safe.
+    """Predicts use from watched jobs of the same template, else of the same user: the mean
+    utilisation, and the highest memory, since a mean would not be safe.
 
     A template is a user's normalised job name, or the GPUs and CPUs asked for without a name.
     """
@@ -59,13 +61,13 @@ class UtilisationBelief:
         self._sums: dict[Like, tuple[int, float, float]] = defaultdict(lambda: (0, 0.0, 0.0))
 
     def learn(self, job: Job, profile: Profile) -> None:
-        """A job was watched."""
+        """Learn from a job that was watched."""
         for key in _keys(job):
             n, util, mem = self._sums[key]
             self._sums[key] = n + 1, util + profile.gpu_util_pct, max(mem, profile.gpu_mem_mib)
 
     def predict(self, job: Job) -> Use | None:
-        """The use of a job; None when nothing like it was watched."""
+        """Return the predicted use of a job, or None when nothing like it was watched."""
         for key in _keys(job):
             if key in self._sums:
                 n, util, mem = self._sums[key]
@@ -73,7 +75,7 @@ class UtilisationBelief:
         return None
 
     def remember(self) -> list[Seen]:
-        """All of it, as plain records."""
+        """Return everything learned, as plain records."""
         return [
             Seen(
                 like=(like.user, like.name, like.gpus, like.cpus),
@@ -85,7 +87,7 @@ class UtilisationBelief:
         ]
 
     def restore(self, memory: list[Seen]) -> None:
-        """Believe what another did, and nothing else."""
+        """Replace what was learned by what `remember` returned."""
         self._sums.clear()
         for one in memory:
             self._sums[Like(*one.like)] = one.seen, one.util_pct, one.mem_mib
@@ -99,7 +101,7 @@ def _keys(job: Job) -> tuple[Like, Like]:
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What jobs that are alike were seen to use.
+    """What alike jobs were measured to use.
 
     Attributes:
         like: see `Like`.
@@ -116,14 +118,16 @@ class Seen:
 
 @dataclass(slots=True, kw_only=True)
 class HorusMemory:
-    """What the policy remembers. `watched`: running jobs that it has learned from."""
+    """What the policy remembers, as a plain record. `watched` are the running jobs that it has
+    learned from.
+    """
 
     belief: list[Seen]
     watched: list[str]
 
 
 class HorusLearned(Learned):
-    """What the policy remembers."""
+    """What `horus` remembers from turn to turn."""
 
     Memory = HorusMemory
 
@@ -245,7 +249,7 @@ class Horus(Policy):
         return rule
 
     def _use(self, turn: Turn, run: Run) -> Use | None:
-        """What a running job uses, as it was watched, or else as predicted."""
+        """Return what a running job uses, as it was watched, or else as predicted."""
         profile = turn.known(run).profile
         if profile is not None:
             return Use(profile.gpu_util_pct, profile.gpu_mem_mib, 1)
@@ -262,7 +266,7 @@ class Horus(Policy):
 
 
 def _stronger(reason: Reason, refused: Reason) -> Reason:
-    """What is recorded of a job that waits, after one more candidate was refused."""
+    """Return what is recorded of a job that waits, after one more candidate was refused."""
     if refused is Reason.INTERFERENCE_GUARD:
         return refused
     tells = refused is Reason.MEMORY_GUARD and reason is not Reason.INTERFERENCE_GUARD

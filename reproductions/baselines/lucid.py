@@ -1,4 +1,5 @@
-"""Lucid (ASPLOS'23): profile first, order by predicted GPU-time, pack indolently by sharing score.
+"""Lucid (ASPLOS'23): profile first, order by predicted GPU-time, pack by sharing score without
+search.
 
 Known defects of its artifact are not copied; those its published
 figures need are switched on by `reproductions.published`.
@@ -58,7 +59,7 @@ class LucidMemory:
 
 
 class LucidLearned(Learned):
-    """What the policy remembers."""
+    """What `lucid` remembers from turn to turn."""
 
     Memory = LucidMemory
 
@@ -89,7 +90,7 @@ class LucidLearned(Learned):
 
 
 class Lucid(Policy):
-    """Lucid. Without a pair predictor nobody shares."""
+    """The policy `lucid`. Without a pair predictor no job shares."""
 
     Settings = LucidSettings
     name = "lucid"
@@ -137,7 +138,9 @@ class Lucid(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Forecasts that are switched on now begin with what arrives from now on."""
+        """Take over the knowledge of another `lucid`. A forecast that is switched on only now
+        begins with later arrivals.
+        """
         if isinstance(before, Lucid):
             self.quiet = before.quiet
             self._models = before._models
@@ -153,11 +156,13 @@ class Lucid(Policy):
         self._models.arrivals = bundle.arrivals if "arrivals" in bundle.parts else None
 
     def next_wake(self, now: float) -> float | None:
-        """The mode can change at the next bin of the forecast."""
+        """Return the start of the next bin of the forecast, when the mode can change, or None
+        without a forecast.
+        """
         return None if self.forecast is None else (floor(now / BIN_S) + 1) * BIN_S
 
     def packing_on(self, now: float) -> bool:
-        """Throughput-driven mode: pack only when arrivals are expected."""
+        """Return whether to pack: only when arrivals are expected."""
         if self.forecast is None or self.quiet_jobs is None:
             return True
         return self.forecast.jobs(now) > self.quiet_jobs
@@ -252,5 +257,5 @@ _HOW_FAR = (Reason.PRIORITY_RATIO, Reason.MEMORY_GUARD, Reason.INTERFERENCE_GUAR
 
 
 def _how_far(refused: Reason) -> int:
-    """How far a pair came before a rule stopped it."""
+    """Return how far a pair came before a rule stopped it."""
     return _HOW_FAR.index(refused) if refused in _HOW_FAR else -1

@@ -9,7 +9,8 @@ from scheduler.core.turn import Turn
 
 
 class Qssf(Policy):
-    """Predicted duration x GPUs orders the queue; the head blocks the rest.
+    """Orders the queue by predicted duration x GPUs. The first job that does not fit blocks the
+    rest.
 
     A quirk of the published simulator: jobs that meet an empty queue are ordered by GPU count
     alone, and get their predicted key only once they have to wait.

@@ -1,4 +1,4 @@
-"""A virtual cluster's GPUs given out as a number, in order: what preemptive baselines share."""
+"""What preemptive baselines share: a virtual cluster's GPUs are given out in order, as a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.core.turn import Turn
 def by_quota(
     turn: Turn, line: Iterable[Run | QueuedJob], stop: Callable[[Run, str | None], None]
 ) -> None:
-    """Give the GPUs of the virtual cluster out in order, as a number; nobody keeps any.
+    """Give out the GPUs of the virtual cluster in order, as a number. No job keeps any.
 
     Args:
         line: running and waiting jobs, best first.

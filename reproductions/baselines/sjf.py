@@ -8,7 +8,7 @@ from scheduler.core.queue import QueuedJob
 
 
 class Sjf(Policy):
-    """Smallest duration first, with head-of-line blocking. Give it an oracle estimator."""
+    """Smallest true duration first, with head-of-line blocking. It needs an oracle estimator."""
 
     name = "sjf"
     capabilities = Capabilities(oracle=True, estimates=True)

@@ -18,7 +18,7 @@ from scheduler.core.turn import Turn
 
 
 class Srtf(Policy):
-    """Jobs ranked by remaining work fill the virtual cluster's GPUs as a quota.
+    """Ranks jobs by remaining work; the first fill the virtual cluster's GPUs.
 
     Running jobs outside the quota are stopped; waiting ones inside start if they can be placed.
     Between two events running jobs only move up the ranking, so nothing needs doing then.

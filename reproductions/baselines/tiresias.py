@@ -37,13 +37,13 @@ class TiresiasSettings(PolicySettings):
 
 @dataclass(slots=True, kw_only=True)
 class TiresiasMemory:
-    """GPU-seconds that jobs had before they were last stopped."""
+    """GPU-seconds that each job had before it was last stopped."""
 
     attained: dict[str, float]
 
 
 class TiresiasLearned(Learned):
-    """What the policy remembers."""
+    """What `tiresias` remembers from turn to turn."""
 
     Memory = TiresiasMemory
 
@@ -120,7 +120,7 @@ class Tiresias(Policy):
         by_quota(turn, (item for _, _, item in line), stop)
 
     def had(self, run: Run, now: float) -> float:
-        """GPU-seconds a running job has had."""
+        """Return the GPU-seconds that a running job has had."""
         return self.attained.get(run.job.job_id, 0.0) + run.job.gpus * (now - run.start_time)
 
     def _rank(self, attained: float, queued: QueuedJob) -> float:

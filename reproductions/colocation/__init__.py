@@ -1,1 +1,1 @@
-"""Measure workloads alone and in pairs on one GPU: relative speeds, utilisation, memory."""
+"""Measures workloads alone and in pairs on one GPU: relative speeds, utilisation, memory."""

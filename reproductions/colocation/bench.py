@@ -1,4 +1,4 @@
-"""The colocation bench: which measurement comes next, and making it.
+"""The colocation bench: it chooses the next measurement, and makes it.
 
 Every configuration alone once, since a relative speed needs it; then pairs in groups, each group
 and its members alone repeated in an order that is shuffled anew every time, until both speeds are
@@ -86,7 +86,9 @@ class Settings:
 
 
 def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config]]:
-    """Every unordered pair, itself included, family combinations taking turns."""
+    """Return every unordered pair of configurations, including each with itself. Pairs of families
+    take turns.
+    """
     pairs = [tuple(sorted(pair)) for pair in combinations_with_replacement(configs, 2)]
     random.Random(seed).shuffle(pairs)
     turn: Counter[frozenset[str]] = Counter()
@@ -99,13 +101,13 @@ def all_pairs(configs: Sequence[Config], seed: int) -> list[tuple[Config, Config
 
 
 class Plan:
-    """What is left to do, decided from the journal alone, so that a resumed bench goes on."""
+    """What is left to measure, decided from the journal alone, so that a resumed bench goes on."""
 
     def __init__(self, journal: Journal, settings: Settings) -> None:
         self.journal, self.settings = journal, settings
 
     def done(self, item: Item) -> bool:
-        """Known well enough, tried often enough, or shown not to fit."""
+        """Return whether an item is known well enough, was tried often enough, or does not fit."""
         tried = list(self.journal.of(item))
         if any(m.outcome == "does not fit" for m in tried):
             return True
@@ -130,7 +132,7 @@ class Plan:
     def rounds(
         self, items: Sequence[Item], done: Callable[[Item], bool] | None = None
     ) -> Iterator[Item]:
-        """Items until all are done; one pass over the undone at a time, shuffled anew."""
+        """Yield items until all are done, in rounds over those not done, each shuffled anew."""
         done, turn = done or self.done, 0
         while left := [item for item in items if not done(item)]:
             order = random.Random(f"{self.settings.seed}/{turn}/{len(self.journal.measurements)}")
@@ -142,7 +144,7 @@ class Plan:
         return [Item((config,)) for config in configs]
 
     def pairs(self, pairs: Iterable[tuple[Config, Config]], sharing: Sharing) -> list[Item]:
-        """Pairs whose members both made progress alone."""
+        """Return the pairs whose members both made progress alone."""
         return [
             Item(pair, sharing)
             for pair in pairs
@@ -151,7 +153,7 @@ class Plan:
 
 
 class Crew:
-    """The two workers of a bench; one that has died is replaced."""
+    """The two workers of a bench. One that has died is replaced."""
 
     def __init__(self, settings: Settings, visible: str, extra: Mapping[str, str]) -> None:
         self.settings = settings
@@ -175,7 +177,7 @@ class Crew:
             self._workers.pop().close()
 
     def workers(self) -> list[Worker]:
-        """Two idle workers."""
+        """Return two idle workers."""
         self._workers = [worker for worker in self._workers if worker.alive]
         fresh = [self._start() for _ in range(2 - len(self._workers))]
         self._workers += fresh
@@ -260,7 +262,9 @@ class Bench:
         return [item for item in self.plan.pairs(pairs, sharing) if self._fits(item)]
 
     def _fits(self, item: Item) -> bool:
-        """Whether what the two needed alone leaves head-room on the GPU; unknown means try."""
+        """Return whether what the two needed alone leaves head-room on the GPU; unknown means
+        try.
+        """
         needed = 0.0
         for config in item.configs:
             alone = self.journal.of(Item((config,)))
@@ -289,7 +293,7 @@ class Bench:
         return True
 
     def measure(self, item: Item, workers: Sequence[Worker]) -> Measurement:
-        """One repeat: start, settle, watch for the window, stop."""
+        """Make one repeat: start, settle, watch for the window, stop. Return the measurement."""
         settings = self.settings
         used = workers[: len(item.configs)]
         seconds = settings.solo_s if len(used) == 1 else settings.pair_s

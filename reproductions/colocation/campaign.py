@@ -38,7 +38,7 @@ TINY = Settings(
 
 
 def machine(devices: list[dict[str, object]]) -> dict[str, Any]:
-    """What measured: devices and the versions that matter."""
+    """Return the devices measured on, and the versions that matter."""
     versions = {"python": platform.python_version(), "kernel": platform.release()}
     for package in ("torch", "nvidia-ml-py", "numpy", "psutil", "pellucid"):
         try:
@@ -49,7 +49,9 @@ def machine(devices: list[dict[str, object]]) -> dict[str, Any]:
 
 
 def choose_configs(names: list[str], settings: Settings) -> list[Config]:
-    """The named ones (``MODEL[/BATCH][/amp]``; a bare family means all of its), else every one."""
+    """Return the named configurations (``MODEL[/BATCH][/amp]``; a bare family means all of its), or
+    all.
+    """
     every = all_configs(settings.size)
     if not names:
         return every
@@ -71,7 +73,7 @@ def campaign(
     with_mps: bool,
     quiet: bool = False,
 ) -> dict[str, Any]:
-    """Measure for at most `minutes`, write tables and card; returns a summary.
+    """Measure for at most `minutes`, and write tables and card. Return a summary.
 
     Args:
         names: configurations; empty: all of them.
@@ -126,7 +128,9 @@ def campaign(
 
 
 def spread(bench: Bench) -> dict[str, list[float]]:
-    """Relative spread, (highest - lowest) / mean, of every item measured twice or more."""
+    """Return the relative spread, (highest - lowest) / mean, of every item measured twice or
+    more.
+    """
     found: dict[str, list[float]] = {"alone": [], "time-slicing": [], "mps": []}
     seen: dict[Item, None] = dict.fromkeys(m.item for m in bench.journal.measurements)
     for item in seen:
@@ -138,7 +142,7 @@ def spread(bench: Bench) -> dict[str, list[float]]:
 
 
 def settings_from(args: argparse.Namespace) -> Settings:
-    """Settings of the command line; `--tiny` begins from the CPU-sized ones."""
+    """Return the settings of the command line. With `--tiny`, start from the settings for a CPU."""
     base = TINY if args.tiny else Settings()
     given = {
         "device": args.device,
@@ -165,9 +169,9 @@ def parser() -> argparse.ArgumentParser:
     add = found.add_argument
     add("configs", nargs="*", help="MODEL[/BATCH][/amp]; default: all")
     add("--out", type=Path, required=True, help="folder of the data set")
-    add("--minutes", type=float, default=9.0, help="time budget of this call")
+    add("--minutes", type=float, default=9.0, help="seconds to wait before each window")
     add("--device", choices=("gpu", "cpu"))
-    add("--gpu", help="label or UUID; default: the first free one")
+    add("--gpu", help="number of pairs repeated together")
     add("--tiny", action="store_true", help="CPU-sized workloads and windows")
     add("--pairs", type=int, help="at most so many pairs; default: all")
     add("--mps", action="store_true", help="pairs under MPS too, " + (mps.available() or "here"))

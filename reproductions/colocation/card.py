@@ -1,4 +1,6 @@
-"""The card of a measured data set: what, on what, how, how well it repeats, what it is not."""
+"""The card of a measured data set: what was measured, where and how, how well it repeats, and what
+it is not.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def write_card(
     pairs: pa.Table,
     spread: dict[str, list[float]],
 ) -> Path:
-    """Fill TEMPLATE; every figure comes from the measurements."""
+    """Fill TEMPLATE with figures from the measurements. Return the path of the card."""
     text = TEMPLATE
     values = {
         "DEVICE": summary["device"],
@@ -149,7 +151,7 @@ def _spread(spread: dict[str, list[float]]) -> str:
 
 
 def _steps(solo: pa.Table) -> str:
-    """How the step time estimated from outside compares with the truth, by family."""
+    """Return how the step time estimated from outside compares with the truth, by family."""
     right: dict[str, bool] = {}
     sure = sure_right = count = seen = 0
     for row in solo.to_pylist():

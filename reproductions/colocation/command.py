@@ -18,19 +18,24 @@ def colocate(
         typer.Argument(help="MODEL, or MODEL/BATCH\\[/amp]; default: all.", show_default=False),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="Folder of the measurements; continued when it has some.")
+        Path,
+        typer.Option(help=("Folder of the measurements. If it holds some, they are continued.")),
     ] = Path("runs/colocate"),
     minutes: Annotated[
-        float, typer.Option(help="Measure for at most so many minutes; run again to go on.")
+        float, typer.Option(help=("Measure for at most so many minutes. Run it again to go on."))
     ] = 10.0,
     pairs: Annotated[
         int | None, typer.Option(help="At most so many pairs; default: all.", show_default=False)
     ] = None,
     device: Annotated[
         DeviceChoice | None,
-        typer.Option(help="Default: the GPU, with --tiny the CPU.", show_default=False),
+        typer.Option(
+            help=("Device to measure. Default: the GPU, with --tiny the CPU."), show_default=False
+        ),
     ] = None,
-    gpu: Annotated[str, typer.Option(help="GPU label or UUID; default: the first free one.")] = "",
+    gpu: Annotated[
+        str, typer.Option(help="Label or UUID of the GPU; default: the first free one.")
+    ] = "",
     tiny: Annotated[
         bool, typer.Option("--tiny", help="CPU-sized workloads and windows (implies cpu).")
     ] = False,
@@ -38,11 +43,15 @@ def colocate(
         bool, typer.Option("--mps", help="Measure pairs under MPS too, where it can be started.")
     ] = False,
     repeats: Annotated[
-        int | None, typer.Option(help="Measure each at least so many times.", show_default=False)
+        int | None,
+        typer.Option(help="Measure each item at least so many times.", show_default=False),
     ] = None,
     tolerance: Annotated[
         float | None,
-        typer.Option(help="Repeat until the 95 % interval is within this.", show_default=False),
+        typer.Option(
+            help=("Repeat until the 95 % interval of a mean is within this share of it."),
+            show_default=False,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of the order of measurements.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON.")] = False,

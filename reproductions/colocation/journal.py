@@ -25,7 +25,7 @@ SCHEMA = "pellucid.colocate/1"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What is measured: one configuration alone, or two together."""
+    """What is measured: one configuration alone, or two together, in one mode of sharing."""
 
     configs: tuple[Config, ...]
     sharing: Sharing = "alone"
@@ -71,7 +71,7 @@ class Journal:
     """The measurements of one folder."""
 
     def __init__(self, folder: Path, header: dict[str, Any]) -> None:
-        """Open or begin; `header` must equal the stored one.
+        """Open or begin a journal. `header` must equal the stored one.
 
         Raises:
             BadOption: the folder holds measurements made differently.
@@ -118,14 +118,14 @@ class Journal:
             os.fsync(file.fileno())
 
     def add(self, measurement: Measurement) -> None:
-        """Keep one measurement, on disk before it counts."""
+        """Store one measurement. It is on disk before it counts."""
         self._append(json.dumps(asdict(measurement)))
         self.measurements.append(measurement)
 
     def of(self, item: Item) -> Iterator[Measurement]:
-        """Every repeat of an item, failures included."""
+        """Yield every repeat of an item, failures included."""
         return (m for m in self.measurements if m.item == item)
 
     def rates(self, item: Item, place: int = 0) -> list[float]:
-        """Steps per second of one of its jobs in every successful repeat."""
+        """Return the steps per second of one of the item's jobs in every successful repeat."""
         return [m.rates[place] for m in self.of(item) if m.outcome == "ok"]

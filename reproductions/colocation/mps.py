@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service, started for the length of a measurement where it can be.
+"""NVIDIA's Multi-Process Service, started for the length of a measurement where that is possible.
 
 It runs in the foreground under a guardian (`profiler.runner`), so it is gone when the bench is,
 killed or not, and in directories of its own, so it meets no other daemon. No setting of the GPU is
@@ -22,13 +22,13 @@ CONTROL = "nvidia-cuda-mps-control"
 
 
 def available() -> str:
-    """Empty when MPS can be started, else why not."""
+    """Return "" when MPS can be started, else why not."""
     return "" if shutil.which(CONTROL) else f"{CONTROL} is not installed"
 
 
 @contextmanager
 def daemon(folder: Path, visible: str, patience_s: float = 10.0) -> Iterator[Mapping[str, str]]:
-    """Run the control daemon; yields the environment its clients need.
+    """Run the control daemon inside the block. Gives the environment that its clients need.
 
     Raises:
         NotSupported: it is not installed or does not come up; the message says why.

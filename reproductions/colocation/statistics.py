@@ -1,4 +1,4 @@
-"""When a mean is known well enough."""
+"""Decides when a mean is known well enough."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Mean:
 
 
 def mean_of(values: Sequence[float]) -> Mean:
-    """Mean, spread and confidence of independent repeats."""
+    """Return mean, spread and confidence of independent repeats."""
     y = np.asarray(values, dtype=float)
     if y.size == 0:
         raise ValueError("no measurement")
@@ -43,7 +43,9 @@ def mean_of(values: Sequence[float]) -> Mean:
 
 
 def ratio_of(together: Sequence[float], alone: Sequence[float]) -> Mean:
-    """Mean of `together` over mean of `alone`; relative uncertainties add in quadrature."""
+    """Return the mean of `together` over the mean of `alone`; relative uncertainties add in
+    quadrature.
+    """
     top, bottom = mean_of(together), mean_of(alone)
     if bottom.value <= 0:
         raise ValueError("the job alone made no progress: a relative speed has no meaning")

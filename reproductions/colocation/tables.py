@@ -1,4 +1,4 @@
-"""From a journal to the two tables of `schema.py`, written whole and renamed."""
+"""Turns a journal into the two tables of `schema.py`, written whole and renamed."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _good(journal: Journal) -> Mapping[Item, list[Measurement]]:
 
 
 def solo_table(journal: Journal, tolerance: float) -> pa.Table:
-    """One row per configuration measured alone, sorted."""
+    """Return one row per configuration measured alone, sorted."""
     rows = []
     for item, good in _good(journal).items():
         if len(item.configs) != 1:
@@ -82,7 +82,7 @@ def solo_table(journal: Journal, tolerance: float) -> pa.Table:
 
 
 def pair_table(journal: Journal, tolerance: float) -> pa.Table:
-    """One row per pair and sharing mode, sorted; speeds relative to the same job alone."""
+    """Return one row per pair and sharing mode, sorted; speeds relative to the same job alone."""
     rows = []
     for item, good in _good(journal).items():
         if len(item.configs) != 2:
@@ -114,7 +114,7 @@ def _table(rows: list[dict[str, Any]], schema: pa.Schema, keys: tuple[str, ...])
 
 
 def write_tables(journal: Journal, folder: Path, tolerance: float) -> tuple[pa.Table, pa.Table]:
-    """Write solo.parquet and pairs.parquet; returns both."""
+    """Write solo.parquet and pairs.parquet. Return both tables."""
     solo, pairs = solo_table(journal, tolerance), pair_table(journal, tolerance)
     write_table(folder / SOLO_NAME, solo)
     write_table(folder / PAIRS_NAME, pairs)

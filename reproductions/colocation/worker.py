@@ -1,4 +1,4 @@
-"""A process that trains what it is sent (`workloads --serve`), seen from the bench.
+"""A process that trains what it is sent (`workloads --serve`), as the bench sees it.
 
 Starting torch and a CUDA context takes longer than a measurement, so workers are kept.
 """
@@ -22,17 +22,17 @@ from reproductions.colocation.workloads import Config, Size
 
 
 class WorkerFailed(ProfilerError):
-    """A worker died, or took longer than it may."""
+    """Raised when a worker died, or took longer than it may."""
 
     exit_status = 1
 
 
 class DoesNotFit(ProfilerError):
-    """The workload ran out of memory: a result, not an accident."""
+    """Raised when the workload ran out of memory, which is a result and no failure."""
 
 
 class Progress(NamedTuple):
-    """Steps finished and CPU seconds used by a moment of time.monotonic()."""
+    """Steps finished, and CPU seconds used, by a moment of time.monotonic()."""
 
     t: float
     steps: int
@@ -44,7 +44,7 @@ def _progress(message: Mapping[str, Any]) -> Progress:
 
 
 class Worker:
-    """One serving process. Its death, or ours, ends it: it leaves when its input closes."""
+    """One serving process. It ends when its input closes, so it does not outlive this process."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Worker:
             raise WorkerFailed(f"worker {self.pid} has died") from None
 
     def await_event(self, *events: str, timeout_s: float) -> dict[str, Any]:
-        """The next message of one of these kinds; progress on the way is kept."""
+        """Return the next message of one of these kinds. Progress reported meanwhile is kept."""
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -148,7 +148,7 @@ class Worker:
             raise (DoesNotFit if kind == "out_of_memory" else WorkerFailed)(message["text"])
 
     def order(self, config: Config, report_every_s: float = 0.3) -> None:
-        """Start training; `ready` waits."""
+        """Tell the worker to start training. `ready` waits for it."""
         self.progress, self.training = [], True
         self._tell(
             do="start", model=config.model, batch=config.batch, amp=config.amp, size=self.size,
@@ -160,7 +160,7 @@ class Worker:
         self.progress.append(_progress(message))
 
     def follow(self, until: float) -> None:
-        """Take in progress until a moment of time.monotonic()."""
+        """Take in progress reports until a moment of time.monotonic()."""
         while (left := until - time.monotonic()) > 0:
             try:
                 message = self._messages.get(timeout=left)
@@ -172,7 +172,7 @@ class Worker:
             self._take(message)
 
     def follow_past(self, moment: float, timeout_s: float) -> None:
-        """Take in progress until one report is from after a moment."""
+        """Take in progress reports until one comes from after a moment."""
         deadline = time.monotonic() + timeout_s
         while not self.progress or self.progress[-1][0] < moment:
             if time.monotonic() > deadline:
@@ -180,7 +180,9 @@ class Worker:
             self.follow(time.monotonic() + 0.05)
 
     def abandon(self, patience_s: float = 20.0) -> None:
-        """Bring it back to idle after a failure, its own or its partner's; else end it."""
+        """Bring the worker back to idle after a failure, its own or its partner's; end it where
+        that fails.
+        """
         if not self.training or not self.alive:
             return
         try:
@@ -190,7 +192,7 @@ class Worker:
                 self.close()
 
     def end(self, timeout_s: float = 60.0) -> float | None:
-        """Stop training; returns torch's peak memory in MiB where there is a GPU."""
+        """Stop training. Return torch's peak memory in MiB where there is a GPU."""
         self._tell(do="stop")
         message = self.await_event("memory", timeout_s=timeout_s)
         self.await_event("idle", timeout_s=timeout_s)
@@ -198,7 +200,8 @@ class Worker:
         return peak
 
     def rate(self, start: float, end: float) -> float:
-        """True steps per second between two moments, from the progress reported around them.
+        """Return the true steps per second between two moments, from the progress reported around
+        them.
 
         The edges move inwards to reports, which the device was synchronised for; where a step is
         longer than the window's reports allow, outwards to the nearest ones.
@@ -207,7 +210,7 @@ class Worker:
         return (last.steps - first.steps) / (last.t - first.t)
 
     def between(self, start: float, end: float) -> tuple[Progress, Progress]:
-        """The first and last report of a window."""
+        """Return the first and last report of a window."""
         points = self.progress
         inside = [p for p in points if start <= p.t <= end]
         if len(inside) < 2 or inside[-1].steps - inside[0].steps < 4:

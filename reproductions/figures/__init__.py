@@ -1,1 +1,1 @@
-"""Every system of the sources against its own published or recorded figures."""
+"""Compares every reproduced system with its own published or recorded figures."""

@@ -25,13 +25,13 @@ NOT_A_FAMILY = {"__main__", "figure"}
 
 
 def families() -> list[str]:
-    """Modules of this package that have figures, by name."""
+    """Return the modules of this package that have figures, by name."""
     found = (module.name for module in pkgutil.iter_modules(reproductions.figures.__path__))
     return sorted(name for name in found if name not in NOT_A_FAMILY)
 
 
 def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
-    """(family, figure), each as soon as it is known; progress goes to standard error."""
+    """Yield (family, figure), each as soon as it is known. Progress goes to standard error."""
     for name in names:
         print(f"{name} ...", file=sys.stderr, flush=True)
         clock = CpuClock()
@@ -42,7 +42,7 @@ def measure(names: list[str], data: Path) -> Iterator[tuple[str, Figure]]:
 
 
 def sentence(figure: Figure) -> str:
-    """One figure on one line."""
+    """Return one figure on one line."""
     verdict = "holds" if figure.holds else "DOES NOT HOLD"
     return (
         f"{verdict}: {figure.system}, {figure.figure}: {number(figure.measured)} "
@@ -52,12 +52,12 @@ def sentence(figure: Figure) -> str:
 
 
 def number(value: float | str) -> str:
-    """A value for reading: seven significant digits."""
+    """Return a value for reading, with seven significant digits."""
     return value if isinstance(value, str) else f"{value:.7g}"
 
 
 def markdown(rows: list[tuple[str, Figure]]) -> str:
-    """All figures as a table."""
+    """Return all figures as a table."""
     lines = [
         "| system | figure | reference | measured | tolerance | holds | CPU s |",
         "|---|---|---|---|---|---|---|",

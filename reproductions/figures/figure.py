@@ -1,4 +1,4 @@
-"""A figure: what a source reports beside what is measured here, and whether they agree.
+"""A figure: what a source reports, what is measured here, and whether they agree.
 
 A family of systems is a module of this package with
 
@@ -58,7 +58,9 @@ class _Make(Protocol):
 
 
 def within(relative: float) -> _Make:
-    """Figures that must agree to `relative` of the reference: `within(0.05)(system, ...)`."""
+    """Return a maker of figures that must agree to `relative` of the reference:
+    `within(0.05)(system, ...)`.
+    """
     return _held(f"±{100 * relative:g} %", lambda ref, got: abs(got - ref) <= relative * abs(ref))
 
 
@@ -85,7 +87,7 @@ def ordered(
     cpu_s: float,
     note: str = "",
 ) -> Figure:
-    """The figure that systems come in a stated order, smallest value first."""
+    """Return a figure that checks whether systems come in a stated order, smallest value first."""
     found = sorted(order, key=lambda name: values[name])
     strictly = all(values[a] < values[b] for a, b in pairwise(order))
     return Figure(
@@ -94,7 +96,7 @@ def ordered(
 
 
 class CpuClock:
-    """CPU seconds of this process since the last reading."""
+    """Counts CPU seconds of this process since the last reading."""
 
     def __init__(self) -> None:
         self._since = time.process_time()

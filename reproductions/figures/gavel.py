@@ -43,7 +43,7 @@ def _published(name: str) -> AllocationPolicy:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """All of them. `data` holds `gavel/`."""
+    """Yield all figures. `data` holds `gavel/`."""
     folder = data / "gavel"
     yield from optima()
     yield from published_runs(folder)
@@ -54,7 +54,7 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def optima() -> Iterator[Figure]:
-    """Programs of three jobs, solved by two solvers before."""
+    """Yield programs of three jobs, whose optima two solvers found before."""
     steps = np.array([1000.0, 2000.0, 3000.0])
     small = Problem.of([[4, 1], [3, 1], [2, 1]], [1, 1])
     gangs = Problem.of([[10, 5, 1], [8, 7, 1], [6, 2, 1]], [2, 1, 1], [2, 1, 1])
@@ -84,7 +84,7 @@ NEAR = 0.04  # rounds of six minutes, and which of several optima a solver retur
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What a run of the published simulator gave, and how near one here has to come."""
+    """The results of a run of the published simulator, and how near a run here has to come."""
 
     policy: str
     jct_s: float
@@ -115,14 +115,14 @@ MAKESPAN_ORDER = [p.policy for p in ALL_AT_ONCE]
 
 
 def run(trace: Path, policy: AllocationPolicy) -> tuple[float, float]:
-    """Mean JCT and end of one run, seconds."""
+    """Return the mean JCT and the end of one run, seconds."""
     outcome = read_workload(trace).simulate(policy)
     jcts = [result.jct_s for result in outcome.jobs]
     return sum(jcts) / len(jcts), max(result.end_time or 0.0 for result in outcome.jobs)
 
 
 def published_runs(folder: Path) -> Iterator[Figure]:
-    """The two released traces on 8 V100, 16 P100 and 24 K80."""
+    """Yield figures of the two released traces on 8 V100, 16 P100 and 24 K80."""
     means: dict[str, float] = {}
     ends: dict[str, float] = {}
     for trace, rows in (("max_min_fairness", ARRIVALS), ("minimize_makespan", ALL_AT_ONCE)):
@@ -145,7 +145,7 @@ def published_runs(folder: Path) -> Iterator[Figure]:
 
 
 def distinct_jobs(jobs: int, supply: int, *, gangs: bool = False) -> Problem:
-    """The worst case: no two jobs alike, `jobs / supply` GPUs of each of three types."""
+    """Return the worst case: no two jobs alike, `jobs / supply` GPUs of each of three types."""
     rng = np.random.default_rng(0)
     rates = np.array([1.0, 0.55, 0.2]) * np.exp(rng.normal(0, 0.35, (jobs, 3)))
     gang = rng.choice([1, 2, 4, 8], jobs, p=[0.7, 0.1, 0.15, 0.05]) if gangs else None
@@ -154,7 +154,7 @@ def distinct_jobs(jobs: int, supply: int, *, gangs: bool = False) -> Problem:
 
 
 def tabled_jobs(table: ThroughputTable, jobs: int, supply: int = 4) -> Problem:
-    """Jobs of the released table, as its evaluation draws them."""
+    """Return jobs drawn from the released table, as its evaluation draws them."""
     drawn = synthetic(table, jobs, per_hour=None)
     kinds = sorted({job.kind for job in drawn})
     speeds = [[[table.speed(t, a, b) for b in kinds] for a in kinds] for t in TYPES]
@@ -168,7 +168,9 @@ def tabled_jobs(table: ThroughputTable, jobs: int, supply: int = 4) -> Problem:
 
 
 def generated(jobs: int, supply: int, gangs: bool) -> tuple[float, float, float]:
-    """Optimum with its second stage by column generation: level, CPU seconds, peak MiB."""
+    """Return the optimum with its second stage by column generation: level, CPU seconds, peak
+    MiB.
+    """
     problem = distinct_jobs(jobs, supply, gangs=gangs)
     clock = CpuClock()
     best = refined(problem, least_attained_service(problem))
@@ -176,7 +178,7 @@ def generated(jobs: int, supply: int, gangs: bool) -> tuple[float, float, float]
 
 
 def whole(jobs: int, supply: int) -> tuple[float, float, float]:
-    """The same program with every pair written down."""
+    """Return the same for the program with every pair written down."""
     problem = distinct_jobs(jobs, supply)
     clock = CpuClock()
     best = optimum(problem, least_attained_service(problem), whole=True)
@@ -186,13 +188,17 @@ def whole(jobs: int, supply: int) -> tuple[float, float, float]:
 def apart(
     measure: Callable[..., tuple[float, float, float]], *arguments: object
 ) -> tuple[float, float, float]:
-    """Measure in a process of its own, so that memory is that of the measurement alone."""
+    """Measure in a process of its own, so that memory is that of the measurement alone. Return the
+    result.
+    """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         return pool.submit(measure, *arguments).result()
 
 
 def pair_programs(folder: Path) -> Iterator[Figure]:
-    """Column generation and aggregation against the program written down whole."""
+    """Yield comparisons of column generation and aggregation with the program written down
+    whole.
+    """
     system = "gavel-las-packed"
     for jobs, supply in ((128, 4), (128, 10), (512, 4)):
         some, cpu_s, _ = apart(generated, jobs, supply, False)

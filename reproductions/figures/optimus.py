@@ -1,4 +1,6 @@
-"""Optimus: its parts on synthetic data with a known answer, its extensions on measured data."""
+"""Figures of Optimus: its parts on synthetic data with a known answer, its extensions on
+measured data.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def epoch_errors(jobs: int = 200) -> list[float]:
-    """Relative error of the epoch of convergence, predicted from half of a noisy curve."""
+    """Return the relative error of the epoch of convergence, predicted from half of a noisy
+    curve.
+    """
     rng = np.random.default_rng(1)
     errors = []
     for _ in range(jobs):
@@ -62,7 +66,7 @@ def epochs() -> Iterator[Figure]:
 
 
 def observations(folder: Path) -> list[tuple[str, StepObservation]]:
-    """Measured steps of an application: (placement, observation)."""
+    """Return the measured steps of an application: (placement, observation)."""
     with opened_text(folder / "placements.csv", newline="") as file:
         return [
             (
@@ -79,7 +83,7 @@ def observations(folder: Path) -> list[tuple[str, StepObservation]]:
 
 
 def step_error(model: AllReduceSpeed, seen: Sequence[StepObservation]) -> float:
-    """Mean of |measured / predicted - 1|."""
+    """Return the mean of |measured / predicted - 1|."""
     return fmean(abs(o.seconds / model.step_s(o.nodes, o.gpus, o.batch) - 1.0) for o in seen)
 
 
@@ -98,7 +102,7 @@ def all_reduce(data: Path) -> Iterator[Figure]:
 
 
 def curves(data: Path) -> Iterator[Figure]:
-    """The final loss, predicted at four fifths of the training, by both fits."""
+    """Yield the error of the final loss, predicted at four fifths of the training, by both fits."""
     clock = CpuClock()
     for name, app in applications(data / "pollux" / "traces").items():
         if app.epochs < 10:

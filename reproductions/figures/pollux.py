@@ -1,4 +1,4 @@
-"""Pollux, and the systems it was compared with, on the workloads of its artifact."""
+"""Figures of Pollux, and of the systems it was compared with, on the workloads of its artifact."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MEAN_8 = {"pollux": 2751.1, "tiresias-las": 4038.18, "optimus-oracle": 5681.94}
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """Fits first, then what is deterministic, then Pollux itself."""
+    """Yield the fits first, then what is deterministic, then Pollux itself."""
     folder = data / "pollux"
     apps = applications(folder / "traces")
     for app in apps.values():

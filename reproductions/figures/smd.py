@@ -22,7 +22,9 @@ def figures(data: Path) -> Iterable[Figure]:
 
 
 def a_knapsack(jobs: int, seed: int) -> Knapsack:
-    """Random values and weights; room for a fifth to three fifths of all."""
+    """Return a knapsack with random values and weights, and room for a fifth to three fifths of
+    all.
+    """
     rng = np.random.default_rng(seed)
     weights = rng.uniform(1.0, 20.0, (jobs, RESOURCES))
     capacity = weights.sum(axis=0) * rng.uniform(0.2, 0.6)

@@ -37,7 +37,7 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 
 
 def workloads(data: Path) -> dict[str, list[GangJob]]:
-    """The released trace, stretched tenfold and thirtyfold."""
+    """Return the released trace, stretched tenfold and thirtyfold."""
     trace = data / "tiresias" / TRACE
     stretched = {"60": 1.0, "x10": 10.0, "x30": 30.0}
     return {name: read_trace(trace, stretch=factor)[0] for name, factor in stretched.items()}
@@ -48,7 +48,7 @@ def average_jct_s(outcome: Outcome) -> float:
 
 
 def figures(data: Path) -> Iterable[Figure]:
-    """The table of the published simulator."""
+    """Yield the table of the published simulator."""
     rows = workloads(data)
     clock = CpuClock()
     for schedule, settings in SCHEDULES.items():

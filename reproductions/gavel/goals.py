@@ -21,17 +21,20 @@ _SATURATED = 1e-6  # a dual above this share of the largest: the job can rise no
 
 
 def refined(problem: Problem, goal: Goal) -> Allocation:
-    """The optimum of a goal with most normalised throughput in all. Raises Infeasible."""
+    """Return the optimum of a goal that has most normalised throughput in all. Raises
+    Infeasible.
+    """
     return optimum(problem, goal, normalised(problem))
 
 
 def normalised(problem: Problem) -> Floats:
-    """(n, m) gains that measure throughput in proportional shares."""
+    """Return (n, m) gains that measure throughput in proportional shares."""
     return np.repeat(1 / problem.proportional[:, None], problem.types, axis=1)
 
 
 def least_attained_service(problem: Problem) -> Goal:
-    """Max-min fairness: the smallest throughput, in weighted proportional shares, is largest.
+    """Return the goal of max-min fairness: the smallest throughput, in weighted proportional
+    shares, is largest.
 
     A job of s GPUs is owed 1/s of the time that a job of one GPU is.
     """
@@ -40,7 +43,7 @@ def least_attained_service(problem: Problem) -> Goal:
 
 
 def makespan(problem: Problem, remaining: Floats) -> Goal:
-    """Everybody is done as early as possible: `1 / t` is the time that takes.
+    """Return the goal that all jobs end as early as possible; `1 / t` is the time that takes.
 
     Args:
         remaining: (n,) steps left.
@@ -56,7 +59,8 @@ def _level(problem: Problem, slope: Floats) -> Goal:
 def finish_time_fairness(
     problem: Problem, remaining: Floats, age: Floats, expected: Floats
 ) -> tuple[float, Allocation]:
-    """The largest ratio of a job's JCT to the JCT that an n-th of the cluster would give it, least.
+    """Return the smallest possible value, and its allocation, of the largest ratio of a job's JCT
+    to its JCT on an n-th of the cluster.
 
     Args:
         remaining: (n,) steps left.
@@ -82,7 +86,7 @@ def finish_time_fairness(
 
 
 class Within(StrEnum):
-    """How an entity (a team, a virtual cluster) shares what is its own among its jobs."""
+    """How an entity (a team, a virtual cluster) shares its part among its jobs."""
 
     FAIRNESS = "fairness"
     FIFO = "fifo"
@@ -100,7 +104,7 @@ class Entity:
 def water_filling(
     problem: Problem, entities: Sequence[Entity] | None = None
 ) -> tuple[Floats, Allocation]:
-    """Max-min fairness carried on: when a job can rise no further, the others go on rising.
+    """Return max-min fairness in steps: when a job can rise no further, the others go on rising.
 
     Args:
         entities: weights from the top down; None: every job by its own weight.

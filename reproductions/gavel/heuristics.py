@@ -13,7 +13,8 @@ FAIR_PAIR = 1.0  # of Gandiva: summed pair speeds below which a pair is parted
 
 
 def first_come(problem: Problem, *, anywhere: bool = False) -> Ints:
-    """Every job in turn takes the type where it is fastest among those with room.
+    """Return the GPU type of each job, where every job in turn takes the type on which it is
+    fastest among those with room.
 
     Stops at the first job that fits nowhere.
 
@@ -44,7 +45,7 @@ def _summed(problem: Problem, a: int, b: int, kind: int) -> float:
 def introspected(
     problem: Problem, pairs: list[tuple[int, int]], rng: np.random.Generator
 ) -> list[tuple[int, int]]:
-    """Gandiva's packing by trial: pairs that were good stay, the rest are paired at random.
+    """Return Gandiva's pairs by trial: good pairs stay, the rest are paired at random.
 
     Nobody shares while there are GPUs for all. A pair is good when its summed speeds, on the mean
     of the types, are at least FAIR_PAIR. Xiao et al., OSDI'18.
@@ -68,7 +69,9 @@ def _mean_sum(problem: Problem, a: int, b: int) -> float:
 
 
 def equal_shares(problem: Problem, pairs: list[tuple[int, int]]) -> list[tuple[int, int, Floats]]:
-    """(first, second or -1, (m,) shares of time): every single and pair gets equally much."""
+    """Return (first, second or -1, (m,) shares of time), in which every single and pair gets
+    equally much.
+    """
     paired = {job for pair in pairs for job in pair}
     rows = [(job, -1) for job in range(problem.jobs) if job not in paired] + pairs
     found = []

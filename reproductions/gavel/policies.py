@@ -34,14 +34,14 @@ class LeastAttainedService(GavelPolicy):
 
 
 class PackedLeastAttainedService(LeastAttainedService):
-    """The same with space sharing."""
+    """Max-min fairness over throughput in proportional shares, with space sharing."""
 
     name = "gavel-las-packed"
     changes = SHARING
 
 
 class BlindLeastAttainedService(GavelPolicy):
-    """The same by a policy that believes all GPU types equal.
+    """Max-min fairness of a policy that takes all GPU types as equal.
 
     Everybody's time is then spread over the types by their numbers of GPUs: to this policy that is
     as good as any other optimum.
@@ -57,7 +57,9 @@ class BlindLeastAttainedService(GavelPolicy):
 
 
 class Makespan(GavelPolicy):
-    """All jobs done as early as possible. As published, whichever of the optima is found first."""
+    """All jobs done as early as possible. As published, it takes whichever optimum is found
+    first.
+    """
 
     name = "gavel-makespan"
     needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
@@ -74,14 +76,14 @@ class Makespan(GavelPolicy):
 
 
 class PackedMakespan(Makespan):
-    """The same with space sharing."""
+    """All jobs done as early as possible, with space sharing."""
 
     name = "gavel-makespan-packed"
     changes = SHARING
 
 
 class FinishTimeFairness(GavelPolicy):
-    """The largest ratio of JCT to JCT on an n-th of the cluster is as small as can be."""
+    """Makes the largest ratio of JCT to JCT on an n-th of the cluster as small as possible."""
 
     name = "gavel-ftf"
     needs = (THROUGHPUTS, TERMS, REMAINING_STEPS)
@@ -112,7 +114,7 @@ class FinishTimeFairness(GavelPolicy):
 
 
 class WaterFilling(GavelPolicy):
-    """Max-min fairness carried on: who can rise no further stays, the others go on rising."""
+    """Max-min fairness in steps: a job that can rise no further stays, the others go on rising."""
 
     name = "gavel-water-filling"
 
@@ -137,7 +139,7 @@ class HierarchicalSettings(GavelSettings):
 
 
 class Hierarchical(WaterFilling):
-    """Virtual clusters share the whole by weight, each shares its part in its own way."""
+    """Virtual clusters share the whole by weight, and each shares its part in its own way."""
 
     Settings = HierarchicalSettings
     name = "gavel-hierarchical"
@@ -158,7 +160,7 @@ class Hierarchical(WaterFilling):
 
 
 class FirstCome(GavelPolicy):
-    """In order of arrival, each job on the free type where it is fastest; nobody is passed."""
+    """In order of arrival, each job on the free type where it is fastest. No job is passed."""
 
     name = "gavel-fifo"
     idle_taken = False

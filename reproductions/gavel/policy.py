@@ -1,4 +1,4 @@
-"""What all of Gavel's policies have in common: plan shares of time now and then, deal rounds."""
+"""What all of Gavel's policies share: they compute shares of time now and then, and deal rounds."""
 
 from __future__ import annotations
 
@@ -55,17 +55,17 @@ class View:
     problem: Problem
 
     def remaining(self) -> Floats:
-        """(n,) steps left."""
+        """Return (n,) steps left."""
         return np.array([job.active.report(REMAINING_STEPS) for job in self.known])
 
     def age(self) -> Floats:
-        """(n,) seconds since submission."""
+        """Return (n,) seconds since submission."""
         return np.array([job.active.age_s(self.now) for job in self.known])
 
 
 @dataclass(slots=True)
 class Plan:
-    """Shares of time by combination of jobs, and what stands behind them, by job."""
+    """Shares of time by combination of jobs, and the evidence for them, by job."""
 
     shares: dict[Combination, tuple[float, ...]] = field(default_factory=dict)
     evidence: dict[str, Evidence] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Plan:
 
     @classmethod
     def of(cls, view: View, rows: Iterable[tuple[int, int, Floats]]) -> Plan:
-        """From (first, second or -1, shares by type)."""
+        """Return a plan from (first, second or -1, shares by type)."""
         plan = cls({(job,): (0.0,) * len(view.types) for job in view.ids})
         for first, second, share in rows:
             jobs = (view.ids[first],) if second < 0 else (view.ids[first], view.ids[second])
@@ -83,7 +83,8 @@ class Plan:
 
     @classmethod
     def of_program(cls, view: View, best: Allocation, row: Ints | None = None) -> Plan:
-        """From an optimum, with its duals as evidence. `row` is the class of each job, if any.
+        """Return a plan from an optimum, with its duals as evidence. `row` is the class of each
+        job, if any.
 
         "dual" is the part of the objective that hinges on what the job is owed, "price" the part
         that the GPUs of a type are worth.
@@ -103,7 +104,7 @@ class Plan:
         return plan
 
     def by_job(self) -> dict[str, tuple[float, ...]]:
-        """Share of time on each type, alone and in pairs."""
+        """Return each job's share of time on each type, alone and in pairs."""
         total: dict[str, tuple[float, ...]] = {}
         for jobs, share in self.shares.items():
             for job in jobs:
@@ -129,7 +130,9 @@ class GavelSettings(PolicySettings):
 
 
 class GavelPolicy(AllocationPolicy):
-    """Shares by an optimisation, turns by rounds. Subclasses say how shares are computed."""
+    """Computes shares by an optimisation, and turns by rounds. Subclasses say how shares are
+    computed.
+    """
 
     Settings = GavelSettings
     needs: tuple[Statistic[object], ...] = (THROUGHPUTS, TERMS)
@@ -160,7 +163,7 @@ class GavelPolicy(AllocationPolicy):
 
     @abstractmethod
     def plan(self, view: View) -> Plan:
-        """Shares of time. Raises Infeasible."""
+        """Return shares of time. Raises Infeasible."""
 
     # --- the contract -------------------------------------------------------------------------
 
@@ -290,7 +293,7 @@ class GavelPolicy(AllocationPolicy):
 def problem_of(
     known: Sequence[Known], types: Sequence[str], capacity: Sequence[int], sharing: bool
 ) -> Problem:
-    """Jobs as arrays. Who may not share GPUs is of a kind apart."""
+    """Return jobs as arrays. A job that may not share GPUs gets a kind of its own."""
     keys = [(job.throughputs.kind, job.active.job.share) for job in known]
     example = {key: job.throughputs for key, job in zip(keys, known, strict=True)}
     number = {key: i for i, key in enumerate(example)}

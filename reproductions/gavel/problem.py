@@ -17,7 +17,7 @@ Index = Ints | int
 
 
 class NoGpuTypeHolds(ValueError):
-    """Jobs that no GPU type of the cluster can hold.
+    """Raised for jobs that no GPU type of the cluster can hold.
 
     Attributes:
         jobs: their indices.
@@ -85,7 +85,9 @@ class Problem:
         kind: object = None,
         speeds: NDArray[np.floating] | None = None,
     ) -> Problem:
-        """From anything array-like; gangs, weights and counts are 1, kinds all different."""
+        """Return a problem from anything array-like. By default gangs, weights and counts are 1,
+        and all kinds differ.
+        """
         rates = np.asarray(throughput, float)
         n = len(rates)
         return cls(
@@ -122,11 +124,11 @@ class Problem:
         return rates
 
     def speed(self, gpu_type: int, a: Index, b: Index) -> NDArray[np.floating]:
-        """Pair speeds of jobs `a` beside jobs `b` on a type; the two are broadcast."""
+        """Return the pair speeds of jobs `a` beside jobs `b` on a type; the two are broadcast."""
         assert self.speeds is not None
         found: NDArray[np.floating] = self.speeds[gpu_type, self.kind[a], self.kind[b]]
         return found
 
     def blind(self) -> Problem:
-        """The same problem to a policy that believes all GPU types equal."""
+        """Return the same problem as seen by a policy that takes all GPU types as equal."""
         return replace(self, throughput=np.ones_like(self.throughput))

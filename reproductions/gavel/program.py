@@ -25,12 +25,12 @@ TOLERANCE = 1e-7  # of HiGHS; a smaller share of time is none
 
 
 class Infeasible(ValueError):
-    """No allocation meets the floors."""
+    """Raised where no allocation meets the floors."""
 
 
 @dataclass(frozen=True, eq=False)
 class Goal:
-    """What the program is for. Throughputs in steps per second.
+    """What the program maximises. Throughputs are in steps per second.
 
     Attributes:
         slope: (n,) throughput that a job must have per unit of `t`.
@@ -47,7 +47,7 @@ class Goal:
 
 @dataclass(frozen=True, eq=False)
 class Columns:
-    """Who runs where: single jobs (`second` = -1) and pairs.
+    """The possible uses of GPUs: single jobs (`second` = -1) and pairs, by type.
 
     Attributes:
         first, second: (k,) jobs; equal for two jobs of one class.
@@ -67,7 +67,7 @@ class Columns:
         return len(self.first)
 
     def key(self, jobs: int) -> Ints:
-        """(k,) a number that tells columns apart."""
+        """Return (k,) a number that tells columns apart."""
         found: Ints = (self.type * (jobs + 1) + self.first) * (jobs + 1) + self.second
         return found
 
@@ -81,7 +81,7 @@ class Columns:
 
 @dataclass(frozen=True, eq=False)
 class Allocation:
-    """An optimum.
+    """An optimum of the program.
 
     Attributes:
         columns, share: who runs where, and for what share of time (of one job's time; for a class
@@ -106,7 +106,9 @@ class Allocation:
     seen: int
 
     def priced_as(self, other: Allocation) -> Allocation:
-        """This allocation with the objective and duals of the program it was refined from."""
+        """Return this allocation with the objective and duals of the program it was refined
+        from.
+        """
         return replace(
             self,
             objective=other.objective,
@@ -117,7 +119,7 @@ class Allocation:
         )
 
     def by_type(self, types: int) -> Floats:
-        """(n, m) share of time that each job is on each type, alone or not."""
+        """Return (n, m) the share of time that each job is on each type, alone or not."""
         table = np.zeros((len(self.throughput), types))
         paired = self.columns.second >= 0
         np.add.at(table, (self.columns.first, self.columns.type), self.share)
@@ -127,7 +129,7 @@ class Allocation:
 
 
 def singles(problem: Problem) -> Columns:
-    """Every job alone on every type that can hold it."""
+    """Return every job alone on every type that can hold it."""
     first, kind = np.nonzero(problem.throughput > 0)
     none = np.full(len(first), -1)
     rate = problem.throughput[first, kind]
@@ -137,7 +139,7 @@ def singles(problem: Problem) -> Columns:
 def solve(
     problem: Problem, goal: Goal, columns: Columns, *, level: float | None = None
 ) -> Allocation:
-    """The optimum over the given columns.
+    """Return the optimum over the given columns.
 
     Rates are scaled by each job's proportional throughput, and `t` so that slopes are about 1.
 
@@ -206,7 +208,7 @@ def _rows(problem: Problem, c: Columns, scale: Floats) -> csc_array:
 
 
 def worth(goal: Goal, c: Columns) -> Floats:
-    """(k,) what a unit of each column earns."""
+    """Return (k,) what a unit of each column earns."""
     second = np.where(c.second >= 0, c.rate_second * goal.gain[c.second, c.type], 0.0)
     earned: Floats = c.rate_first * goal.gain[c.first, c.type] + second
     return earned
@@ -228,7 +230,7 @@ def _maximum(worth: Floats, rows: csc_array, upper: Floats, bounds: Floats) -> O
 
 
 def throughput(columns: Columns, share: Floats, count: Ints) -> Floats:
-    """(n,) steps per second of a job, mean of its class."""
+    """Return (n,) steps per second of a job, as the mean of its class."""
     total = np.zeros(len(count))
     paired = columns.second >= 0
     np.add.at(total, columns.first, columns.rate_first * share)

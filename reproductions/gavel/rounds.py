@@ -21,7 +21,9 @@ NEVER_HAD = 1e9  # priority per unit of share of a job that had no time at all
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A combination on a GPU type for one round; `priority` 0 = takes GPUs nobody is due."""
+    """A combination of jobs on a GPU type for one round. With `priority` 0 it takes GPUs that
+    nobody is due.
+    """
 
     jobs: Combination
     type: int
@@ -30,7 +32,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """What a round must know of a job: GPUs, and on which types it runs at all."""
+    """What a round needs to know of a job: its GPUs, and on which types it runs at all."""
 
     gpus: int
     runs: Sequence[bool]
@@ -61,7 +63,7 @@ class Rounds:
         self._random.seed(self.shuffle)
 
     def reset(self, shares: Shares, now: float) -> None:
-        """Shares were computed anew: what is still owed is kept, and counting starts again."""
+        """Take in newly computed shares. What is still owed is kept, and counting starts again."""
         owed: dict[tuple[Combination, int], float] = {}
         half = self.round_s / 2
         for jobs in shares:
@@ -73,18 +75,20 @@ class Rounds:
         self.shares, self._since = shares, now
 
     def ran(self, turn: Turn, seconds: float) -> None:
-        """A combination had its turn."""
+        """Note that a combination had its turn."""
         key = turn.jobs, turn.type
         self._received[key] = self._received.get(key, self.round_s / 2) + seconds
 
     def priority(self, jobs: Combination, kind: int, total: float) -> float:
-        """Share of time due over share received; `total` is what everybody received there."""
+        """Return the share of time due over the share received; `total` is what everybody received
+        there.
+        """
         share = self.shares[jobs][kind] if jobs in self.shares else 0.0
         received = self._received.get((jobs, kind), self.round_s / 2)
         return share * total / received if received else share * NEVER_HAD
 
     def choose(self, gangs: Mapping[str, Gang], free: Sequence[int]) -> list[Turn]:
-        """Who runs where in the next round.
+        """Return which combinations run where in the next round.
 
         Args:
             gangs: every job that may run, in order of arrival.
@@ -132,7 +136,7 @@ class Rounds:
 
 
 def still_ahead(turns: Sequence[Turn], kind: int) -> str | None:
-    """The last job that got GPUs of a type: whom the others waited for."""
+    """Return the last job that got GPUs of a type, for which the others wait, or None."""
     return next((turn.jobs[0] for turn in reversed(turns) if turn.type == kind), None)
 
 
@@ -142,7 +146,9 @@ def place(
     nodes: Sequence[Node],
     types: Sequence[str],
 ) -> dict[Combination, Allocation]:
-    """GPUs for every turn: large gangs first, who was on a type stays, then nodes by index."""
+    """Return GPUs for every turn: large gangs first; a job that was on a type stays, then nodes by
+    index.
+    """
     free = [node.gpus for node in nodes]
     placed: dict[Combination, Allocation] = {}
     sizes = sorted({active[turn.jobs[0]].job.gpus for turn in turns}, reverse=True)

@@ -1,4 +1,4 @@
-"""Space sharing: which pairs of jobs to consider, and identical jobs as one.
+"""Space sharing: it chooses the pairs of jobs to consider, and treats identical jobs as one.
 
 A pair enters the program when, under the duals of the columns that are there, it would earn more
 than it costs. With n jobs, n to 4n such columns a step reach the optimum of the whole program in
@@ -23,7 +23,7 @@ _BLOCK = 1 << 21  # pairs priced at once: bounds the memory of pricing
 def optimum(
     problem: Problem, goal: Goal, refine: Floats | None = None, *, whole: bool = False
 ) -> Allocation:
-    """The best allocation, over single jobs and, if the problem has pair speeds, pairs.
+    """Return the best allocation over single jobs and, if the problem has pair speeds, pairs.
 
     Args:
         refine: (n, m) gains to maximise among all optima, which are many; None takes any.
@@ -89,7 +89,9 @@ def _helpful(problem: Problem, goal: Goal, best: Allocation, kind: int) -> Colum
 
 
 def possible(problem: Problem, kind: int, a: Ints, b: Ints) -> NDArray[np.bool_]:
-    """Which pairs may share GPUs of a type: equal gangs, each pair once, both measured there."""
+    """Return which pairs may share GPUs of a type: equal gangs, each pair once, both measured
+    there.
+    """
     ours, theirs = problem.speed(kind, a, b), problem.speed(kind, b, a)
     runs = (problem.throughput[a, kind] > 0) & (problem.throughput[b, kind] > 0)
     once = (a < b) | ((a == b) & (problem.count[a] > 1))
@@ -100,7 +102,7 @@ def possible(problem: Problem, kind: int, a: Ints, b: Ints) -> NDArray[np.bool_]
 
 
 def every_pair(problem: Problem) -> Columns:
-    """All pairs on all types but those whose speeds sum to 1 or less.
+    """Return all pairs on all types, except those whose speeds sum to 1 or less.
 
     Taking turns alone serves both of those at least as well in as much time of the GPUs.
     """
@@ -118,14 +120,14 @@ def every_pair(problem: Problem) -> Columns:
 
 
 def pair_columns(problem: Problem, kind: int, a: Ints, b: Ints) -> Columns:
-    """Columns of pairs of jobs on a type."""
+    """Return the columns of pairs of jobs on a type."""
     rate_a = problem.throughput[a, kind] * problem.speed(kind, a, b)
     rate_b = problem.throughput[b, kind] * problem.speed(kind, b, a)
     return Columns(a, b, np.full(len(a), kind), rate_a, rate_b, problem.gpus[a])
 
 
 def merged(problem: Problem) -> tuple[Problem, Ints]:
-    """Identical jobs as one row each, and the row of every job.
+    """Return the problem with identical jobs as one row each, and the row of every job.
 
     Identical are jobs of one kind, with equal gang, weight and throughputs.
     """
@@ -146,7 +148,7 @@ def merged(problem: Problem) -> tuple[Problem, Ints]:
 
 
 def split(columns: Columns, share: Floats, row: Ints) -> Iterator[tuple[int, int, int, float]]:
-    """(first, second or -1, type, share) of the jobs behind an allocation of classes.
+    """Yield (first, second or -1, type, share) of the jobs behind an allocation of classes.
 
     Every member of a class gets an equal part of each column. Partners are dealt in order, so
     that two classes of p and q members make at most p + q - 1 pairs.

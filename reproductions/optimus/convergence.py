@@ -21,7 +21,7 @@ LEAST = 3  # points a curve needs
 
 
 class TooFewPoints(ValueError):
-    """A curve through fewer than three points."""
+    """Raised for a curve through fewer than three points."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,13 @@ class LossCurve:
     residual: float
 
     def loss(self, k: float | Floats) -> Floats:
-        """Predicted loss at epoch (or step) k."""
+        """Return the predicted loss at epoch (or step) k."""
         inverse = self.b0 * (np.asarray(k, dtype=np.float64) - self.origin) + self.b1
         return np.asarray(self.scale * (1.0 / np.maximum(inverse, 1e-12) + self.b2))
 
     def converges_at(self, threshold: float, *, patience: int = 1) -> float:
-        """The first k after which an epoch improves the loss by less than `threshold` of `scale`.
+        """Return the first k after which an epoch improves the loss by less than `threshold` of
+        `scale`.
 
         l(k) - l(k+1) is about b0 / (b0 k + b1)^2. `patience`: how many such epochs in a row
         the owner wants to see. Inf for a flat threshold of zero.
@@ -63,10 +64,10 @@ class LossCurve:
 
 
 def smooth(losses: Floats, *, points: int | None = None) -> tuple[Floats, Floats]:
-    """Losses as the fit wants them: (steps, losses), averaged and without outliers.
+    """Return losses in the form that the fit needs: (steps, losses), averaged and without outliers.
 
     Args:
-        losses: of steps 1, 2, ..., (n,).
+        losses: losses of steps 1, 2, ..., (n,).
         points: average equal stretches down to at most this many points; None keeps all.
 
     A point outside the range of its two neighbours by more than their distance is taken to be
@@ -90,7 +91,7 @@ def smooth(losses: Floats, *, points: int | None = None) -> tuple[Floats, Floats
 
 
 def fit(steps: Floats, losses: Floats) -> LossCurve:
-    """The curve nearest to the losses, all points counting the same.
+    """Return the curve nearest to the losses, all points counting the same.
 
     Args:
         steps: epochs or steps, rising, (n,).
@@ -121,7 +122,7 @@ def fit(steps: Floats, losses: Floats) -> LossCurve:
 
 
 def fit_envelope(steps: Floats, losses: Floats, *, since: float = 0.0) -> LossCurve:
-    """The curve through the recent half of the running minimum.
+    """Return the curve through the recent half of the running minimum.
 
     A loss that does not fall at every step breaks the published fit: a warm-up, noise, or a step
     of the learning rate bend it. The best loss so far does fall, and its recent half tells where

@@ -1,4 +1,4 @@
-"""Who gets the next GPU: the marginal gains of Optimus (EuroSys'18).
+"""Decides which job gets the next GPU: the marginal gains of Optimus (EuroSys'18).
 
 Every job starts with the least it can run on; then one GPU at a time goes where it shortens a
 job's completion the most. The paper's workers and parameter servers are GPUs of a ring here.
@@ -19,7 +19,7 @@ Objective = Literal["seconds", "relative"]
 
 @dataclass(frozen=True, slots=True)
 class GpuJob:
-    """A job of all-reduce training, of any number of GPUs.
+    """A job of all-reduce training, which can use any number of GPUs.
 
     Attributes:
         job_id: unique.
@@ -51,11 +51,11 @@ def allocate_gpus(
     node_gpus: int | None = None,
     objective: Objective = "seconds",
 ) -> dict[str, GpuGrant]:
-    """GPUs of every job.
+    """Return the GPUs of every job.
 
     Args:
         jobs: in order of submission, which also breaks ties.
-        gpus: of the cluster.
+        gpus: GPUs of the cluster.
         node_gpus: beyond a node, look also for the gain of a whole node more, so that a dip of
             the speed at the edge of a node is passed; None tries one GPU more only, as published.
         objective: "seconds" saved, as published, which serves long jobs best; or seconds saved

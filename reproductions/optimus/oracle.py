@@ -1,4 +1,4 @@
-"""Optimus that knows the truth: real step times, real numbers of steps. A yardstick.
+"""Optimus with known step times and numbers of steps, as a yardstick.
 
 Pollux' evaluation (OSDI'21) compares with this one, on all-reduce training.
 """
@@ -29,7 +29,9 @@ from scheduler.core.decisions import Reason
 
 
 class OptimusOracle(AllocationPolicy):
-    """One GPU each in order of arrival, then one more at a time where it saves most seconds."""
+    """Gives one GPU each in order of arrival, then one more at a time where it saves most
+    seconds.
+    """
 
     name = "optimus-oracle"
     round_s = 60.0
@@ -66,7 +68,7 @@ def _left_s(job: ActiveJob, node_gpus: int) -> Callable[[int], float]:
 
 
 def step_s(times: StepTimeOracle, gpus: int, node_gpus: int) -> float:
-    """Seconds of an update on so many GPUs, filling node after node.
+    """Return the seconds of an update on so many GPUs, filling node after node.
 
     One GPU always makes two passes: the gradient's noise is to be seen.
     """

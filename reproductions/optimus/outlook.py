@@ -1,4 +1,4 @@
-"""How long a job will still train, and how far that can be trusted.
+"""How long a job will still train, and how far that estimate can be trusted.
 
 Ours, around the published curve: real losses rise and fall, learning rates step, and some
 schedules simply end. See `convergence` for the curves.
@@ -23,7 +23,7 @@ ASSUMED_EPOCHS = 20.0  # of a job of which nothing is known, as the published co
 
 
 class Source(StrEnum):
-    """Where a number of epochs comes from."""
+    """Where an estimated number of epochs comes from."""
 
     SCHEDULE = "schedule"  # the learning-rate schedule ends there
     CURVE = "curve"  # its loss will have converged
@@ -32,7 +32,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """Epochs a job has left.
+    """The epochs that a job has left.
 
     Attributes:
         epochs: the best guess; an assumption when the source is unknown.
@@ -47,7 +47,9 @@ class Outlook:
 
     @property
     def sure(self) -> bool:
-        """Whether gains may be computed from it; else attained service should order the job."""
+        """Whether gains may be computed from the estimate. If not, attained service should order
+        the job.
+        """
         return self.source is not Source.UNKNOWN
 
 
@@ -60,10 +62,10 @@ def outlook(
     rate_changes: Sequence[float] = (),
     warmup: int = 0,
 ) -> Outlook:
-    """Epochs a job has left.
+    """Return the epochs that a job has left.
 
     Args:
-        losses: of the epochs so far, positive.
+        losses: losses of the epochs so far, positive.
         threshold: an epoch that improves the loss by less than this share of the largest loss
             counts towards convergence; 0 when the owner stops at no such thing.
         patience: such epochs in a row that end the job.

@@ -1,4 +1,4 @@
-"""Optimus (EuroSys'18) on all-reduce training, from what jobs tell of themselves.
+"""Optimus (EuroSys'18) on all-reduce training, with the statistics that jobs report.
 
 The paper's scheme, marginal gains of predicted completion times, with what it takes to do without
 parameter servers, with real losses and with restarts that cost something: see `speed`, `outlook`
@@ -66,7 +66,7 @@ class OptimusSettings(PolicySettings):
 
 
 class Optimus(AllocationPolicy):
-    """GPUs go where they shorten predicted completion the most."""
+    """Gives GPUs to the jobs whose predicted completion they shorten the most."""
 
     Settings = OptimusSettings
     name = "optimus"

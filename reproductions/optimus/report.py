@@ -1,4 +1,4 @@
-"""What a training job tells of itself: epochs, losses, steps. No truth about the future."""
+"""What a training job reports of itself: epochs, losses, steps. It says nothing of the future."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TrainingReport(NamedTuple):
 
     Attributes:
         epochs_done: whole and part.
-        epochs: that its owner asked for.
+        epochs: epochs that its owner asked for.
         losses: at the end of each whole epoch, positive, the smaller the better.
         steps_per_epoch: updates of the first epoch, with the batch size it was submitted with.
         split: how it spreads that batch size over so many GPUs.

@@ -1,4 +1,5 @@
-"""When a job may be given another number of GPUs: what a checkpoint and a restart cost.
+"""Decides when a job may be given another number of GPUs, by the cost of a checkpoint and a
+restart.
 
 Ours, not the paper's: Optimus resizes whenever its gains say so and pays for it. Here the cost is
 learnt per job, and a resize has to pay for itself with a margin.
@@ -15,12 +16,12 @@ BYTES_PER_PARAMETER = 16.0  # weights, gradients and Adam's moments in mixed pre
 
 @dataclass(slots=True)
 class Resizing:
-    """What a job's resizes cost and how long its allocations last, learnt as they happen.
+    """The costs of a job's resizes, and how long its allocations last, learned as they happen.
 
     Attributes:
         cost_s: seconds of a checkpoint and restart; the first value is a prior.
         lasts_s: seconds that an allocation lasts; likewise.
-        share: of its time a job may spend on restarts, at most.
+        share: share of its time a job may spend on restarts, at most.
         changed_at: when the job was last given other GPUs; None before the first time.
     """
 
@@ -30,7 +31,9 @@ class Resizing:
     changed_at: float | None = None
 
     def changed(self, now: float, cost_s: float | None = None) -> None:
-        """The job was given other GPUs; `cost_s` is what the restart took, where it is known."""
+        """Note that the job was given other GPUs. `cost_s` is what the restart took, where that is
+        known.
+        """
         if self.changed_at is not None:
             self.lasts_s += DECAY * (now - self.changed_at - self.lasts_s)
         self.changed_at = now
@@ -38,7 +41,7 @@ class Resizing:
             self.cost_s += DECAY * (cost_s - self.cost_s)
 
     def worth(self, stay_s: float, move_s: float, now: float) -> bool:
-        """Whether a move pays.
+        """Return whether a move pays.
 
         Args:
             stay_s, move_s: seconds to completion with the GPUs held, and with the new ones.

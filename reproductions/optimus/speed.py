@@ -22,7 +22,7 @@ ACROSS = 1.1
 
 
 class TooFewObservations(ValueError):
-    """A model with more parameters than distinct observations."""
+    """Raised for a model with more parameters than distinct observations."""
 
 
 class StepObservation(NamedTuple):
@@ -53,11 +53,11 @@ class AllReduceSpeed:
     theta: tuple[float, float, float, float, float, float]
 
     def gradient_s(self, batch: float) -> float:
-        """Seconds to compute the gradient of `batch` samples on one GPU."""
+        """Return the seconds to compute the gradient of `batch` samples on one GPU."""
         return self.theta[0] * batch + self.theta[1]
 
     def step_s(self, nodes: int, gpus: int, batch: float, accumulation: int = 0) -> float:
-        """Seconds of a step, after `accumulation` gradients that are not exchanged.
+        """Return the seconds of a step, after `accumulation` gradients that are not exchanged.
 
         Args:
             nodes, gpus: what the job spans.
@@ -74,7 +74,7 @@ class AllReduceSpeed:
 
     @classmethod
     def fit(cls, seen: Sequence[StepObservation]) -> AllReduceSpeed:
-        """Fit to observed steps.
+        """Fit to observed steps. Return the model.
 
         What was never seen is taken to be cheap, so that it is tried: without several GPUs on a
         node, t2 = t3 = 0; without more than two GPUs, t3 = t5 = 0. With a single batch size half

@@ -1,4 +1,4 @@
-"""Goodput: how fast a job trains, not only how fast it runs; and the batch size that maximises it.
+"""Goodput: how fast a job makes training progress, and the batch size that maximises it.
 
     gain(S) = (var + sqr) / (var / S + sqr)        S = batch / initial batch
     efficiency = gain / S                          1 at the initial batch, less beyond
@@ -25,7 +25,9 @@ _SLACK = 1e-8
 
 
 def efficiency(noise: GradientNoise, scale: Floats) -> Floats:
-    """Progress per sample, relative to the initial batch size, at `scale` times that size."""
+    """Return the progress per sample, relative to the initial batch size, at `scale` times that
+    size.
+    """
     square, variance = max(noise.square, 0.0), max(noise.variance, 1e-6)
     return (variance + square) / (variance / scale + square) / scale
 
@@ -52,7 +54,7 @@ class Goodput:
     limits: Limits
 
     def best(self, nodes: Floats, gpus: Floats) -> Choice:
-        """The best batch by nodes and GPUs (arrays of one shape, GPUs at least 1)."""
+        """Return the best batch by nodes and GPUs (arrays of one shape, GPUs at least 1)."""
         nodes, gpus = np.asarray(nodes, float)[..., None], np.asarray(gpus, float)[..., None]
         initial, largest, (least, most) = self.limits[:3]
         floor = np.maximum(self.limits.least, least * gpus)
@@ -71,7 +73,7 @@ class Goodput:
         )
 
     def of(self, nodes: Floats, gpus: Floats, per_gpu: Floats, accumulation: Floats) -> Floats:
-        """Goodput of given batches."""
+        """Return the goodput of given batches."""
         grad_s, step_s = self.throughput.times(nodes, gpus, per_gpu)
         batch = gpus * per_gpu * (accumulation + 1)
         return (
@@ -81,7 +83,7 @@ class Goodput:
         )
 
     def batch(self, nodes: int, gpus: int) -> tuple[Batch, float] | None:
-        """The best batch on one allocation, and its goodput; None when there is none."""
+        """Return the best batch on one allocation, and its goodput, or None when there is none."""
         found = self.best(np.array(nodes), np.array(gpus))
         if not found.goodput > 0:
             return None

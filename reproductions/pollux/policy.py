@@ -41,7 +41,7 @@ MOST_GPUS = 64  # of one job
 
 @dataclass(slots=True)
 class Belief:
-    """What is believed of one job."""
+    """What is known of one job."""
 
     limits: Limits
     throughput: Throughput | None = None
@@ -49,7 +49,9 @@ class Belief:
     widest: int = 0  # most GPUs it was ever seen on
 
     def most_gpus(self) -> int:
-        """It starts on one GPU, and may at most double what it was ever seen on."""
+        """Return how many GPUs the job may have: one at first, then at most double what it was ever
+        seen on.
+        """
         return min(max(2 * self.widest, 1), MOST_GPUS, self.limits.most_gpus)
 
 
@@ -69,7 +71,7 @@ class PolluxSettings(PolicySettings):
 
 
 class Pollux(AllocationPolicy):
-    """Co-adaptive scheduling."""
+    """The policy `pollux`: GPUs and batch sizes are chosen together."""
 
     Settings = PolluxSettings
     name = "pollux"
@@ -215,7 +217,7 @@ class Pollux(AllocationPolicy):
 
 
 def first_batch(limits: Limits, gpus: int) -> Batch:
-    """The smallest batch, for a job of which nothing is known yet."""
+    """Return the smallest batch, for a job of which nothing is known yet."""
     each = max(ceil(limits.least / gpus), limits.per_gpu[0])
     accumulation = ceil(each / limits.per_gpu[1]) - 1
     if gpus == 1 and each > limits.initial:

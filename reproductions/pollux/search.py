@@ -21,7 +21,7 @@ _FLOOR = 1e-3  # keeps a job without GPUs from making every allocation equally b
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is searched.
+    """What is searched over.
 
     Attributes:
         speedup: [job, nodes spanned, GPUs]; 0 where there are none.
@@ -44,7 +44,9 @@ class Problem:
     avoid: bool = True
 
     def speedups(self, population: Ints) -> Floats:
-        """Speedup of every job in every individual, what a restart costs counted in."""
+        """Return the speedup of every job in every individual, with the cost of restarts counted
+        in.
+        """
         gpus = population.sum(axis=2, dtype=np.int16)
         nodes = (population > 0).sum(axis=2, dtype=np.int16)
         speedup = self.speedup[np.arange(population.shape[1]), nodes, gpus]
@@ -53,7 +55,7 @@ class Problem:
         return scaled
 
     def value(self, population: Ints) -> Floats:
-        """Fitness of every individual: the power mean of speedups."""
+        """Return the fitness of every individual: the power mean of speedups."""
         speedup = self.speedups(population) * self.weight + _FLOOR
         p = self.fairness
         if p == 0:
@@ -61,7 +63,7 @@ class Problem:
         return np.asarray((speedup**p).mean(axis=1) ** (1 / p))
 
     def utility(self, population: Ints) -> Floats:
-        """Speedup per GPU on the nodes in use, of every individual."""
+        """Return the speedup per GPU on the nodes in use, of every individual."""
         used = population.any(axis=1) @ self.room
         return np.asarray(self.speedups(population).sum(axis=1) / np.maximum(used, 1))
 
@@ -76,7 +78,7 @@ def search(
     patience: int = 100,
     utility: bool = False,
 ) -> Ints:
-    """The final population, best first.
+    """Return the final population, best first.
 
     Args:
         start: a population to go on from (of any size), or None for the current allocation.
@@ -117,8 +119,9 @@ def _distinct(population: Ints) -> Ints:
 
 
 def _standing(value: Floats, utility: Floats) -> Floats:
-    """How well individuals do by both, as a number each: first who is surpassed in both by nobody,
-    the most alone of them first, then who is by those only, ... (NSGA-II, Deb et al. 2002)"""
+    """Return how well individuals do by both, as a number each: first who is surpassed in both by
+    nobody, the most alone of them first, then who is by those only, ... (NSGA-II, Deb et al. 2002)
+    """
     goals = np.stack([value, utility], axis=1)
     front, left = np.empty(len(goals), dtype=np.int64), np.lexsort((-utility, -value))
     number, alone = 0, np.zeros(len(goals))
@@ -148,7 +151,9 @@ def _cross(population: Ints, value: Floats, count: int, rng: np.random.Generator
 
 
 def mutate(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints:
-    """Reset some rows to what is now, thin some out, and let some jobs grow into free GPUs."""
+    """Reset some rows to the present allocation, thin some out, and let some jobs grow into free
+    GPUs. Return the population.
+    """
     count, jobs, _ = population.shape
     reset, thinned = rng.random((2, count, jobs, 1), dtype=np.float32)
     population = np.where(reset < RESET, problem.current, population)
@@ -167,7 +172,9 @@ def mutate(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints
 
 
 def repair(population: Ints, problem: Problem, rng: np.random.Generator) -> Ints:
-    """Make every individual possible. Jobs are in order of right: the first keep what they have."""
+    """Make every individual feasible, and return the population. Jobs are in order of right: the
+    first keep what they have.
+    """
     if problem.avoid:
         used = population > 0
         spread = used & (used.sum(axis=2, dtype=np.int16, keepdims=True) > 1)

@@ -49,7 +49,9 @@ class Throughput(NamedTuple):
     overlap: float
 
     def times(self, nodes: Floats, gpus: Floats, per_gpu: Floats) -> tuple[Floats, Floats]:
-        """Seconds of a pass that does not update, and of one that does. Arrays of one shape."""
+        """Return the seconds of a pass without an update, and of one with it, as arrays of one
+        shape.
+        """
         grad = self.grad + self.grad_per_sample * per_gpu
         more = np.maximum(gpus - 2, TINY)
         sync = np.where(
@@ -64,13 +66,14 @@ class Throughput(NamedTuple):
         return grad, step
 
     def step_s(self, nodes: int, gpus: int, per_gpu: int, accumulation: int = 0) -> float:
-        """Seconds of an update."""
+        """Return the seconds of an update."""
         grad, step = self.times(np.array(nodes), np.array(gpus), np.array(per_gpu))
         return float(accumulation * grad + step)
 
 
 def fit(profile: Mapping[Configuration, StepTimes]) -> Throughput:
-    """The parameters that explain measured step times best, optimistic about what was never tried.
+    """Return the parameters that explain measured step times best, optimistic about what was never
+    tried.
 
     Args:
         profile: at least one measured configuration.

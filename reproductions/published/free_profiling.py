@@ -34,13 +34,13 @@ class _Nothing(Policy):
 
 @dataclass(slots=True)
 class FreeProfiling:
-    """What the pass found.
+    """What a run of the profiling stage alone found.
 
     Attributes:
         ended: results of the jobs that ended while being profiled.
         waited_s: seconds every profiled job waited for its profiling slot.
         loans: (time, lend or return, virtual cluster).
-        decisions: those of the pass.
+        decisions: decisions taken in the pass.
         busy_gpu_s: GPU-seconds spent in it.
     """
 
@@ -54,7 +54,7 @@ class FreeProfiling:
 def profile_all(
     workload: Workload, cluster: Callable[[], Cluster], stage: ProfilingStage, quirks: Quirks
 ) -> FreeProfiling:
-    """Send every job through the stage and nothing else."""
+    """Send every job through the profiling stage and nothing else. Return what was found."""
     decisions: list[Decision] = []
     core = Core(cluster(), _Nothing(), profiling=stage)
     outcome = Engine(
@@ -71,7 +71,7 @@ def profile_all(
 
 
 class LoanSchedule:
-    """Stands in for the profiling stage afterwards: only its node loans happen.
+    """Stands in for the profiling stage afterwards: only its loans of nodes happen.
 
     A loan is skipped when the lender has no idle node at that time.
     """
@@ -101,22 +101,22 @@ class LoanSchedule:
         return self._profiles.get(job.job_id)
 
     def submitted(self, job: Job, now: float) -> None:
-        """Nothing to learn."""
+        """Do nothing: a schedule learns nothing."""
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
-        """Nothing to learn."""
+        """Do nothing: a schedule learns nothing."""
 
     def use(self, bundle: Bundle) -> None:
-        """Nothing to score."""
+        """Do nothing: a schedule scores nothing."""
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """The nodes of this simulator stay."""
+        """Do nothing: the nodes of this simulator never change."""
 
     def add(self, queued: QueuedJob) -> None:
         raise ValueError("no job is profiled here")
 
     def remove(self, queued: QueuedJob) -> None:
-        """No job waits here."""
+        """Do nothing: no job waits here."""
 
     def before(self, queued: QueuedJob) -> list[str]:
         return []
@@ -137,13 +137,13 @@ class LoanSchedule:
                 self._lent = None
 
     def follow(self, core: Host, d: Decision) -> None:
-        """Its loans are in no log."""
+        """Do nothing: these loans are in no log."""
 
     def followed(self, core: Host, now: float) -> None:
         self.serve(core, now)
 
     def remember(self) -> StageMemory:
-        """Its loans are of one simulation."""
+        """Raise NotImplementedError: these loans belong to one simulation."""
         raise NotImplementedError("a schedule of loans is not kept")
 
     def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:

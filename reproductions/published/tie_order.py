@@ -23,7 +23,9 @@ SEEDS = {"vcEwI": 449, "vcHvQ": 315, "vcKeu": 18, "vcYVn": 24, "vcvGl": 10, "vcW
 
 
 def restore(workload: Workload, results: Path) -> Workload:
-    """The workload with ties in the order of the re-run; unchanged where `results` is missing."""
+    """Return the workload with ties in the order of the re-run; unchanged where `results` is
+    missing.
+    """
     if not results.is_file():
         return workload
     with opened_text(results, newline="") as file:

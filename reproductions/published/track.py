@@ -1,4 +1,5 @@
-"""Track `published`: the settings of Lucid's artifact, defects and all. It exists for fidelity.
+"""Track `published`: the settings of Lucid's artifact with its defects, for comparison with its
+figures.
 
 Profiling is free, pairs that were never measured run at full speed, sharing scores and memory are
 known of every job beforehand, and predictions are given. The engine's `Quirks` and the policies'
@@ -39,7 +40,7 @@ DEFECTS = {"srtf": "ties_preempt", "qssf": "gpu_count_first", "lucid": "first_pa
 
 @dataclass
 class PublishedScenario(Scenario):
-    """Policies that profile get it for free, before the run proper."""
+    """A scenario in which policies that profile do it for free, before the run proper."""
 
     def policy(self, name: str) -> Policy:
         made = super().policy(name)
@@ -94,7 +95,7 @@ def _after(first: list[Decision], sink: Sink | None) -> Sink | None:
 
 
 def scenario(venus: Venus, *, durations: str | None = None, quirks: bool = True) -> Scenario:
-    """The published track on the Venus folder.
+    """Return the published track on the Venus folder.
 
     Args:
         durations: `ebm`, `lgb` or one of `durations.sources`; None = what each policy had (the

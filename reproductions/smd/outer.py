@@ -28,12 +28,12 @@ FEW = 40  # choices up to which the mixed-integer program takes no time
 
 
 class NoSolution(RuntimeError):
-    """The solver gave up; the message says why."""
+    """Raised when the solver gave up; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knapsack:
-    """Choices to admit.
+    """The choices among which jobs are admitted.
 
     Attributes:
         values: worth of each choice, (n,), not negative.
@@ -57,18 +57,18 @@ class Knapsack:
         return np.arange(len(self.values)) if self.jobs is None else self.jobs
 
     def value(self, chosen: Sequence[int]) -> float:
-        """Worth of a selection."""
+        """Return the worth of a selection."""
         return float(self.values[list(chosen)].sum())
 
     def feasible(self, chosen: Sequence[int]) -> bool:
-        """Within the capacity, no job twice."""
+        """Return whether a selection is within the capacity and takes no job twice."""
         picked = list(chosen)
         owners = self.owners()[picked]
         within = (self.weights[picked].sum(axis=0) <= self.capacity + SLACK).all()
         return bool(within and len(set(owners.tolist())) == len(picked))
 
     def constraints(self) -> coo_array:
-        """Rows of the resources, then one per job with several choices."""
+        """Return the rows of the resources, then one per job with several choices."""
         rows = [coo_array(self.weights.T)]
         if self.jobs is not None and len(self.jobs):
             n = len(self.values)
@@ -77,14 +77,14 @@ class Knapsack:
         return vstack(rows)
 
     def bounds(self) -> Floats:
-        """Right-hand sides of `constraints`."""
+        """Return the right-hand sides of `constraints`."""
         many = 0 if self.jobs is None or not len(self.jobs) else int(self.jobs.max()) + 1
         return np.concatenate([self.capacity, np.ones(many)])
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Choices taken, and what a unit of each resource was worth at the margin.
+    """The choices taken, and what a unit of each resource was worth at the margin.
 
     Attributes:
         chosen: indices of the choices, rising.
@@ -98,7 +98,7 @@ class Selection:
 
 
 def select(problem: Knapsack) -> Selection:
-    """A selection, always feasible: the best one of few choices, a good one of many."""
+    """Return a selection, always feasible: the best one of few choices, a good one of many."""
     found = approximate(problem)
     if len(problem.values) > FEW or problem.value(found.chosen) >= found.bound - SLACK:
         return found
@@ -108,7 +108,7 @@ def select(problem: Knapsack) -> Selection:
 
 
 def approximate(problem: Knapsack) -> Selection:
-    """A good selection, always feasible; by density alone should the solver give up."""
+    """Return a good selection, always feasible; by density alone should the solver give up."""
     n = len(problem.values)
     if not n:
         return Selection((), tuple(0.0 for _ in problem.capacity), 0.0)
@@ -133,7 +133,7 @@ def approximate(problem: Knapsack) -> Selection:
 
 
 def select_exactly(problem: Knapsack, *, gap: float = 0.0) -> tuple[int, ...]:
-    """The best selection, to a relative `gap`. Raises NoSolution."""
+    """Return the best selection, to a relative `gap`. Raises NoSolution."""
     n = len(problem.values)
     if not n:
         return ()

@@ -47,7 +47,9 @@ class SmdSettings(PolicySettings):
 
 
 class Smd(AllocationPolicy):
-    """Admission by utility of completion; a yardstick, since it knows the length of a job."""
+    """Admits jobs by utility of completion. It is a yardstick, since it knows the length of a
+    job.
+    """
 
     Settings = SmdSettings
     name = "smd"

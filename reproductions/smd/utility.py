@@ -1,4 +1,4 @@
-"""What finishing at some time is worth: the sigmoid of SMD's authors."""
+"""The worth of finishing at some time: the sigmoid of SMD's authors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Utility:
     asks for, which is ours.
 
     Attributes:
-        worth: of the job, at once.
+        worth: worth of the job, at once.
         urgency: 0 for a job that can wait, 0.01 to 1 for one that cannot wait long, 4 to 6 for
             one whose deadline is hard.
         due: when half of the worth is lost.
@@ -26,5 +26,5 @@ class Utility:
     due: float = 2.0
 
     def __call__(self, completion: float) -> float:
-        """Worth of a completion so long after submission."""
+        """Return the worth of a completion so long after submission."""
         return self.worth / (1.0 + exp(min(self.urgency * (completion - self.due), 700.0)))

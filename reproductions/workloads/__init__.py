@@ -18,7 +18,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
 
 
 def open_workload(named: str) -> AllocationWorkload:
-    """The workload of `KIND:PATH`, as the command line names it.
+    """Return the workload of `KIND:PATH`, as the command line names it.
 
     Raises:
         UserError: there is no such kind, or its file cannot be read.

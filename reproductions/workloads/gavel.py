@@ -49,7 +49,9 @@ REFERENCE_TYPE = "v100"
 
 @dataclass(frozen=True, slots=True)
 class TraceJob:
-    """One line of a trace. Its SLO is checked and left out: no policy here keeps deadlines."""
+    """One line of a trace. Its SLO is checked and left out, since no policy here keeps
+    deadlines.
+    """
 
     job: Job
     steps: int
@@ -61,12 +63,12 @@ class TraceJob:
 
     @property
     def work(self) -> StepWork:
-        """The truth about it."""
+        """The truth about the job."""
         return StepWork(self.kind, self.steps, Terms(self.weight))
 
 
 def read_trace(path: Path) -> list[TraceJob]:
-    """Jobs in order of arrival.
+    """Return jobs in order of arrival.
 
     Raises:
         UserError: the file cannot be read, or a line is not as described above.
@@ -112,7 +114,7 @@ def _number(where: str, column: str, text: str, least: float = float("-inf")) ->
 
 
 def read_table(path: Path, *, consolidated: bool = True) -> ThroughputTable:
-    """A throughput table.
+    """Return a throughput table.
 
     Args:
         consolidated: rates of gangs on the fewest nodes; else of scattered gangs.
@@ -165,7 +167,7 @@ def _kind(key: str) -> Kind:
 
 
 def cluster(gpus: Mapping[str, tuple[int, int]]) -> tuple[Node, ...]:
-    """Nodes by type: (GPUs in all, GPUs per node)."""
+    """Return nodes by type, given (GPUs in all, GPUs per node) for each."""
     nodes: list[Node] = []
     for gpu_type, (total, per_node) in gpus.items():
         for left in range(total, 0, -per_node):
@@ -181,7 +183,7 @@ def workload(
     *,
     restart_s: float = 0.0,
 ) -> AllocationWorkload:
-    """Jobs of a trace on a cluster. Policies that work by leases get them."""
+    """Return jobs of a trace on a cluster. Policies that work by leases get them."""
     work = {found.job.job_id: found.work for found in jobs}
 
     def ground_truth(policy: AllocationPolicy) -> TableGroundTruth:
@@ -195,7 +197,7 @@ def read_workload(
     table: Path | None = None,
     gpus: Mapping[str, tuple[int, int]] = REFERENCE_CLUSTER,
 ) -> AllocationWorkload:
-    """A trace on a cluster of given GPUs.
+    """Return a trace on a cluster of given GPUs.
 
     Args:
         table: throughputs; None takes `simulation_throughputs.json` beside the trace.
@@ -224,7 +226,7 @@ def synthetic(
     gangs: bool = True,
     priorities: bool = False,
 ) -> list[TraceJob]:
-    """Jobs as Gavel's evaluation draws them.
+    """Return jobs drawn as Gavel's evaluation draws them.
 
     Args:
         per_hour: mean arrivals (Poisson); None: all at time 0.

@@ -31,14 +31,14 @@ class AllocationScenario:
         return self.workload.name
 
     def notes_on(self, policy: str) -> list[str]:
-        """Nothing in particular."""
+        """Return no notes."""
         return []
 
     def cluster_gpus(self) -> int:
         return self.workload.gpus
 
     def layout(self) -> dict[str, Any]:
-        """The cluster, for the summary of a run."""
+        """Return the cluster, for the summary of a run."""
         nodes = self.workload.nodes
         types = dict.fromkeys(node.gpu_type for node in nodes)
         return {
@@ -48,13 +48,13 @@ class AllocationScenario:
         }
 
     def traits(self, policy: str) -> dict[str, bool]:
-        """What a policy knows and may do, for the summary of a run."""
+        """Return what a policy knows and may do, for the summary of a run."""
         made = self._policy(policy)
         preemptive = Capability.PREEMPT in made.changes
         return {"oracle": made.oracle, "preemptive": preemptive, "estimates": False}
 
     def check(self, name: str) -> None:
-        """Raise UnmetNeeds when a policy needs what this workload has not.
+        """Raise UnmetNeeds when a policy needs a statistic that this workload lacks.
 
         A policy that chooses no GPU type would spread a gang over several.
         """
@@ -65,7 +65,9 @@ class AllocationScenario:
         check_needs(policy, self.workload.ground_truth(policy))
 
     def runnable(self) -> list[str]:
-        """The policies for which the workload has all statistics, in the order of the registry."""
+        """Return the policies for which the workload has all statistics, in the order of the
+        registry.
+        """
         names = []
         for name in ALLOCATING:
             try:
@@ -82,12 +84,16 @@ class AllocationScenario:
     def simulate(
         self, name: str, *, sink: Sink | None = None, progress: Progress | None = None
     ) -> tuple[Outcome, Estimator]:
-        """Run one policy. It has no estimator: what it knows are statistics of running jobs."""
+        """Run one policy. Return its results, and an estimator that predicts nothing: the policy
+        uses statistics of running jobs.
+        """
         return self.workload.simulate(self._policy(name), sink=sink, progress=progress), Estimator()
 
 
 def open_scenario(
     named: str, seed: int, *, settings: Mapping[str, Mapping[str, Any]] | None = None
 ) -> AllocationScenario:
-    """The world of `--workload KIND:PATH`, with settings of policies over those of the workload."""
+    """Return the world of `--workload KIND:PATH`, with settings of policies over those of the
+    workload.
+    """
     return AllocationScenario(open_workload(named), seed, settings or {})

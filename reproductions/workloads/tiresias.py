@@ -54,7 +54,7 @@ class GangJob:
 
 
 class TiresiasGroundTruth(GangGroundTruth):
-    """Jobs run for their duration on the GPUs they ask for, wherever these are."""
+    """A truth in which jobs run for their duration on the GPUs they ask for, wherever these are."""
 
     def __init__(self, jobs: Sequence[GangJob]):
         super().__init__({row.job.job_id: row.duration_s for row in jobs})
@@ -69,7 +69,7 @@ class TiresiasGroundTruth(GangGroundTruth):
 
 
 def read_trace(path: Path, *, stretch: float = 1.0) -> tuple[list[GangJob], list[str]]:
-    """Jobs of a trace in order of submission, and what is wrong with the rows left out.
+    """Return the jobs of a trace in order of submission, and what is wrong with the rows left out.
 
     Args:
         stretch: submissions and durations are multiplied by it.
@@ -107,7 +107,7 @@ def workload(
     gpus_per_node: int = 4,
     left_out: int = 0,
 ) -> AllocationWorkload:
-    """Jobs on a cluster of equal nodes."""
+    """Return jobs on a cluster of equal nodes."""
 
     def ground_truth(policy: AllocationPolicy) -> TiresiasGroundTruth:
         return TiresiasGroundTruth(rows)
@@ -117,7 +117,9 @@ def workload(
 
 
 def open_tiresias(path: Path, *, stretch: float = 1.0) -> AllocationWorkload:
-    """The workload of a trace file, or of the release's folder, on four nodes of four GPUs."""
+    """Return the workload of a trace file, or of the release's folder, on four nodes of four
+    GPUs.
+    """
     trace = path / TRACE if path.is_dir() else path
     if not trace.exists():
         raise UserError(f"{path}: there is no {TRACE} in this folder")

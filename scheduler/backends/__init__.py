@@ -1,1 +1,1 @@
-"""Where decisions take effect: a simulated clock, this host, Slurm."""
+"""The backends that carry out decisions: a simulated clock, this host, Slurm."""

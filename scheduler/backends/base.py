@@ -1,4 +1,4 @@
-"""The backend contract: where decisions take effect.
+"""The backend contract. A backend carries out decisions.
 
 A backend carries out launches and stops, and reports what became of them. It receives everything
 at least once and must do it at most once: `(job_id, attempt)` names an action for good, and asking
@@ -69,8 +69,10 @@ class Launch:
 
 
 class Happened(StrEnum):
-    """What a backend reports of an attempt: each at most once (PAIR_OBSERVED: once beside each
-    partner; PROGRESS, UNREAD: whenever it is news), one of the final ones last."""
+    """What a backend reports of an attempt. Each is reported at most once, one of the final ones
+    last. PAIR_OBSERVED comes once beside each partner; PROGRESS and UNREAD come whenever they
+    change.
+    """
 
     STARTED = "started"
     OBSERVED = "observed"  # still running; `profile` is what watching it showed
@@ -84,13 +86,13 @@ class Happened(StrEnum):
 
     @property
     def final(self) -> bool:
-        """Nothing more comes of the attempt."""
+        """Whether this is the last report of an attempt."""
         return self in (Happened.PROFILED, Happened.ENDED, Happened.LOST, Happened.NOT_STARTED)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of an attempt.
+    """A report of what happened to an attempt.
 
     Attributes:
         at: when it happened, seconds since the epoch on the backend's clock.
@@ -99,9 +101,9 @@ class Report:
             signal n ended it by itself, None when the backend did.
         detail: one line for a person: exit code and last line, why it was not started, or is not
             read.
-        profile: of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
+        profile: profile of OBSERVED, PROFILED, and ENDED while being profiled, where there is one.
         pid: process id on a host that has one.
-        speed: of PAIR_OBSERVED: progress per second over that of a run alone.
+        speed: speed of PAIR_OBSERVED: progress per second over that of a run alone.
         progress: of PROGRESS.
     """
 
@@ -120,23 +122,26 @@ class Report:
 
 
 class Backend(Protocol):
-    """Where decisions take effect. Single-threaded: the decider is the only caller."""
+    """Carries out decisions. It is single-threaded: the decider is the only caller."""
 
     name: str
 
     def now(self) -> float:
-        """The clock decisions are taken by, seconds since the epoch; never goes back."""
+        """Return the time by which decisions are dated, seconds since the epoch; it never goes
+        back.
+        """
         ...
 
     def launch(self, launch: Launch) -> None:
-        """Begin an attempt. Returns at once; STARTED or NOT_STARTED is reported later.
+        """Begin an attempt. It returns at once; STARTED or NOT_STARTED is reported later.
 
         Asked again for an attempt it has begun, it does nothing.
         """
         ...
 
     def stop(self, job_id: str, attempt: int) -> None:
-        """End an attempt, process group and all. ENDED with state CANCELLED is reported later.
+        """End an attempt with its whole process group. ENDED with state CANCELLED is reported
+        later.
 
         An attempt that is over stays as it is. One that was never begun may not begin after this:
         NOT_STARTED with state CANCELLED is reported.
@@ -144,38 +149,41 @@ class Backend(Protocol):
         ...
 
     def reports(self, timeout_s: float) -> Sequence[Report]:
-        """What happened and was not acknowledged yet, oldest first.
+        """Return what happened and was not acknowledged yet, oldest first.
 
         While there is nothing it waits, up to `timeout_s` on the backend's clock.
         """
         ...
 
     def acknowledge(self, reports: Sequence[Report]) -> None:
-        """These are in the log: they need not be reported again."""
+        """Called when these reports are in the log. They need not be reported again."""
         ...
 
     def begun(self) -> frozenset[tuple[str, int]]:
-        """Every attempt this backend has begun (running or over), for recovery."""
+        """Return every attempt this backend has begun (running or ended), for recovery."""
         ...
 
     def close(self) -> None:
-        """Let go of everything but the jobs, which run on."""
+        """Release everything except the jobs, which run on."""
         ...
 
 
 @runtime_checkable
 class Outside(Protocol):
-    """A backend where others act too: they submit jobs, cancel them, drain nodes."""
+    """A backend where others act, too: they submit jobs, cancel them, drain nodes."""
 
     def news(self) -> Sequence[Event]:
-        """What others did (SUBMITTED, CANCEL_ASKED, NODE_SET), or which GPUs answer
-        (GPUS_CLOSED), again until it is `heard`."""
+        """Return what others did (SUBMITTED, CANCEL_ASKED, NODE_SET), and which GPUs answer
+        (GPUS_CLOSED). Each is returned again until it is `heard`.
+        """
         ...
 
     def heard(self, events: Sequence[Event]) -> None:
-        """These are in the log, or say nothing that it does not know."""
+        """Called when these events are in the log, or say nothing new."""
         ...
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        """Decisions of a pass, in the log and not carried out yet; for showing their reasons."""
+        """Called with the decisions of a pass that are in the log and not carried out yet, so that
+        their reasons can be shown.
+        """
         ...

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 
 class BackendBusy(RuntimeError):
-    """Another service has what this one needs to itself; one line for a person."""
+    """Raised when another service holds what this one needs for itself; one line for a person."""

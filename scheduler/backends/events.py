@@ -1,4 +1,4 @@
-"""The log of events: what the service's state is a fold over.
+"""The events of the log, from which the service's state is made.
 
 Every event is appended in a transaction before it takes effect. Kinds in `INPUTS` change what the
 core knows; the others are kept for people (refusals, forecasts, heartbeats).
@@ -14,7 +14,7 @@ from typing import Any
 
 
 class Kind(StrEnum):
-    """What an event says. The body's fields are listed beside it."""
+    """The kinds of events. The body's fields are listed beside each."""
 
     HEADER = "genesis"  # cluster, policy, parameters, bundle, version: what the core is built from
     SUBMITTED = "submitted"  # spec (see `backends.submission.Submission`), owner
@@ -101,7 +101,7 @@ class Event:
 
 
 def canonical(value: object) -> str:
-    """JSON with one spelling for every value: what digests are taken of."""
+    """Return JSON with one spelling for every value, for digests."""
     return _CANONICAL.encode(value)
 
 

@@ -33,7 +33,7 @@ Key = tuple[str, int]  # job, attempt
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What is true of a job, which only its world knows.
+    """What is true of a job, known only to its world.
 
     Attributes:
         work: how long it runs alone, how it then ends, what a profile of it shows.
@@ -52,7 +52,9 @@ Truth = Callable[[Launch], JobOutcome]
 
 
 def by_command(launch: Launch) -> JobOutcome:
-    """Fate read from the command: ``sleep S``, ``true``, ``false``; a minute for any other."""
+    """Return the outcome that the command states: ``sleep S``, ``true``, ``false``; a minute for
+    any other.
+    """
     name, seconds = os.path.basename(launch.command[0]), launch.command[1:]
     if name == "sleep":
         right = all(re.fullmatch(r"\d+(\.\d*)?|\.\d+", word) for word in seconds) and seconds
@@ -166,13 +168,13 @@ class World:
     # --- clock ------------------------------------------------------------------------------
 
     def now(self) -> float:
-        """Seconds since the epoch; never goes back."""
+        """Return the time, seconds since the epoch; it never goes back."""
         if self._pace is not None:
             self.advance(self._start + (self._time() - self._wall) * self._pace)
         return self._clock
 
     def advance(self, to: float) -> None:
-        """Let everything happen that is due by `to`; does nothing when that is past."""
+        """Let everything happen that is due by `to`. Does nothing when that is past."""
         while self._events and self._events[0][0] <= to:
             at, _, attempt, due, version = heappop(self._events)
             if self._running.get(attempt.launch.job_id) is not attempt:
@@ -185,7 +187,7 @@ class World:
         self._clock = max(self._clock, to)
 
     def wait(self, timeout_s: float) -> None:
-        """Until there is something to report, at most so long on this world's clock."""
+        """Wait until there is something to report, at most so long on this world's clock."""
         began = self.now()
         until = began + timeout_s
         while not self._unacked and self._clock < until:
@@ -201,7 +203,7 @@ class World:
             self._write("time")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the world's file."""
         if self._journal is not None:
             self._journal.close()
 
@@ -259,7 +261,7 @@ class World:
     # --- nature -----------------------------------------------------------------------------
 
     def lose_node(self, node: int) -> None:
-        """A node dies, and everything on it: nobody knows how far it got."""
+        """Let a node die, with everything on it. Nobody knows how far it got."""
         self.now()
         self._write("node", node)
         for attempt in [a for a in self._running.values() if node in a.launch.nodes]:
@@ -413,7 +415,7 @@ def _launch_of(value: Json) -> Launch:
 
 
 class SimulatedBackend:
-    """A backend that acts on a world. Holds nothing itself: drop it and open another."""
+    """A backend that acts on a world. It holds nothing itself: drop it and open another."""
 
     name = "simulated"
 
@@ -430,7 +432,7 @@ class SimulatedBackend:
         self.world.stop(job_id, attempt)
 
     def reports(self, timeout_s: float) -> Sequence[Report]:
-        """As in the contract; `timeout_s` is on the world's clock."""
+        """Return reports as the contract says; `timeout_s` is on the world's clock."""
         self.world.wait(timeout_s)
         return self.world.unacked()
 
@@ -441,4 +443,4 @@ class SimulatedBackend:
         return frozenset(self.world.begun)
 
     def close(self) -> None:
-        """The world stays as it is."""
+        """Do nothing: the world stays as it is."""

@@ -1,4 +1,4 @@
-"""What a person asks for when they submit a job."""
+"""A job as submitted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.core.request import OF_JOB, JobRequest
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission(JobRequest):
-    """A job as it is kept in the log.
+    """A job as it is stored in the log.
 
     Attributes:
         owner: who submitted it (name of the token, or the local user).
@@ -35,12 +35,13 @@ class Submission(JobRequest):
     sealed: bool = False
 
     def sealing(self) -> Submission:
-        """Without what it runs and its environment, which are kept apart; the program's name
-        stays."""
+        """Return it without its arguments and environment, which are stored apart. The program's
+        name stays.
+        """
         return replace(self, command=self.command[:1], environment={}, sealed=True)
 
     def job(self) -> Job:
-        """The job as the decision core knows it."""
+        """Return the job as the decision core knows it."""
         asked = {name: getattr(self, name) for name in OF_JOB}
         return Job(
             job_id=self.job_id, submit_time=self.submitted_at, user=self.owner, work=self.work,
@@ -48,7 +49,7 @@ class Submission(JobRequest):
         )  # fmt: skip
 
     def changed(self, to: Mapping[str, Any]) -> Submission:
-        """What is asked for instead; `to` is the body of a CHANGED event."""
+        """Return the submission with changes; `to` is the body of a CHANGED event."""
         return replace(self, **to)
 
     def body(self) -> Json:
@@ -66,8 +67,9 @@ class Submission(JobRequest):
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Submission:
-        """The inverse of `body`. What an earlier version did not know takes its default; what only
-        an earlier one knew is left out."""
+        """Return the submission from its `body`. Fields that an earlier version did not know take
+        their default; fields that only an earlier one knew are left out.
+        """
         known = {name: body[name] for name in NAMES if name in body}
         if known.get("work"):
             known["work"] = Work(**known["work"])

@@ -1,4 +1,4 @@
-"""Charts as `charts.js` draws them, each with the table that says the same without a drawing.
+"""Charts as `charts.js` draws them, each with a table that says the same.
 
 Colours are names of the style sheet ("--s0"); the browser fills them in, light or dark.
 """
@@ -17,7 +17,7 @@ DURATION_TICKS = (
 
 
 class Stroke(TypedDict, total=False):
-    """How a line is drawn: a colour, px, "dot", "dash" or "longdash"; "hv": in steps."""
+    """How a line is drawn: a colour, px, "dot", "dash" or "longdash"; "hv" means in steps."""
 
     color: str
     width: float
@@ -34,7 +34,7 @@ class Marker(TypedDict, total=False):
 
 
 class Trace(TypedDict, total=False):
-    """What is drawn on the same axes.
+    """A series that is drawn on the axes.
 
     Attributes:
         type: scatter, bar or heatmap. mode: of scatter: lines, markers or both.
@@ -121,7 +121,7 @@ class Chart:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What the browser draws."""
+        """What the browser draws, as plain values."""
         return {"data": self.data, "layout": self.layout}
 
 
@@ -136,14 +136,14 @@ def line(
     mode: str = "lines",
     hoverinfo: str = "",
 ) -> Trace:
-    """A line through points."""
+    """Return a line through points."""
     style: Stroke = {"color": f"--s{colour}", "width": width, "dash": dash}
     how: Trace = {"type": "scatter", "mode": mode, "name": name, "line": style}
     return {**how, "x": x, "y": y, "hoverinfo": hoverinfo}
 
 
 def bars(x: Sequence[Any], y: Sequence[Any], name: str, colour: int = 0) -> Trace:
-    """Upright bars."""
+    """Return upright bars."""
     return {"type": "bar", "x": x, "y": y, "name": name, "marker": {"color": f"--s{colour}"}}
 
 
@@ -157,7 +157,9 @@ def lying(
     limit: float = 0.0,
     note: str = "",
 ) -> Chart:
-    """Lying bars with what to write behind each: (name, value, text). Above all: `limit`."""
+    """Return a chart of horizontal bars with a text behind each: (name, value, text). It is cut at
+    `limit`.
+    """
     names, values, texts = zip(*items, strict=True) if items else ((), (), ())
     bar: Trace = {
         "type": "bar", "orientation": "h", "y": names, "x": values, "text": texts,
@@ -174,6 +176,6 @@ def lying(
 
 
 def duration_axis(title: str) -> ChartAxis:
-    """An axis of seconds that reads as minutes, hours and days."""
+    """Return an axis of seconds that reads as minutes, hours and days."""
     values, texts = zip(*DURATION_TICKS, strict=True)
     return {"title": {"text": title}, "type": "log", "tickvals": values, "ticktext": texts}

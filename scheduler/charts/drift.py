@@ -1,4 +1,4 @@
-"""Do jobs still look like those a model was trained on, and like those of the past weeks?"""
+"""Whether jobs still look like those a model was trained on, and like those of the past weeks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Drift:
 
 
 def alarm_words(alarm: Alarm) -> str:
-    """ "virtual cluster vcA: jobs last longer, ×58 the usual"."""
+    """Return an alarm in words: "virtual cluster vcA: jobs last longer, ×58 the usual"."""
     times = f", {factor(alarm.ratio)} the usual" if alarm.ratio != 1.0 else ""
     return f"{alarm.group}: jobs {alarm.what}{times}"
 
@@ -61,7 +61,7 @@ def drift(model: AdditiveModel, live: Sequence[Sequence[str]], sees_names: bool)
 
 
 def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: bool) -> Drift:
-    """Population stability index of one feature between training rows and live values.
+    """Return the population stability index of one feature between training rows and live values.
 
     Args:
         weights: training rows per bin, (bins,).
@@ -95,7 +95,9 @@ def drift_of(axis: Axis, weights: Floats, values: Sequence[str], sees_names: boo
 
 
 def groups_of(axis: Axis, weights: Floats, counts: Floats) -> list[list[int]]:
-    """Bins joined into at most `GROUPS` or so of about equal training mass; missing apart."""
+    """Return bins joined into about `GROUPS` groups of about equal training mass, missing values
+    apart.
+    """
     used = [i for i in range(1, axis.size) if weights[i] > 0 or counts[i] > 0]
     if axis.spec.kind == "nominal":
         ordered = sorted(used, key=lambda i: -weights[i])

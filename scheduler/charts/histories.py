@@ -1,4 +1,4 @@
-"""Pictures of histories: how many of a group's jobs lasted how long, and the curve that follows."""
+"""Charts of histories: how many of a group's jobs lasted how long, and the curve that follows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _table(history: History, spans: Sequence[str], lasts: Sequence[float]) -> li
 
 
 def of_bundle(bundle: Bundle) -> list[Chart]:
-    """Return the pictures of the histories that a bundle was trained beside; none of others."""
+    """Return the charts of the histories stored with a bundle; none where it has none."""
     kept = bundle.metadata.get(HISTORIES) or ()
     return [picture(one, f"history-{i}") for i, one in enumerate(map(History.read, kept))]
 

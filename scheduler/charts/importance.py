@@ -21,13 +21,15 @@ class Bar:
 
 
 def ranked(terms: Sequence[Term], order: int, most: int) -> list[Term]:
-    """The terms of so many features that move predictions most, those that move none left out."""
+    """Return the terms of the features that move predictions most, at most `most`, without those
+    that move none.
+    """
     found = [t for t in terms if len(t.features) == order and t.importance() > 0]
     return sorted(found, key=lambda t: -t.importance())[:most]
 
 
 def importance(model: AdditiveModel) -> list[Bar]:
-    """The terms that move predictions most, on average."""
+    """Return the terms that move predictions most, on average."""
     texts = {axis.spec.name: feature_text(axis) for axis in model.axes}
     chosen = list(model.importances().items())[:BARS]
     largest = max((value for _, value in chosen), default=0.0) or 1.0

@@ -39,7 +39,7 @@ def feature_text(axis: Axis) -> str:
 
 
 def factor_text(value: float) -> str:
-    """A contribution, as the factor on the duration that it is."""
+    """Return a contribution as the factor on the duration that it is."""
     return factor(math.exp(value))
 
 
@@ -112,7 +112,7 @@ def shape(model: AdditiveModel, term: Term, name: str) -> Chart:
 
 
 def placed(model: AdditiveModel, score: Score, most: int = 12) -> list[Chart]:
-    """Return the pictures of the terms that move a score most, each with the job's own place.
+    """Return the charts of the terms that move a score most, each with the job's own place.
 
     Of continuous features alone: the bar of a category is named in the waterfall of the job.
     """

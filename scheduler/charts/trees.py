@@ -1,4 +1,4 @@
-"""Decision trees drawn as trees, the path of one decision lit."""
+"""Decision trees as drawings, with the path of one decision highlighted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LEAF_WIDTH, LEVEL_HEIGHT, MARGIN = 46, 44, 14
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A node of a tree: a question with what follows yes and no, or an answer.
+    """A node of a tree: a question with its two branches, or an answer.
 
     Attributes:
         short: the answer as it stands under a leaf.
@@ -33,7 +33,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A node where it stands in the drawing; `text` in full, `short` under a leaf."""
+    """A node at its place in the drawing; `text` in full, `short` under a leaf."""
 
     x: float
     y: float
@@ -44,7 +44,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """From a question to what follows an answer to it."""
+    """A line from a question to the node that follows one of its answers."""
 
     x1: float
     y1: float
@@ -58,7 +58,7 @@ class Drawing:
     """A tree as it is drawn, leaves from left (yes) to right (no).
 
     Attributes:
-        root: the same, to be read question by question.
+        root: root of the tree, to be read question by question.
         path: the questions on the lit path with their answers, the last what they led to.
     """
 
@@ -71,7 +71,7 @@ class Drawing:
 
 
 def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None]:
-    """The packing tree and the pair-speed tree, as far as there are."""
+    """Return the packing tree and the pair-speed tree; None for one that the bundle lacks."""
     return (
         drawing(_branch(bundle.packing.tree, _score)) if "packing" in bundle.parts else None,
         drawing(_branch(bundle.pair_speed.tree, _speed)) if "pair_speed" in bundle.parts else None,
@@ -79,10 +79,10 @@ def trees(bundle: Bundle) -> tuple[Drawing | None, Drawing | None]:
 
 
 def lit_by(bundle: Bundle, steps: Iterable[TreeStep]) -> Drawing | None:
-    """The tree by which one of two jobs was judged, with its path lit.
+    """Return the tree by which one of two jobs was judged, with its path highlighted.
 
     Args:
-        steps: of one job alone, as recorded.
+        steps: steps of one job alone, as recorded.
 
     None where no tree of the bundle asks what the steps compare: they are another model's.
     """
@@ -150,7 +150,9 @@ def _speed(value: Sequence[float]) -> tuple[str, str]:
 
 
 def drawing(root: Branch) -> Drawing:
-    """Place a tree: every leaf has a column, a question stands over the middle of its answers."""
+    """Return a tree with places: every leaf has a column, and a question stands over the middle of
+    its answers.
+    """
     nodes, edges = list[Placed](), list[Edge]()
     leaves = 0
 

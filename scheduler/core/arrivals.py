@@ -1,4 +1,6 @@
-"""How much is about to arrive: what Lucid's mode switch and profiling partition read."""
+"""Forecasts of how much is about to arrive. Lucid's mode switch and its profiling partition read
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,23 +17,23 @@ class ArrivalForecaster(Protocol):
     """Mean arrivals per ten-minute bin over the next five bins."""
 
     def submitted(self, gpus: int, now: float) -> None:
-        """A job of `gpus` GPUs arrived."""
+        """Record that a job of `gpus` GPUs arrived."""
         ...
 
     def jobs(self, now: float) -> float:
-        """Jobs per bin."""
+        """Return the jobs forecast per bin."""
         ...
 
     def gpus(self, now: float) -> float:
-        """GPUs asked for per bin."""
+        """Return the GPUs forecast to be asked for per bin."""
         ...
 
     def remember(self) -> list[tuple[float, int]]:
-        """When jobs arrived, and their GPUs, as far as it matters to what it answers."""
+        """Return when jobs arrived, and their GPUs, as far as later forecasts need them."""
         ...
 
     def restore(self, arrivals: list[tuple[float, int]]) -> None:
-        """Know of these arrivals and no others."""
+        """Replace the known arrivals by these."""
         ...
 
 
@@ -50,13 +52,13 @@ class TableForecaster:
         self._gpus = list(gpus)
 
     def submitted(self, gpus: int, now: float) -> None:
-        """Nothing to learn."""
+        """Do nothing: a table learns nothing."""
 
     def remember(self) -> list[tuple[float, int]]:
         return []
 
     def restore(self, arrivals: list[tuple[float, int]]) -> None:
-        """Nothing to know."""
+        """Do nothing: a table has nothing to restore."""
 
     def jobs(self, now: float) -> float:
         return self._mean(self._jobs, now, beyond=float("inf"))
@@ -71,7 +73,7 @@ class TableForecaster:
 
 
 class RecentForecaster:
-    """The next hour looks like the last: arrivals of the past six bins, nothing else."""
+    """Forecasts that the next hour is like the last: the mean of the past six bins."""
 
     def __init__(self) -> None:
         self._arrivals: deque[tuple[float, int]] = deque()

@@ -1,4 +1,4 @@
-"""What a policy states of itself, and is held to."""
+"""What a policy declares of itself. The core checks that it keeps to it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Capabilities:
     Attributes:
         preemptive: may stop a running job.
         restarts: a job that it stopped begins again from nothing.
-        oracle: reads the truth (`Turn.oracle`); not a contender.
+        oracle: reads the truth (`Turn.oracle`). It is not ranked with the others.
         twin: decides as another scheduler does, for nodes and jobs that stay as they are.
         keeps_priorities: goes by the priorities of the scheduler it stands in front of.
         by_limits: takes jobs to run for as long as their time limits allow.
@@ -28,7 +28,7 @@ class Capabilities:
         estimates: asks the estimator for durations.
         places_cpus: starts jobs that ask for no GPU, too.
         mixes_types: can place on a cluster with several types of GPU.
-        memory_margin_mib: of a GPU, which the members of a pair must leave free, MiB.
+        memory_margin_mib: memory of a GPU, which the members of a pair must leave free, MiB.
     """
 
     preemptive: bool = False

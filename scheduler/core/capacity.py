@@ -1,4 +1,4 @@
-"""GPUs of a virtual cluster as one waiting job may count on them: the one account of them.
+"""How many GPUs one waiting job may count on, counted in one place.
 
 What a job is promised and forecast, why a policy says that it waits, and the sentences about it
 derive from this value, so that they cannot contradict each other.
@@ -27,17 +27,18 @@ class Capacity:
     Every GPU is counted once: owned = lent + unsuited + closed + used + free.
 
     Attributes:
-        need: that the job asks for.
-        owned: of the nodes of the virtual cluster.
-        lent: of those, on nodes that are in the profiling partition now.
-        unsuited: of another type than the job asks for.
-        closed: of the type asked for, that take nothing new, busy or not: those of drained nodes,
-            and those that are closed alone.
-        used: open, by one job or by two; `shared`: by two, closed ones too.
-        free: open, by nobody; those that are kept included.
-        kept: of the free ones, kept for another waiting job.
-        holds: the job would fit on the open ones if nobody else were there.
-        holds_opened: it would if the closed ones were open as well.
+        need: GPUs that the job asks for.
+        owned: GPUs of the nodes of the virtual cluster.
+        lent: owned GPUs on nodes that are in the profiling partition now.
+        unsuited: GPUs of another type than the job asks for.
+        closed: GPUs of the type asked for on which nothing new starts, busy or not: those of
+            drained nodes, and those that are closed alone.
+        used: open GPUs that one job or two jobs use.
+        shared: GPUs that two jobs use, closed ones included.
+        free: open GPUs that no job uses, including those that are kept.
+        kept: free GPUs that are kept for another waiting job.
+        holds: whether the job would fit on the open GPUs if no other job were there.
+        holds_opened: whether it would fit if the closed GPUs were open as well.
     """
 
     need: int
@@ -54,7 +55,7 @@ class Capacity:
 
     @property
     def limit(self) -> int:
-        """GPUs here that are of the type asked for, closed ones too."""
+        """GPUs of the type asked for that are here, closed ones included."""
         return self.owned - self.lent - self.unsuited
 
     @property
@@ -64,7 +65,7 @@ class Capacity:
 
     @property
     def obstacle(self) -> Obstacle:
-        """Why a job is not placed here that could not be placed."""
+        """Why no GPUs could be found here for a job."""
         if self.holds_opened and not self.holds:
             return Obstacle.CLOSED
         return Obstacle.SCATTERED if self.need <= self.free else Obstacle.BUSY
@@ -76,7 +77,7 @@ def capacity(
     """Return what a job may count on in a pool.
 
     Args:
-        pool: of its virtual cluster, or the profiling partition.
+        pool: pool of its virtual cluster, or the profiling partition.
         kept_for_it: GPUs that are kept for this job.
     """
     nodes = suiting(cluster, pool, job)
@@ -137,13 +138,13 @@ def nodes_looked_at(
 
 
 class Keeps(Protocol):
-    """Says what GPUs are kept for, and what is promised: a policy."""
+    """What a capacity asks of a policy: which GPUs are kept for whom, and what is promised."""
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None: ...
 
 
 class Has(Protocol):
-    """A core, or what a turn asks of it."""
+    """What a capacity asks of a core, or of a turn."""
 
     @property
     def cluster(self) -> Cluster: ...
@@ -177,7 +178,7 @@ def _where(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeNow:
-    """A node as it stands, for whoever has no `Cluster`.
+    """A node as it stands, for code that has no `Cluster`.
 
     Attributes:
         number: unlike any other node's.
@@ -234,7 +235,7 @@ def counted(
 
 
 def nodes_of(cluster: Cluster) -> list[NodeNow]:
-    """Every node of a cluster, as it stands."""
+    """Return every node of a cluster as it stands."""
     jobs = {node: [0] * has.gpus for node, has in cluster.nodes.items()}
     for run in cluster.runs.values():
         for node, mask in zip(run.nodes, run.gpus, strict=True):

@@ -16,11 +16,11 @@ GPU_SHARING_CAPACITY = 2  # jobs per GPU at most
 
 @dataclass(frozen=True, slots=True)
 class NodeGroup:
-    """Like nodes of one virtual cluster: a GPU type and a number of GPUs on each.
+    """Equal nodes of one virtual cluster: a GPU type and a number of GPUs on each.
 
     Attributes:
         gpu_memory_mib: memory of one GPU, MiB; None: as of the cluster's others.
-        names: of the nodes, in order; () = they are numbered.
+        names: names of the nodes, in order; () = they are numbered.
     """
 
     gpu_type: str
@@ -41,7 +41,9 @@ class NodeGroup:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node: whose it is, and what it has. `gpu_memory_mib`: of one of its GPUs, MiB."""
+    """One node: its virtual cluster and its GPUs. `gpu_memory_mib` is the memory of one of them,
+    MiB.
+    """
 
     vc: str
     gpus: int
@@ -77,7 +79,7 @@ class ClusterSpec:
         gpu_memory_mib: float = 24_576.0,
         name: str = "cluster",
     ) -> ClusterSpec:
-        """A cluster whose nodes differ, within virtual clusters too."""
+        """Return the shape of a cluster whose nodes differ, also within a virtual cluster."""
         return cls(
             {vc: sum(group.nodes for group in has) for vc, has in groups.items()},
             max((1, *(group.gpus_per_node for has in groups.values() for group in has))),
@@ -95,7 +97,9 @@ class ClusterSpec:
         gpu_memory_mib: float = 24_576.0,
         name: str = "cluster",
     ) -> ClusterSpec:
-        """The shape of nodes, like ones of a virtual cluster together; `vcs` may have none."""
+        """Return the shape of a cluster with these nodes, equal ones of a virtual cluster grouped.
+        Virtual clusters in `vcs` may have no node.
+        """
         groups: dict[str, dict[Node, int]] = {vc: {} for vc in vcs}
         for has in nodes:
             like = groups.setdefault(has.vc, {})
@@ -113,14 +117,14 @@ class ClusterSpec:
         )
 
     def groups_of(self, vc: str) -> tuple[NodeGroup, ...]:
-        """The nodes of a virtual cluster, in order."""
+        """Return the node groups of a virtual cluster, in order."""
         if self.groups:
             return self.groups[vc]
         nodes = self.vcs[vc]
         return (NodeGroup(self.gpu_type, nodes, self.gpus_per_node),) if nodes else ()
 
     def nodes(self) -> list[Node]:
-        """Every node, in order."""
+        """Return every node, in order."""
         return [
             Node(
                 vc,
@@ -147,7 +151,9 @@ class ClusterSpec:
                 raise ValueError(f"vc {vc!r} has {nodes} nodes; it must be at least 0")
 
     def has_type(self, gpu_type: str) -> bool:
-        """Whether a job that asks for this GPU type can run; where none is stated, any can."""
+        """Return whether a job that asks for this GPU type can run. Where the cluster states no
+        type, any can.
+        """
         if self.groups:
             return any(suits(g.gpu_type, gpu_type) for has in self.groups.values() for g in has)
         return suits(self.gpu_type, gpu_type)
@@ -161,12 +167,14 @@ class ClusterSpec:
 
 
 def same_type(one: str, other: str) -> bool:
-    """Whether two names mean the same GPU type."""
+    """Return whether two names mean the same GPU type."""
     return one.casefold() == other.casefold()
 
 
 def suits(gpu_type: str, asked: str | None) -> bool:
-    """Whether GPUs of a type will do for a job that asks for one; where none is stated, any do."""
+    """Return whether GPUs of a type suit a job that asks for a type. Where either is not stated,
+    they do.
+    """
     return not asked or not gpu_type or same_type(gpu_type, asked)
 
 
@@ -222,7 +230,7 @@ class Pool:
         self._by_free = [0] * (self.per_node + 1)
 
     def gpus_of(self, node: int) -> int:
-        """GPUs on a node."""
+        """Return the number of GPUs on a node."""
         return self._gpus_of[node]
 
     def add_node(self, node: int, gpus: int | None = None) -> None:
@@ -260,14 +268,15 @@ class Pool:
         self.gpus -= gpus
 
     def idle_node(self) -> int | None:
-        """The last wholly idle one of the largest nodes, or None. (First-fit fills low numbers
-        first.)"""
+        """Return the last wholly idle one of the largest nodes, or None. (First-fit fills low
+        numbers first.)
+        """
         mask = self._idle(self.per_node)
         return mask.bit_length() - 1 if mask else None
 
     @property
     def idle_nodes(self) -> int:
-        """Nodes of which every GPU may be given."""
+        """Number of nodes of which every GPU may be given."""
         return sum(self._idle(size).bit_count() for size in self._of_size)
 
     def _idle(self, size: int) -> int:
@@ -275,11 +284,11 @@ class Pool:
         return self._by_free[size] & self._of_size.get(size, 0)
 
     def is_idle(self, node: int) -> bool:
-        """Whether every GPU of a node may be given."""
+        """Return whether every GPU of a node may be given."""
         return bool(self._by_free[self.gpus_of(node)] >> node & 1)
 
     def is_empty(self, node: int) -> bool:
-        """Whether nothing runs on a node; it may be drained, or reserved."""
+        """Return whether nothing runs on a node. It may be drained or reserved all the same."""
         return self._free_gpus[node].bit_count() == self.gpus_of(node)
 
     def __contains__(self, node: int) -> bool:
@@ -289,11 +298,12 @@ class Pool:
         return iter(self._free_gpus)
 
     def free_on(self, node: int) -> int:
-        """Bit mask of free GPUs on a node, closed ones too."""
+        """Return the bit mask of free GPUs on a node, closed ones included."""
         return self._free_gpus[node]
 
     def place(self, gpus: int, *, among: int = -1, per_node: int | None = None) -> Placement | None:
-        """Consolidated placement: the fewest nodes, each as full as possible.
+        """Return a consolidated placement, on the fewest nodes, each as full as possible; None
+        where there is none.
 
         Args:
             among: nodes that will do, as a bit mask; all by default.
@@ -318,7 +328,9 @@ class Pool:
         return _place_whole(self, gpus, among, per_node)
 
     def take(self, placement: Placement) -> None:
-        """GPUs are free no more. ValueError where one is not; those before it are taken."""
+        """Mark the GPUs of a placement as busy. Raise ValueError at the first that is not free;
+        those before it stay marked.
+        """
         for node, gpus in placement:
             free = self._free_gpus[node]
             if gpus & ~free:
@@ -330,18 +342,21 @@ class Pool:
             self._set(node, self._free_gpus[node] | mask)
 
     def open_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that may be given: free, not reserved and not closed."""
+        """Return the bit mask of the GPUs of a node that may be given: free, not reserved and not
+        closed.
+        """
         if node in self._shut:
             return 0
         return self._free_gpus[node] & ~self._held.get(node, 0) & ~self.closed_alone.get(node, 0)
 
     def reserved_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that are reserved (or closed), busy or not."""
+        """Return the bit mask of the GPUs of a node that are reserved or closed, busy or not."""
         return self.closed_on(node) | self._held.get(node, 0)
 
     def closed_on(self, node: int) -> int:
-        """Bit mask of the GPUs of a node that take nothing new, busy or not: all of a drained one,
-        else those that are closed alone."""
+        """Return the bit mask of the closed GPUs of a node, busy or not: all of a drained node,
+        else those that are closed alone.
+        """
         if node in self._shut:
             return (1 << self.gpus_of(node)) - 1
         return self.closed_alone.get(node, 0)
@@ -352,7 +367,7 @@ class Pool:
         return bool(self._held or self._shut or self.closed_alone)
 
     def is_open(self, node: int) -> bool:
-        """False for a drained node."""
+        """Return whether a node is open, that is not drained."""
         return node not in self._shut
 
     @property
@@ -361,11 +376,12 @@ class Pool:
         return self._shut | self.closed_alone.keys() if self.closed_alone else self._shut
 
     def kept(self) -> Iterable[tuple[int, int]]:
-        """Reserved GPUs, busy or free, as (node, bit mask) pairs."""
+        """Return the reserved GPUs, busy or free, as (node, bit mask) pairs."""
         return self._held.items()
 
     def holds(self, gpus: int, *, among: int = -1, closed_too: bool = False) -> bool:
-        """Whether `place` would place so many GPUs if nothing ran here and nothing were reserved.
+        """Return whether `place` would place so many GPUs if nothing ran here and nothing were
+        reserved.
 
         Args:
             among: nodes that will do, as a bit mask; all by default.
@@ -407,8 +423,9 @@ class Pool:
         self._by_free[self.open_on(node).bit_count()] |= 1 << node
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Let exactly these GPUs of a node, a bit mask, take nothing new; the others do, unless it
-        is drained."""
+        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them. The
+        node's other GPUs are open unless it is drained.
+        """
         if gpus >> self.gpus_of(node):
             raise ValueError(f"node {node} has {self.gpus_of(node)} GPUs, and no such ones")
         if gpus == self.closed_alone.get(node, 0):
@@ -459,7 +476,7 @@ class Pool:
 
 
 def are_open(pool: Pool, placement: Placement) -> bool:
-    """Whether no GPU of a placement is closed."""
+    """Return whether no GPU of a placement is closed."""
     return not any(pool.closed_on(node) & gpus for node, gpus in placement)
 
 
@@ -520,7 +537,7 @@ def _lowest(mask: int, count: int) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class RunMemory:
-    """A job on its GPUs; see `Run`. `alone`: it may take a partner."""
+    """A job on its GPUs, as a plain record; see `Run`. `alone` means that it may take a partner."""
 
     job_id: str
     vc: str
@@ -535,7 +552,7 @@ class RunMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodeMemory:
-    """A node: its number, what it has, and whether it is open.
+    """A node as a plain record: its number, what it has, and whether it is open.
 
     Attributes:
         kept, closed: bit masks of its GPUs that are kept for a job, and that are closed alone.
@@ -550,13 +567,13 @@ class NodeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterMemory:
-    """Who holds what.
+    """Who holds which GPUs, as a plain record.
 
     Attributes:
         nodes: in their order.
         pools: of each virtual cluster its nodes, in the order in which they are looked through.
-        profiling: those of the profiling partition, likewise.
-        runs: those that started earlier first.
+        profiling: nodes of the profiling partition, in the same order.
+        runs: runs, those that started earlier first.
         starts: so many there were.
     """
 
@@ -604,13 +621,13 @@ class Cluster:
             raise ValueError(f"no such vc to lend profiling nodes from: {', '.join(sorted(lend))}")
 
     def pool_of(self, node: int) -> Pool:
-        """The pool a node is in now."""
+        """Return the pool that a node is in now."""
         return self._pool_of[node]
 
     def start(
         self, job: Job, vc: str, placement: Placement, now: float, *, profiling: bool = False
     ) -> Run:
-        """Give a job GPUs of its own."""
+        """Give a job GPUs of its own. Return its run."""
         for part in placement:
             self.pool_of(part[0]).take([part])
         run = Run(
@@ -629,7 +646,9 @@ class Cluster:
         return run
 
     def pack(self, job: Job, partner: Run, now: float) -> Run:
-        """Put a job on the GPUs of a run that is alone on them; a narrower one on some of them."""
+        """Put a job on the GPUs of a run that is alone on them; a narrower job gets some of them.
+        Return the job's run.
+        """
         if partner.partner is not None or partner.profiling:
             raise ValueError(f"job {partner.job.job_id} cannot take another partner")
         where = part_of(partner, job.gpus)
@@ -654,7 +673,9 @@ class Cluster:
         return run
 
     def release(self, job_id: str, *, survivor_open: bool = True) -> Run:
-        """Take a job off its GPUs. A partner stays, alone; `survivor_open` lets it pair again."""
+        """Take a job off its GPUs, and return its former run. A partner stays there alone; with
+        `survivor_open` it may be paired again.
+        """
         run = self.runs.pop(job_id)
         partner = run.partner
         if partner is None:
@@ -679,7 +700,9 @@ class Cluster:
             self.pool_of(node).shared += sign * gpus.bit_count()
 
     def lent_by(self, vc: str) -> int:
-        """GPUs of a virtual cluster on nodes that are in the profiling partition now."""
+        """Return how many GPUs of a virtual cluster are on nodes that are in the profiling
+        partition now.
+        """
         own = (node for node in self.profiling.nodes() if self.node_vc[node] == vc)
         return sum(map(self.profiling.gpus_of, own))
 
@@ -699,7 +722,9 @@ class Cluster:
         self._pool_of[node] = to
 
     def add_node(self, node: int, has: Node, *, lent: bool = False) -> None:
-        """A node comes into a virtual cluster, which may be new; `lent`: it is for profiling."""
+        """Add a node to a virtual cluster, which may be new. With `lent`, put it into the profiling
+        partition.
+        """
         if node in self.nodes:
             raise ValueError(f"there is a node {node} already")
         pool = self.pools.setdefault(has.vc, Pool(has.vc, has.gpus))
@@ -709,13 +734,13 @@ class Cluster:
         self.spec = self._shape()
 
     def add_vc(self, vc: str) -> None:
-        """A virtual cluster without a node, unless it is there."""
+        """Add a virtual cluster without a node, unless it is there already."""
         if vc not in self.pools:
             self.pools[vc] = Pool(vc, self.spec.gpus_per_node)
             self.spec = self._shape()
 
     def remove_node(self, node: int) -> None:
-        """A node on which nothing runs goes, out of the profiling partition too."""
+        """Remove a node on which nothing runs, from the profiling partition too."""
         self._pool_of[node].remove_node(node)
         del self._pool_of[node], self.nodes[node], self.node_vc[node]
         self.spec = self._shape()
@@ -728,7 +753,7 @@ class Cluster:
         )
 
     def remember(self) -> ClusterMemory:
-        """Who holds what, as a plain record."""
+        """Return who holds which GPUs, as a plain record."""
         nodes = [
             NodeMemory(
                 node=node,
@@ -762,7 +787,9 @@ class Cluster:
         )
 
     def restore(self, memory: ClusterMemory, jobs: Mapping[str, Job]) -> None:
-        """Be as another was whose spec was the same when it began; before anything runs here."""
+        """Restore what `remember` returned, into a cluster of the same spec on which nothing runs
+        yet.
+        """
         nodes = {one.node: one.has for one in memory.nodes}
         if nodes != self.nodes or list(nodes) != list(self.nodes):
             self.nodes, self.node_vc = nodes, {node: has.vc for node, has in nodes.items()}
@@ -820,7 +847,9 @@ class Cluster:
                 (self._open if is_open else self._close)(run)
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Let exactly these GPUs of a node, a bit mask, take nothing new while it is open."""
+        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them; open
+        its others, unless it is drained.
+        """
         pool = self.pool_of(node)
         changed = pool.closed_alone.get(node, 0) ^ gpus
         pool.close_alone(node, gpus)
@@ -830,7 +859,7 @@ class Cluster:
                 (self._close if self.has_closed(run) else self._open)(run)
 
     def is_reserved(self, run: Run) -> bool:
-        """True when GPUs of a run are kept for a waiting job, or closed."""
+        """Return whether any GPU of a run is kept for a waiting job, or closed."""
         for node, mask in zip(run.nodes, run.gpus, strict=True):
             pool = self._pool_of[node]
             if pool.has_reserved and pool.reserved_on(node) & mask:
@@ -838,22 +867,26 @@ class Cluster:
         return False
 
     def has_closed(self, run: Run) -> bool:
-        """Whether any GPU of a run is closed."""
+        """Return whether any GPU of a run is closed."""
         parts = zip(run.nodes, run.gpus, strict=True)
         return any(self._pool_of[node].closed_on(node) & mask for node, mask in parts)
 
     def gpu_type(self, run: Run) -> str:
-        """GPU type a run is on; a gang never spans two. "" where none is stated."""
+        """Return the GPU type that a run is on; a gang never spans two. It is "" where none is
+        stated.
+        """
         return self.nodes[run.nodes[0]].gpu_type
 
     def gpu_memory_mib(self, run: Run) -> float:
-        """Memory of one of the GPUs a run is on, MiB; of the smallest, where they differ."""
+        """Return the memory of one of a run's GPUs, MiB; of the smallest, where they differ."""
         if len(run.nodes) == 1:
             return self.nodes[run.nodes[0]].gpu_memory_mib
         return min(self.nodes[node].gpu_memory_mib for node in run.nodes)
 
     def open_to_partners(self, vc: str, gpus: int) -> list[Run]:
-        """Runs of exactly `gpus` GPUs that hold them alone, oldest first. Not to be changed."""
+        """Return the runs of exactly `gpus` GPUs that hold them alone, oldest first. The list must
+        not be changed.
+        """
         key = vc, gpus
         found = self._in_order.get(key)
         if found is None:
@@ -862,8 +895,9 @@ class Cluster:
         return found
 
     def open_to_narrower(self, vc: str, gpus: int) -> list[Run]:
-        """Runs of at least `gpus` GPUs that hold them alone, those of as many first, then oldest
-        first. Not to be changed."""
+        """Return the runs of at least `gpus` GPUs that hold them alone: those of exactly as many
+        first, then oldest first. The list must not be changed.
+        """
         at = vc, -gpus
         found = self._in_order.get(at)
         if found is None:
@@ -924,7 +958,8 @@ class Cluster:
 
 
 def part_of(run: Run, gpus: int) -> Placement | None:
-    """The GPUs of a run that a narrower job would share: the lowest of its first node with enough.
+    """Return the GPUs of a run that a narrower job would share: the lowest of the first node with
+    enough.
 
     All of them for a job of as many; None where no node of the run has so many.
     """
@@ -937,14 +972,16 @@ def part_of(run: Run, gpus: int) -> Placement | None:
 
 
 def beyond(run: Run, partner: Run) -> Placement:
-    """The GPUs of a run that its partner does not share."""
+    """Return the GPUs of a run that its partner does not share."""
     shared = dict(zip(partner.nodes, partner.gpus, strict=True))
     rest = [(n, mask & ~shared.get(n, 0)) for n, mask in zip(run.nodes, run.gpus, strict=True)]
     return [(node, mask) for node, mask in rest if mask]
 
 
 def suiting(cluster: Cluster, pool: Pool, job: Job) -> int:
-    """The nodes of a pool that are of the type a job asks for, as a bit mask; -1: all are."""
+    """Return the nodes of a pool that have the GPU type a job asks for, as a bit mask; -1 where all
+    do.
+    """
     if not job.gpu_type:
         return -1
     found = [n for n in pool.nodes() if suits(cluster.nodes[n].gpu_type, job.gpu_type)]

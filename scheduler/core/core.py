@@ -92,7 +92,7 @@ class Core:
         self.keeps_receipts = False  # with decisions, of the durations that they go by
 
     def open_queues(self) -> None:
-        """Have a queue for each virtual cluster there is."""
+        """Make a queue for each virtual cluster that has none."""
         pools = self.cluster.pools
         self.queues = {vc: self.queues.get(vc, Queue()) for vc in pools}
         self.runs_by_vc = {vc: self.runs_by_vc.get(vc, {}) for vc in pools}
@@ -100,7 +100,9 @@ class Core:
     # --- events -----------------------------------------------------------------------------
 
     def submitted(self, job: Job, now: float, *, priority: int = 0) -> None:
-        """A job arrives. It is profiled first, joins its queue, or is refused."""
+        """Called when a job is submitted. The job is profiled first, joins its queue, or is
+        refused.
+        """
         queued = QueuedJob(job, self.arrivals, priority)
         self.arrivals += 1
         if job.job_id in self.jobs:
@@ -139,7 +141,7 @@ class Core:
         reason: Reason | None = None,
         estimator: Estimator | None = None,
     ) -> None:
-        """A job is to be profiled, or joins its queue.
+        """Send a job to be profiled, or put it into its queue.
 
         Args:
             estimator: what is believed of it there; None: the core's.
@@ -156,7 +158,9 @@ class Core:
         self.enqueue(queued, now, reason or skips or Reason.SUBMITTED, estimator)
 
     def profile_ended(self, job_id: str, profile: Profile | None, now: float) -> None:
-        """A profiling run reached its limit: the job, still to be run, joins its queue."""
+        """Called when a profiling run reached its limit. The job, which is still to be run, joins
+        its queue.
+        """
         run = self.cluster.release(job_id)
         queued = self.jobs[job_id]
         queued.profile, queued.reason, queued.profiled = profile, None, True
@@ -168,7 +172,8 @@ class Core:
             self.enqueue(queued, now, Reason.PROFILE_COMPLETE)
 
     def observed(self, job_id: str, profile: Profile, now: float) -> None:
-        """A job that runs on GPUs of its own has been watched there for as long as a profile takes.
+        """Called when a job that runs alone on its GPUs has been watched for as long as a profile
+        takes.
 
         Watching costs it nothing: a profile is a reading of the GPU's own counters.
         """
@@ -177,7 +182,9 @@ class Core:
         self.dirty[self.cluster.runs[job_id].vc] = None
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """A job that runs, or is profiled, says how long it will have run on GPUs of its own."""
+        """Called when a job that runs, or is profiled, reports how long it will have run on GPUs of
+        its own.
+        """
         queued, run = self.jobs[job_id], self.cluster.runs[job_id]
         progress = self.estimator.tempered(queued.job, progress)
         queued.progress = progress
@@ -189,7 +196,7 @@ class Core:
             self.dirty[run.vc] = None
 
     def pair_speed_observed(self, job_id: str, speed: float, now: float) -> None:
-        """A job that shares its GPUs was seen to run at `speed` of its speed alone.
+        """Called when a job that shares its GPUs was measured at `speed` of its speed alone.
 
         Its progress says so after a few minutes: steps per second beside a partner, against
         those while it was profiled or ran alone.
@@ -207,7 +214,7 @@ class Core:
     def ended(
         self, job_id: str, state: State, duration_s: float, now: float, *, keep_shut: bool = False
     ) -> None:
-        """A job ended (in its virtual cluster or while being profiled)."""
+        """Called when a job ended, in its virtual cluster or while being profiled."""
         run = self.cluster.release(job_id, survivor_open=not keep_shut)
         job = self.jobs.pop(job_id).job
         self.runs_by_vc[run.vc].pop(job_id, None)
@@ -222,7 +229,7 @@ class Core:
         self.waiting.gone(job, state is State.COMPLETED, now)
 
     def withdrawn(self, job_id: str, now: float, reason: Reason = Reason.CANCELLED) -> None:
-        """A job leaves, and nothing is learned from it.
+        """Remove a job without learning from it.
 
         It was cancelled while it waited, or given GPUs and never begun, or lost.
         """
@@ -243,7 +250,7 @@ class Core:
         self.waiting.gone(job, False, now)
 
     def use_policy(self, policy: Policy, now: float) -> None:
-        """Decide by a policy of the same kind with other settings from now on.
+        """Decide from now on by a policy of the same kind with other settings.
 
         What runs runs on; who waits is put in the order of the new one. Estimates, and what the old
         one learned, stay.
@@ -270,7 +277,8 @@ class Core:
         self.wake(now)
 
     def use(self, bundle: Bundle) -> None:
-        """Decide with other models from now on. BundleError, and the old stay, if they cannot be.
+        """Decide with other models from now on. Raise BundleError, and keep the old ones, where
+        they cannot be used.
 
         Jobs that are in their queue keep their place.
         """
@@ -279,25 +287,31 @@ class Core:
         self.bundle = bundle
 
     def wake(self, now: float) -> None:
-        """Time the policy or the profiling stage asked for has come: serve every queue."""
+        """Mark every queue with waiting jobs as to be served. Called at the time that `next_wake`
+        returned.
+        """
         for vc, queue in self.queues.items():
             if len(queue):
                 self.dirty[vc] = None
 
     def next_wake(self, now: float) -> float | None:
-        """When to call `wake` next even if nothing happens; None when there is no need."""
+        """Return when `wake` is to be called next even if nothing happens, or None when there is no
+        need.
+        """
         times = [self.policy.next_wake(now)]
         if self.profiling is not None:
             times.append(self.profiling.next_wake(now))
         return min((t for t in times if t is not None), default=None)
 
     def last_wake(self, now: float) -> float | None:
-        """The wake that may still help jobs waiting while nothing runs or is to come."""
+        """Return the time of a wake that may still help waiting jobs when nothing runs or is to
+        come, or None.
+        """
         waiting = any(len(queue) for queue in self.queues.values())
         return self.next_wake(now) if waiting else None
 
     def decide(self, now: float) -> list[Decision]:
-        """Look at every virtual cluster something happened in. Returns the new decisions."""
+        """Serve every virtual cluster in which something happened. Return the new decisions."""
         if self.nodes.changing:
             self.nodes.change_idle(now)
         if self.waiting.recheck:
@@ -317,7 +331,9 @@ class Core:
         return decisions
 
     def next_dirty(self, now: float) -> str | None:
-        """The virtual cluster whose turn is next; None: none is due. Counts as served."""
+        """Return the virtual cluster to be served next, and count it as served. Return None when
+        none is due.
+        """
         while self.dirty:
             vc = self.policy.first(self.dirty, now)
             del self.dirty[vc]
@@ -336,7 +352,7 @@ class Core:
     # --- used by turns and stages -----------------------------------------------------------
 
     def touch(self, vc: str) -> None:
-        """Look at this virtual cluster in the next `decide`."""
+        """Have this virtual cluster served in the next `decide`."""
         self.dirty[vc] = None
 
     def _freed(self, run: Run) -> None:
@@ -350,11 +366,11 @@ class Core:
         self.dirty[run.vc] = None
 
     def runs_of(self, vc: str) -> list[Run]:
-        """Runs of a virtual cluster, oldest first."""
+        """Return the runs of a virtual cluster, oldest first."""
         return list(self.runs_by_vc[vc].values())
 
     def held_by(self, vc: str, gpus: int, now: float) -> Holding:
-        """The runs that should free enough GPUs soonest, and in how many seconds."""
+        """Return the runs that should free enough GPUs soonest, and in how many seconds."""
         known = self.holding.get(vc, gpus, self.cluster, now)
         if known is not None:
             return known
@@ -381,7 +397,7 @@ class Core:
         return self.policy.lacks_nodes(Turn(self, vc, now), most)
 
     def profile(self, queued: QueuedJob, placement: Placement, now: float) -> Run:
-        """Look at a job in the profiling partition (called by turns and stages).
+        """Start a job in the profiling partition, and return its run. Called by turns and stages.
 
         Raises PolicyViolation, and nothing is started, where `rules.profiling_fault` finds one.
         """
@@ -406,13 +422,13 @@ class Core:
         return run
 
     def started(self, run: Run, queued: QueuedJob) -> None:
-        """Bookkeeping of a start (called by a turn)."""
+        """Note the start of a run everywhere in the core. Called by a turn."""
         self.runs_by_vc[run.vc][queued.job.job_id] = run
         self.estimator.started(queued.job.job_id, run.start_time)
         self.policy.started(run, run.start_time)
 
     def stopped(self, run: Run, now: float) -> QueuedJob:
-        """Bookkeeping of a preemption (called by a turn)."""
+        """Note that a run was preempted, and return its job. Called by a turn."""
         self.estimator.stopped(run.job.job_id, now)
         del self.runs_by_vc[run.vc][run.job.job_id]
         queued = self.jobs[run.job.job_id]
@@ -420,8 +436,9 @@ class Core:
         return queued
 
     def restricted_to(self, kept: Collection[str]) -> Core:
-        """This core as if no other job waited: to be copied, not to be run, since the two share
-        what they are made of. What is asked for in all still counts as it does here."""
+        """Return this core as if no other job waited, with the GPUs asked for in all counted as
+        here. It shares its parts with this core: copy it before running it.
+        """
         core = copy(self)
         core.jobs = {job_id: queued for job_id, queued in self.jobs.items() if job_id in kept}
         core.waiting, core.nodes = self.waiting.restricted_to(kept, core), self.nodes.within(core)
@@ -441,8 +458,9 @@ class Core:
         vc: str,
         **more: Any,
     ) -> None:
-        """Append a decision; `more` are further fields of `Decision`. Of a pass that is followed
-        the log has them."""
+        """Append a decision; `more` are further fields of `Decision`. Does nothing while a pass of
+        the log is followed, since the log has its decisions.
+        """
         if self.following.script is not None:
             return
         self._decisions.append(
@@ -465,7 +483,7 @@ class Core:
         reason: Reason,
         estimator: Estimator | None = None,
     ) -> None:
-        """A job joins its queue (also called by a stage); `estimator` as in `join`."""
+        """Put a job into its queue. Also called by a stage; `estimator` is as in `join`."""
         job, script = queued.job, self.following.script
         estimator = estimator or self.estimator
         if script is None:

@@ -97,7 +97,9 @@ class Predicted(float):
         return before + (after - before) * (at - low) / (high - low)
 
     def ends_at(self, levels: Sequence[float]) -> list[float]:
-        """Seconds by which each share, ascending, has ended; straight lines in the logarithm."""
+        """Return the seconds by which each of the ascending shares has ended, interpolated in the
+        logarithm.
+        """
         found, ended, place = list[float](), self.ended, 1
         for level in levels:
             place = min(bisect_left(ended, level, place), len(ended) - 1)
@@ -113,7 +115,7 @@ ALONE = 64  # points of the curve by a job's own hazards
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How long a job lasts in all: equally likely durations, seconds, ascending.
+    """How long a job lasts in all, as equally likely durations (seconds), ascending.
 
     Attributes:
         above: their sums from each on.
@@ -124,12 +126,13 @@ class Curve:
 
     @classmethod
     def of(cls, points: Sequence[float]) -> Curve:
-        """Of equally likely durations, ascending."""
+        """Return the curve of equally likely durations, which must be ascending."""
         return cls(tuple(points), tuple(accumulate(reversed(points)))[::-1])
 
     @classmethod
     def alone(cls, own: Predicted, outlived_s: float = 0.0) -> Curve:
-        """Return what a job's own hazards and claims say, however predictions turned out.
+        """Return the curve that a job's own hazards and claims give, without how earlier
+        predictions turned out.
 
         It is the same for as long as the prediction is, whatever ends meanwhile.
         """
@@ -149,7 +152,9 @@ class Curve:
         return cls.of([max(point, outlived_s) for point in found])
 
     def chance(self, seconds: float, elapsed_s: float = 0.0) -> float:
-        """Chance to last longer, of who has outlived `elapsed_s`."""
+        """Return the chance that a job which has outlived `elapsed_s` lasts longer than
+        `seconds`.
+        """
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
         count = len(self.points) - first
         if not count:  # it outlived them all: as long again in half the cases
@@ -157,26 +162,28 @@ class Curve:
         return (len(self.points) - max(bisect_right(self.points, seconds), first)) / count
 
     def expected(self, elapsed_s: float = 0.0) -> float:
-        """Mean seconds in all, of who has outlived `elapsed_s`."""
+        """Return the mean seconds in all of a job that has outlived `elapsed_s`."""
         first = bisect_right(self.points, elapsed_s) if elapsed_s > 0 else 0
         count = len(self.points) - first
         return self.above[first] / count if count else 2.0 * elapsed_s
 
     def within(self, most_s: float) -> float:
-        """Return the mean seconds in all, of which no more than `most_s` count."""
+        """Return the mean seconds in all, counting of each duration at most `most_s`."""
         first, count = bisect_right(self.points, most_s), len(self.points)
         shorter = self.above[0] - (self.above[first] if first < count else 0.0)
         return (shorter + most_s * (count - first)) / count
 
     def remaining(self, elapsed_s: float) -> float:
-        """Mean seconds left, of who has outlived `elapsed_s`; a second at least."""
+        """Return the mean seconds left of a job that has outlived `elapsed_s`, at least one
+        second.
+        """
         return max(min(self.expected(elapsed_s), max(LONGEST_S, elapsed_s)) - elapsed_s, 1.0)
 
 
 def averaged(
     own: Predicted, others: Sequence[float], others_left: float, elapsed_s: float, points: int
 ) -> list[float]:
-    """Equally likely durations of a job that has outlived `elapsed_s`, ascending.
+    """Return equally likely durations, ascending, of a job that has outlived `elapsed_s`.
 
     Args:
         own: its hazards.
@@ -326,7 +333,7 @@ def moved(
 
     Args:
         own: the curve without them.
-        value: that mean.
+        value: the mean of ln(1 + seconds) without the claims.
         outlived_s: what the job has outlived, less than any of them.
     """
     before, found = list[tuple[float, Claim]](), list[float]()
@@ -353,8 +360,9 @@ def moved(
 
 
 def _still(claim: Claim, low_s: float, passed: float) -> float:
-    """How far a claim is believed of a job that has outlived what lies below `low_s` of it, and a
-    share of all jobs like it."""
+    """Return how far a claim is believed of a job that has outlived what lies below `low_s` of it,
+    and a share of all jobs like it.
+    """
     length = log1p(claim.high_s) - log1p(claim.low_s)
     holds = claim.share * (log1p(claim.high_s) - log1p(low_s)) / length if length > 0 else 0.0
     fails = (1.0 - claim.share) * (1.0 - passed)

@@ -40,7 +40,8 @@ CHANGES_GPUS = (*STARTS, Action.RESIZE, Action.PREEMPT)  # what a job has, outsi
 
 
 class Reason(StrEnum):
-    """Why. The order is the order of precedence when several reasons hold.
+    """Why a decision was taken. The order of the members is their precedence when several reasons
+    hold.
 
     About the job itself, then capacity, then order, then the search; last the reasons of
     actions that are not a wait.
@@ -114,7 +115,7 @@ Evidence = tuple[tuple[str, float | str], ...]  # (name, value); text names othe
 
 @dataclass(frozen=True, slots=True)
 class PairPrediction:
-    """The judgement on a pair.
+    """The predicted scores and speeds of a pair of jobs.
 
     Attributes:
         scores: sharing score of newcomer and partner (0 tiny, 1 medium, 2 jumbo).
@@ -201,7 +202,7 @@ class Decision:
     receipt: Plain = ()
 
     def body(self) -> Json:
-        """As plain values; fields that say nothing are left out."""
+        """Return the decision as plain values, without the fields that are empty."""
         found = {name: getattr(self, name) for name in Decision.__slots__}
         if self.score is not None:
             # not `asdict`, which copies every value and is most of the cost of a pass's record
@@ -210,7 +211,7 @@ class Decision:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Decision:
-        """The inverse of `body`, through JSON as well."""
+        """Return the decision that `body` was made from, also after a round trip through JSON."""
         found = {name: _frozen(value) for name, value in body.items()}
         found["action"], found["reason"] = Action(body["action"]), Reason(body["reason"])
         if "score" in body:

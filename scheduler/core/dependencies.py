@@ -17,7 +17,7 @@ MOST = 16  # jobs that one may name
 
 
 def named(text: str) -> tuple[str, ...]:
-    """The ids in a list separated by commas or spaces, each once."""
+    """Return the ids in a list separated by commas or spaces, each once."""
     return tuple(dict.fromkeys(text.replace(",", " ").split()))
 
 
@@ -43,32 +43,34 @@ class EndMemory:
 
 
 class Dependencies:
-    """Who waits for whom, and how those ended that are waited for."""
+    """Which jobs wait for others to end, and how those others ended."""
 
     def __init__(self) -> None:
         self._after: dict[str, dict[str, None]] = {}  # by the job waited for: those that name it
         self._ends: dict[str, tuple[float, bool]] = {}  # when, and whether successfully
 
     def remember(self) -> list[EndMemory]:
-        """How those ended that may be waited for."""
+        """Return how the jobs ended that others may be waiting for."""
         return [
             EndMemory(job_id=job_id, at=at, success=success)
             for job_id, (at, success) in self._ends.items()
         ]
 
     def restore(self, ends: Iterable[EndMemory], jobs: Iterable[Job]) -> None:
-        """Know how these ended, and whom these jobs wait for."""
+        """Restore how jobs ended, and which jobs the given jobs wait for."""
         self._ends = {one.job_id: (one.at, one.success) for one in ends}
         for job in jobs:
             self.add(job)
 
     def add(self, job: Job) -> None:
-        """A job arrives, or asks for something else (`drop` it first)."""
+        """Note what a job waits for. Called when it arrives, and after `drop` when it asks for
+        something else.
+        """
         for other in _all(job):
             self._after.setdefault(other, {})[job.job_id] = None
 
     def drop(self, job: Job) -> None:
-        """A job has left, or asks for something else."""
+        """Forget what a job waits for. Called when it has left, or asks for something else."""
         for other in _all(job):
             waiting = self._after.get(other, {})
             waiting.pop(job.job_id, None)
@@ -76,7 +78,7 @@ class Dependencies:
                 self._after.pop(other, None)
 
     def ended(self, job_id: str, success: bool, now: float) -> list[str]:
-        """A job ended, was withdrawn or refused. Returns the jobs that name it."""
+        """Note that a job ended, was withdrawn or refused. Return the jobs that wait for it."""
         self._ends[job_id] = now, success
         while now - next(iter(self._ends.values()))[0] > RECENT_S:
             old = next(iter(self._ends))
@@ -86,7 +88,7 @@ class Dependencies:
         return list(self._after.get(job_id, ()))
 
     def blocked(self, job: Job, live: Container[str]) -> Blocked | None:
-        """Why a job may not start yet; None when it may.
+        """Return why a job may not start yet, or None when it may.
 
         A job that is neither `live` nor remembered ended long before this one was submitted, in a
         way that was looked up then (`service.api.changes`).

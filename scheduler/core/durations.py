@@ -60,7 +60,7 @@ Quantiles = Sequence[float]  # total durations, seconds, at levels (i + 1/2) / n
 
 
 class Stated(float):
-    """A predicted duration (seconds) that rests on what the job says of itself.
+    """A predicted duration (seconds) that rests on what the job states of itself.
 
     It has an error of its own, so its distribution is that, and not how other predictions turned
     out.
@@ -81,7 +81,7 @@ class Stated(float):
 
 
 def plain(seconds: float) -> tuple[float, ...]:
-    """A predicted duration as plain numbers."""
+    """Return a predicted duration as plain numbers."""
     if isinstance(seconds, Stated):
         return float(seconds), seconds.error, *plain(seconds.without_s)
     if isinstance(seconds, Predicted):
@@ -95,7 +95,7 @@ def plain(seconds: float) -> tuple[float, ...]:
 
 
 def of_plain(row: Sequence[float]) -> float:
-    """Return the predicted duration from the numbers that `plain` made of it."""
+    """Return the predicted duration whose numbers `plain` returned."""
     if len(row) == 1:
         return row[0]
     first = 3 + SHARES  # of the numbers of its claims
@@ -130,7 +130,7 @@ class _Ratios:
 
 @dataclass(slots=True, kw_only=True)
 class RangeMemory:
-    """What was learned of predictions of about one size.
+    """What was learned about predictions of about one size.
 
     Attributes:
         recent: ln(true / predicted) of the last jobs that ended, the oldest first.
@@ -147,7 +147,7 @@ class RangeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class DurationMemory:
-    """What a distribution of durations was taught.
+    """What a duration distribution has learned, as a plain record.
 
     Attributes:
         edges_s: predictions are of about one size between two of these.
@@ -178,7 +178,7 @@ def _kept(lasts: _Lasts) -> _Lasts:
 
 
 class DurationDistribution:
-    """What to expect of a job's duration, and of what is left of it.
+    """What is expected of a job's duration, and of its remaining time.
 
     Args:
         spread: standard deviation of ln(true / predicted) believed before anything has ended.
@@ -211,18 +211,20 @@ class DurationDistribution:
             self._refresh(ratios)
 
     def began(self, job_id: str, predicted_s: float, now: float, speed: float = 1.0) -> None:
-        """A job predicted at `predicted_s` runs from `now` on, at a speed."""
+        """Record that a job predicted at `predicted_s` runs from `now` on, at a speed."""
         predicted = _without(predicted_s)
         self._going[bisect_right(EDGES_S, predicted)][job_id] = log1p(predicted), now, speed
 
     def over(self, job_id: str) -> None:
-        """It does not run any more."""
+        """Record that a job no longer runs."""
         for going in self._going:
             going.pop(job_id, None)
 
     def learn(self, predicted_s: float | None, duration_s: float, now: float | None = None) -> None:
-        """A job predicted at `predicted_s` (None: not predicted) ran `duration_s` seconds, and
-        others that `began` have not ended by `now`."""
+        """Learn that a job predicted at `predicted_s` (None: not predicted) ran `duration_s`
+        seconds. The jobs recorded by `began` that have not ended by `now` count as outlasting their
+        time so far.
+        """
         predicted = _without(TYPICAL_S if predicted_s is None else predicted_s)
         place = bisect_right(EDGES_S, predicted)
         ratios, going = self._ranges[place], self._going[place].values()
@@ -236,7 +238,7 @@ class DurationDistribution:
             )
 
     def remember(self) -> DurationMemory:
-        """All that it was taught, as a plain record."""
+        """Return all that was learned, as a plain record."""
         ranges = [
             RangeMemory(
                 recent=list(one.recent),
@@ -251,7 +253,9 @@ class DurationDistribution:
         return DurationMemory(edges_s=EDGES_S, ranges=ranges, going=going)
 
     def restore(self, memory: DurationMemory) -> None:
-        """Know what another was taught. ValueError where that kept other sizes apart."""
+        """Restore what `remember` returned. Raise ValueError where it separates other sizes of
+        predictions.
+        """
         if memory.edges_s != EDGES_S:
             raise ValueError(f"durations are kept apart at {EDGES_S}, not at {memory.edges_s}")
         for ratios, known in zip(self._ranges, memory.ranges, strict=True):
@@ -266,16 +270,19 @@ class DurationDistribution:
         self.refreshed += 1
 
     def take_over(self, other: DurationDistribution) -> None:
-        """Know what another has learned."""
+        """Replace what was learned by what another distribution has learned."""
         self._ranges, self.refreshed, self._going = other._ranges, other.refreshed, other._going
 
     def total_s(self, predicted_s: float, outlived_s: float = 0.0) -> float:
-        """Mean seconds that a job predicted at `predicted_s` runs in all, of those that outlive as
-        much."""
+        """Return the mean seconds in all of jobs predicted at `predicted_s` that outlive
+        `outlived_s`.
+        """
         return outlived_s + self.expected_s(predicted_s, outlived_s)
 
     def expected_s(self, predicted_s: float, elapsed_s: float = 0.0) -> float:
-        """Mean seconds left of a job predicted at `predicted_s` that has run `elapsed_s`."""
+        """Return the mean seconds left of a job predicted at `predicted_s` that has run
+        `elapsed_s`.
+        """
         if isinstance(predicted_s, Predicted):
             return self.curve(predicted_s, elapsed_s).remaining(elapsed_s)
         ratios, scale = self._range(predicted_s), 1.0 + predicted_s
@@ -288,7 +295,9 @@ class DurationDistribution:
         return max(min(mean, LONGEST_S) - elapsed_s, 1.0)
 
     def falls_for_s(self, predicted_s: float, elapsed_s: float) -> float:
-        """Seconds for which `expected_s` only falls, unless a distribution changes."""
+        """Return the seconds during which `expected_s` only falls, unless a distribution
+        changes.
+        """
         if isinstance(predicted_s, Predicted):
             points = self.curve(predicted_s, elapsed_s).points
             first = bisect_right(points, elapsed_s)
@@ -300,8 +309,9 @@ class DurationDistribution:
         return scale * grid[first] - 1.0 - elapsed_s if first < len(grid) else 0.0
 
     def quantile_s(self, predicted_s: float, level: float, outlived_s: float = 0.0) -> float:
-        """Seconds that a share `level` of the jobs predicted at `predicted_s` do not exceed, of
-        those that outlive as much."""
+        """Return the seconds that a share `level` of the jobs predicted at `predicted_s` do not
+        exceed. Only jobs that outlive `outlived_s` count.
+        """
         if isinstance(predicted_s, Predicted):
             points = self.curve(predicted_s, outlived_s).points
             first = bisect_right(points, outlived_s) if outlived_s else 0
@@ -315,7 +325,9 @@ class DurationDistribution:
         return _scaled(predicted_s, _at(grid[first:] if first else grid, level))
 
     def quantile_at(self, level: float) -> Callable[[float, float], float]:
-        """`quantile_s` at one level, for many predictions: true until a distribution changes."""
+        """Return a function that gives `quantile_s` at one level, faster for many predictions. It
+        is valid until a distribution changes.
+        """
         ratios = [_at(one.grid, level) for one in self._ranges]
 
         def quantile_s(predicted_s: float, outlived_s: float = 0.0) -> float:
@@ -328,7 +340,8 @@ class DurationDistribution:
     def quantiles(
         self, predicted_s: float | None, elapsed_s: float = 0.0, limit_s: float | None = None
     ) -> Quantiles:
-        """Total duration of a job that has run `elapsed_s`, none of it beyond `limit_s`.
+        """Return quantiles of the total duration of a job that has run `elapsed_s`, none of it
+        beyond `limit_s`.
 
         Less than 0 elapsed (it began by a clock that is ahead of ours) counts as 0.
         """
@@ -339,8 +352,9 @@ class DurationDistribution:
         return sorted(max(min(point, longest), elapsed_s) for point in found)
 
     def curve(self, predicted: Predicted, elapsed_s: float = 0.0) -> Curve:
-        """How long a job lasts in all that has outlived the stretch before `elapsed_s`: what it has
-        outlived since is left to the curve's own questions."""
+        """Return the durations of a job that has outlived the stretch of time before `elapsed_s`.
+        What it has outlived within its present stretch is left to the curve's methods.
+        """
         passed, even = bisect_right(STRETCHES_S, elapsed_s), self._range(predicted).even
         key = (
             id(even),
@@ -445,7 +459,9 @@ class DurationDistribution:
         return [max(point, elapsed_s) for point in ends]
 
     def described(self, predicted_s: float, outlived_s: float = 0.0) -> Evidence:
-        """The distribution around a predicted duration, seconds, for the record."""
+        """Return the distribution around a predicted duration, seconds, for the decision's
+        record.
+        """
         found = self.quantiles(predicted_s, outlived_s)
         levels = (("p10_s", 0.1), ("p50_s", 0.5), ("p90_s", 0.9))
         spread = tuple((name, at_level(found, level)) for name, level in levels)
@@ -454,8 +470,9 @@ class DurationDistribution:
         return (*spread, ("mean_s", self.total_s(predicted_s, outlived_s)), *odds)
 
     def alone(self, predicted_s: float, outlived_s: float = 0.0) -> Curve | None:
-        """Return the curve of a job that is the same for as long as its prediction is; None where
-        the prediction has none."""
+        """Return the curve of a job that stays the same as long as its prediction does, or None
+        where the prediction has no curve.
+        """
         if isinstance(predicted_s, Stated):
             return Curve.of(self._lasts(predicted_s, outlived_s))
         if isinstance(predicted_s, Predicted) and predicted_s.ended:
@@ -468,7 +485,7 @@ class DurationDistribution:
         return self._ranges[bisect_right(EDGES_S, predicted_s)]
 
     def _believed(self, ratios: _Ratios) -> list[float]:
-        """What was seen, ascending; beside the prior, which fades as jobs end."""
+        """Return what was seen, ascending; beside the prior, which fades as jobs end."""
         seen = ratios.ascending
         if not ratios.window:
             return seen
@@ -563,12 +580,14 @@ def _share_below(even: Sequence[float], value: float) -> float:
 
 
 def _without(predicted_s: float) -> float:
-    """What was predicted without the job's own account."""
+    """Return what was predicted without the job's own account."""
     return predicted_s.without_s if isinstance(predicted_s, Stated) else predicted_s
 
 
 def at_level(quantiles: Quantiles, level: float) -> float:
-    """The quantile at a level between 0 and 1, by straight lines; flat beyond the ends."""
+    """Return the quantile at a level between 0 and 1, interpolated, and constant beyond the
+    ends.
+    """
     place = level * len(quantiles) - 0.5
     low = int(place) if place > 0 else 0
     if low >= len(quantiles) - 1:

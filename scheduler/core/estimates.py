@@ -56,8 +56,9 @@ COLD_START = "coldstart"  # stands for a digest in scores that come from histori
 
 
 class Description(TypedDict, total=False):
-    """What it takes to read the terms of a score: their names, those of the inputs, what an input
-    is about and its unit, and what is known of the model."""
+    """What is needed to read the terms of a score: their names, the names of the inputs, what an
+    input is about and its unit, and what is known of the model.
+    """
 
     terms: list[str]
     inputs: list[str]
@@ -88,13 +89,13 @@ class Estimate:
 
     @property
     def plain(self) -> Estimate:
-        """The same without its score."""
+        """The same estimate without its score."""
         return Estimate(self.seconds)
 
 
 class Estimator:
-    """The contract. Events arrive in time order; `estimate` may be called at any moment between, as
-    often as one likes, also for a time before which further events are still to come.
+    """Predicts durations. Events arrive in time order. `estimate` may be called at any moment
+    between, as often as one likes, also for a time before which further events are still to come.
 
     An estimator sees a duration only in `ended`. Subclasses override what they need.
 
@@ -113,50 +114,59 @@ class Estimator:
         self.descriptions: dict[str, Description] = {}
 
     def submitted(self, job: Job, now: float) -> None:
-        """A job was submitted."""
+        """Called when a job was submitted."""
 
     def changed(self, job: Job, now: float) -> None:
-        """A waiting job asks for something else than before."""
+        """Called when a waiting job asks for something else than before."""
 
     def started(self, job_id: str, now: float) -> None:
-        """A job was given GPUs."""
+        """Called when a job was given GPUs."""
 
     def stopped(self, job_id: str, now: float) -> None:
-        """A job lost its GPUs and waits again."""
+        """Called when a job lost its GPUs and waits again."""
 
     def profiled(self, job_id: str, profile: Profile, now: float) -> None:
-        """A job was profiled."""
+        """Called when a job was profiled."""
 
     def profiling(self, job_id: str, now: float) -> None:
-        """A waiting job begins to be profiled."""
+        """Called when a waiting job begins to be profiled."""
 
     def outlived(self, job_id: str, now: float) -> None:
-        """A job was profiled for as long as that takes, and has not ended."""
+        """Called when a job was profiled for as long as that takes, and has not ended."""
 
     def tempered(self, job: Job, progress: Progress) -> Progress:
-        """Return what a job reports, with what its script's earlier runs used of their maximum."""
+        """Return a job's report of its progress, corrected by the share of their maximum that
+        earlier runs of its script used.
+        """
         return progress
 
     def progressed(self, job_id: str, progress: Progress, now: float) -> None:
-        """A job reported how long it will have run: news for those like it."""
+        """Called when a job reported how long it will have run. Estimators learn from it for jobs
+        like it.
+        """
 
     def ended(self, job_id: str, state: State, duration_s: float, now: float) -> None:
-        """A job ended after `duration_s` seconds on GPUs, as anyone could see it: a slowdown by
-        sharing and the cost of preemptions are in it."""
+        """Called when a job ended after `duration_s` seconds on GPUs, as seen from outside: a
+        slowdown by sharing and the cost of preemptions are included.
+        """
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """A job left without having ended, or nobody knows how it ended: nothing is learned."""
+        """Called when a job left without having ended, or nobody knows how it ended. Nothing is
+        learned.
+        """
 
     def use(self, bundle: Bundle) -> None:
-        """Other models are there, for estimators that score with them."""
+        """Score with other models from now on. Estimators without models ignore it."""
 
     def enqueued(self, job: Job, now: float) -> Estimate:
-        """A job joins its queue: the estimate it is decided with. An event like the others: an
-        estimator may note its answer, or learn."""
+        """Return the estimate that a job is decided with. Called when it joins its queue; as with
+        other events, an estimator may note its answer, or learn.
+        """
         return self.estimate(job, now)
 
     def enqueued_again(self, job: Job, now: float, answer: Estimate) -> Estimate:
-        """Return what a waiting job is decided with from now on: an event, as `enqueued` is.
+        """Return the estimate that a waiting job is decided with from now on. As with `enqueued`,
+        an estimator may note its answer.
 
         Args:
             answer: what `estimate` has just answered: it stands where `enqueued` answers the same.
@@ -165,19 +175,22 @@ class Estimator:
         return self.enqueued(job, now) if notes_it else answer
 
     def decided_with(self, job_id: str, estimate: Estimate) -> None:
-        """A job is decided with another estimate than `enqueued` gave, if it was asked at all."""
+        """Called when a job is decided with another estimate than `enqueued` returned, whether or
+        not that was called.
+        """
 
     def as_changed(self, job: Job, to: Job, now: float) -> tuple[Estimate, Estimate]:
-        """Return what would be predicted now of a waiting job, if it asked again for what it asks
-        for, and if it asked for something else: the two differ by that alone. A question."""
+        """Return the estimates for a waiting job as it is and as it would be if it asked for
+        something else. They differ by that alone. Nothing is changed.
+        """
         return self.estimate(job, now), self.estimate(to, now)
 
     def rests_on(self, job: Job) -> Evidence:
-        """Return how little what is believed of a job rests on, where that is next to nothing."""
+        """Return what the estimate of a job rests on, where that is next to nothing."""
         return ()
 
     def estimate(self, job: Job, now: float) -> Estimate:
-        """Predicted duration of a job as of `now`. A question: it changes no later answer."""
+        """Return the predicted duration of a job as of `now`, without changing any later answer."""
         raise LookupError(f"the {self.name} estimator has no estimate for job {job.job_id}")
 
 
@@ -213,7 +226,7 @@ class TableEstimator(Estimator):
 
 
 class ConstantEstimator(Estimator):
-    """Knows nothing: every job is as long as every other, so only the GPU count orders them."""
+    """Predicts the same duration for every job, so that only the GPU count orders them."""
 
     def __init__(self, seconds: float = 600.0):
         super().__init__()
@@ -225,7 +238,7 @@ class ConstantEstimator(Estimator):
 
 
 class Known(Estimator):
-    """What is known already of the duration of a job: nobody is asked, `inner` is notified."""
+    """Answers with a duration known already. `inner` is notified of events but not asked."""
 
     def __init__(self, inner: Estimator, estimate: Estimate):
         super().__init__()
@@ -247,7 +260,9 @@ class Known(Estimator):
 
 
 class FeatureEstimator(Estimator):
-    """Keeps the features of `features.state` up to date; the base of estimators that learn."""
+    """Keeps the features of `features.state` up to date. It is the base of estimators that
+    learn.
+    """
 
     of_requests = True
 
@@ -333,7 +348,7 @@ class FeatureEstimator(Estimator):
 
 
 class HistoriesEstimator(FeatureEstimator):
-    """The histories alone, from the first job on: nothing is fitted."""
+    """Predicts by the histories alone, from the first job on; nothing is fitted."""
 
     name = "own"
 
@@ -356,7 +371,9 @@ class BundleEstimator(FeatureEstimator):
         self.use(bundle)
 
     def use(self, bundle: Bundle) -> None:
-        """Score with another bundle from now on. BundleError when it asks for other features."""
+        """Score with another bundle from now on. Raise BundleError when it asks for other
+        features.
+        """
         from models.bundle.errors import BundleError  # who scores without a bundle needs none
 
         wanted = [spec.name for spec in bundle.duration.features]
@@ -374,13 +391,14 @@ class BundleEstimator(FeatureEstimator):
         return self.refined(found, job, now, limited=knows_limits(self.bundle))
 
     def scored(self, row: Sequence[Value]) -> Estimate:
-        """The estimate of a feature row."""
+        """Return the estimate for a feature row."""
         return scored(self.bundle, row)
 
 
 class LiveEstimator(FeatureEstimator):
-    """Scores with the bundle in use, whatever features of ours it wants; with histories alone
-    until there is one."""
+    """Scores with the bundle in use, whichever of our features it needs. Until there is a bundle,
+    it predicts by the histories alone.
+    """
 
     name = "live"
 
@@ -391,7 +409,9 @@ class LiveEstimator(FeatureEstimator):
         self.descriptions[COLD_START] = OF_HISTORIES
 
     def use(self, bundle: Bundle) -> None:
-        """Score with another bundle from now on. BundleError when it wants a feature not kept."""
+        """Score with another bundle from now on. Raise BundleError when it needs a feature that is
+        not kept.
+        """
         from models.bundle.acceptance import positions
 
         self._picks = positions(bundle, self.state.features)
@@ -407,7 +427,9 @@ class LiveEstimator(FeatureEstimator):
 
 
 def own_terms(score: Score, names: int) -> list[FeatureSpec]:
-    """What the last terms of a score are about, those beyond the `names` of its model."""
+    """Return the specs of the last terms of a score: those beyond the `names` terms of its
+    model.
+    """
     count = len(score.terms) - names
     if count <= 0:
         return []
@@ -422,7 +444,7 @@ def _about(text: str) -> FeatureSpec:
 
 
 def knows_limits(bundle: Bundle) -> bool:
-    """Whether a bundle's duration model has a term of what time limits cut off.
+    """Return whether a bundle's duration model has a term for what time limits cut off.
 
     It has none where no job that it was trained on had a limit.
     """
@@ -430,7 +452,9 @@ def knows_limits(bundle: Bundle) -> bool:
 
 
 def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """An estimate, and what the job's time limit cuts off those like it; a term of the score."""
+    """Return an estimate with one more term: by how much the job's time limit shortens jobs like
+    it.
+    """
     moves = state.cut_off(job, now) if job.time_limit_s else 0.0
     if not moves:
         return estimate
@@ -449,7 +473,7 @@ def with_limit(estimate: Estimate, job: Job, now: float, state: FeatureState) ->
 
 
 def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState) -> Estimate:
-    """An estimate, and that an earlier run of the job did not end it; a term of the score."""
+    """Return an estimate with one more term: that an earlier run of the job did not end it."""
     score = estimate.score
     before = log1p(estimate.seconds) if score is None else score.value
     outlived_s, moves = state.beyond(job, now, before)
@@ -469,7 +493,7 @@ def with_outlived(estimate: Estimate, job: Job, now: float, state: FeatureState)
 
 
 def with_claims(estimate: Estimate, own: Predicted, claims: Sequence[Claim]) -> Estimate:
-    """Return an estimate, and what is claimed of the job: each a term of the score.
+    """Return an estimate with one more term for each claim about the job.
 
     Args:
         own: its curve without claims.
@@ -500,7 +524,9 @@ def _by_command(score: Score) -> bool:
 
 
 def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
-    """An estimate, and what the job's command and its earlier runs come to, by their errors."""
+    """Return an estimate combined with what the job's command and its earlier runs predict, each
+    weighed by its error.
+    """
     if job.work is None:
         return estimate
     found = asked(job.work, job.gpus, state.ran(job))
@@ -511,7 +537,8 @@ def with_command(estimate: Estimate, job: Job, state: FeatureState) -> Estimate:
 
 
 def with_progress(estimate: Estimate, progress: Progress | None) -> Estimate:
-    """An estimate, and what the job says itself, each weighed by its error; a term of the score.
+    """Return an estimate combined with what the job reports itself, each weighed by its error. The
+    report is one more term of the score.
 
     It replaces what its command says, unless that is known better.
     """
@@ -553,7 +580,7 @@ def _with(estimate: Estimate, own: Progress | Asked, most_s: float = inf) -> Est
 
 
 def moved_by(before: Estimate, was: Estimate, new: Estimate) -> Estimate:
-    """Return what is believed of a job that asks for something else than `before`.
+    """Return the estimate for a changed job that asked for `before` until now.
 
     Args:
         was, new: answers of one moment to what it asked for and to what it asks for.

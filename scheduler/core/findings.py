@@ -14,7 +14,7 @@ from scheduler.core.decisions import Evidence, Reason
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """What it costs those who wait that GPUs are held for longer.
+    """The cost to waiting jobs of holding GPUs for longer.
 
     While `gpus` of the `of` GPUs of a virtual cluster are held, work goes on there at that much
     less of its rate, and each job that is kept out starts later by that share of the time.
@@ -64,7 +64,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """The best of the runs that were considered as partners for a job.
+    """The best of the runs that were considered as partners for a waiting job.
 
     Attributes:
         at: when; still so at that time where a later look found nothing changed.
@@ -112,7 +112,7 @@ class NodesLookedAt:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """That GPUs are kept for a job once it has waited long, as things stand.
+    """When GPUs will be kept for a job that waits long, as things stand.
 
     Attributes:
         bound_s: seconds of waiting after which they are at the latest.
@@ -159,10 +159,7 @@ class NotExamined(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Attributes:
-    partner: None when no run was considered.
-    type_costs: speed and cost by GPU type, where there are several.
-    """
+    """What was found out about a waiting job when it was last evaluated."""
 
     partner: Partner | None = None
     type_costs: Evidence = ()

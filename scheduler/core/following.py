@@ -1,4 +1,4 @@
-"""A core that follows a log: it carries out what was decided, and decides nothing.
+"""A core that follows a log: it carries out the recorded decisions, and takes none.
 
 It hears the events of a pass as the core did that took it, so that its policy, its estimator and
 its queues remember the same. Who was refused, who joined a queue with which prediction, who was
@@ -50,7 +50,7 @@ _BY_STAGE = (Action.PROFILE, *_BY_STAGE_ALONE)
 
 
 class FollowingHost(Host, Protocol):
-    """What is asked of the core besides."""
+    """What following a log asks of the core."""
 
     @property
     def policy(self) -> Policy: ...
@@ -96,24 +96,30 @@ class Script:
         return d
 
     def drop_joined(self) -> None:
-        """Leave to the stage who joins a queue and has not, now that the events were heard."""
+        """Leave the jobs that have not joined a queue to the profiling stage. Called when all
+        events of the pass were heard.
+        """
         self._set_rest(d for d in self.rest if d.action is not Action.ENQUEUE or self._joins(d))
 
     def _joins(self, d: Decision) -> bool:
         return d in self._enqueued[d.job_id]
 
     def refusal(self, job_id: str) -> Reason | None:
-        """Why a job was refused; None: it was not."""
+        """Return why a job was refused, or None where it was not."""
         d = self._refused.get(job_id)
         return None if d is None else d.reason
 
     def enqueued(self, job_id: str) -> Decision | None:
-        """That a job joins its queue, the next time that it does; None: it does not."""
+        """Return the decision by which a job joins its queue the next time, or None where it does
+        not join.
+        """
         found = self._enqueued.get(job_id)
         return found[0] if found else None
 
     def prepare(self, policy: Policy, queued: QueuedJob, now: float, estimator: Estimator) -> None:
-        """Have a policy prepare a job as it joins its queue, with what was predicted of it then."""
+        """Have a policy prepare a job that joins its queue, with the prediction recorded at that
+        time.
+        """
         found = self._enqueued.get(queued.job.job_id)
         if not found:
             policy.prepare(queued, now, estimator)
@@ -125,21 +131,23 @@ class Script:
         _predicted(policy, queued, d)
 
     def predicted_again(self, queued: QueuedJob) -> Decision | None:
-        """The decision that has another prediction of a waiting job than it has; None: none."""
+        """Return the decision that records another prediction of a waiting job than the one it has,
+        or None.
+        """
         of_job = self._of_job.get(queued.job.job_id, ())
         d = next((d for d in of_job if d.estimate_s is not None), None)
         return None if d is None or d.estimate_s == queued.estimate_s else d
 
     def profiles(self, job_id: str) -> bool:
-        """Whether a job is to be profiled; what was predicted of it is no part of that decision."""
+        """Return whether a job is to be profiled. Its prediction is no part of that decision."""
         return any(d.action is Action.PROFILE for d in self._of_job.get(job_id, ()))
 
 
 class Following:
-    """Hears of passes that were taken before, by whomever; part of a core.
+    """Carries out passes that were decided before, here or elsewhere; part of a core.
 
     Attributes:
-        script: of the pass whose events are being heard; None: this core decides.
+        script: decisions of the pass whose events are being heard; None: this core decides.
     """
 
     def __init__(self, core: FollowingHost):
@@ -147,7 +155,7 @@ class Following:
         self.script: Script | None = None
 
     def begin(self, taken: Sequence[Decision]) -> None:
-        """The core is about to hear the events of a pass; `end` ends it.
+        """Start following a pass whose events the core is about to hear. `end` finishes it.
 
         Args:
             taken: all decisions of the pass, in order.
@@ -155,7 +163,7 @@ class Following:
         self.script = Script(taken)
 
     def end(self, now: float) -> None:
-        """Carry out what was decided in that pass, in place of `Core.decide`."""
+        """Carry out what was decided in the followed pass, in place of `Core.decide`."""
         core, script = self._core, self.script
         assert script is not None
         if core.nodes.changing:
@@ -169,7 +177,7 @@ class Following:
         self.script = None
 
     def rekey(self, keys: Mapping[str, float]) -> None:
-        """Order waiting jobs by the keys, by job, that the log tells of."""
+        """Set the keys of waiting jobs, by job id, as the log has them."""
         _rekey(self._core, keys)
 
 
@@ -193,7 +201,7 @@ class _AsLogged(Estimator):
 
 
 def as_logged(d: Decision, found: Estimate) -> Estimate:
-    """The prediction that a decision has; `found`: what is predicted here and now.
+    """Return the prediction that a decision records; `found` is what is predicted here and now.
 
     They are equal unless other code, or another model, made the first; what a decision does not
     keep of it is then as it is found.
@@ -209,7 +217,7 @@ def as_logged(d: Decision, found: Estimate) -> Estimate:
 
 
 class FollowedTurn(Turn):
-    """A turn in which nothing is decided."""
+    """A turn that carries out recorded decisions and takes none."""
 
     def __init__(self, core: Host, vc: str, now: float, script: Script):
         super().__init__(core, vc, now)
@@ -357,7 +365,7 @@ def _leaves(core: FollowingHost, queued: QueuedJob) -> None:
 
 
 def _waits_aside(core: FollowingHost, d: Decision) -> bool:
-    """Whether a decision says why a job waits that is in no queue."""
+    """Return whether a decision says why a job waits that is in no queue."""
     queued = core.jobs.get(d.job_id)
     aside = queued is not None and queued not in core.queues[queued.job.vc]
     return d.action is Action.WAIT and aside

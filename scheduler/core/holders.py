@@ -39,7 +39,7 @@ NOBODY = Holding()
 
 @dataclass(slots=True, kw_only=True)
 class HoldingMemory:
-    """Who was found to hold the GPUs a job is to get, and when."""
+    """Which runs were found to hold the GPUs that a job waits for, and when; a plain record."""
 
     vc: str
     gpus: int
@@ -50,13 +50,13 @@ class HoldingMemory:
 
 
 class HolderCache:
-    """What was found lately, by virtual cluster and number of GPUs."""
+    """Recently found holders of GPUs, by virtual cluster and number of GPUs."""
 
     def __init__(self) -> None:
         self._kept: dict[tuple[str, int], tuple[float, Holding]] = {}
 
     def remember(self) -> list[HoldingMemory]:
-        """As a plain record."""
+        """Return what was found, as a plain record."""
         return [
             HoldingMemory(
                 vc=vc,
@@ -70,14 +70,16 @@ class HolderCache:
         ]
 
     def restore(self, memory: Iterable[HoldingMemory]) -> None:
-        """Know what another had found."""
+        """Restore what `remember` returned."""
         self._kept = {
             (one.vc, one.gpus): (one.at, Holding(one.jobs, one.gone_in_s, one.nodes))
             for one in memory
         }
 
     def get(self, vc: str, gpus: int, cluster: Cluster, now: float) -> Holding | None:
-        """An answer that still holds: those named still run, and nothing else changed there."""
+        """Return a cached answer that still holds: the runs named still run, and nothing else
+        changed there. Return None where there is none.
+        """
         since, found = self._kept.get((vc, gpus), (-inf, NOBODY))
         pool = cluster.pools[vc]
         if now - since > FRESH_S or not found.jobs:
@@ -94,7 +96,7 @@ class HolderCache:
 
 
 def soonest(pool: Pool, gpus: int, runs: Iterable[Run], left_s: LeftS) -> Holding:
-    """The runs whose end, expected soonest, leaves a job of so many GPUs enough."""
+    """Return the runs whose end, expected soonest, frees enough GPUs for a job of so many."""
     runs = list(runs)
     on: dict[int, list[tuple[float, int, int, str]]] = {}  # node -> (left, order, GPUs, job)
     for run in runs:

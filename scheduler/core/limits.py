@@ -1,4 +1,4 @@
-"""What of a cluster may be stated, whoever states it: a cluster file, a request, an event."""
+"""Which values may be stated about a cluster, in a cluster file, a request or an event."""
 
 from __future__ import annotations
 

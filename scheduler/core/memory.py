@@ -1,4 +1,4 @@
-"""All that a core decides by, as a plain record; and a core that goes on from one.
+"""Everything by which a core decides, as a plain record, and how a new core is restored from it.
 
 The models in use, and what the estimator knows, are apart.
 """
@@ -32,7 +32,7 @@ class CoreMemory:
     """All that a core decides by, as plain values (`features.codec`).
 
     Attributes:
-        jobs: that have not ended, in order of submission.
+        jobs: jobs that have not ended, in order of submission.
         queues: by virtual cluster.
         policy: what it learned and has promised; its own `Memory`, encoded.
         holding: who was found lately to hold the GPUs that others wait for.
@@ -54,8 +54,9 @@ class CoreMemory:
 
 
 def remember(core: Core) -> CoreMemory:
-    """All that it decides by, its models and what its estimator knows apart, as a plain record.
-    Between two passes."""
+    """Return everything by which a core decides, as a plain record. Models and what the estimator
+    knows are kept apart. Call it between two passes.
+    """
     return CoreMemory(
         jobs=[JobMemory.of(queued) for queued in core.jobs.values()],
         queues={
@@ -79,7 +80,8 @@ def remember(core: Core) -> CoreMemory:
 
 
 def restore(core: Core, memory: CoreMemory, bundle: Bundle | None = None) -> None:
-    """Have a core go on where another was. It is new, and its estimator that of the other.
+    """Restore a new core from a record, so that it continues as the recorded one would. Its
+    estimator must be the recorded core's.
 
     Args:
         bundle: the models in use, which the estimator has already.

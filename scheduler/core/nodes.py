@@ -21,10 +21,10 @@ from scheduler.core.waiting import Waiting, WaitingHost
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownJob:
-    """A job that another core knew, as it stands.
+    """A job that another core knew, as it stood there.
 
     Attributes:
-        order: of arrival.
+        order: number in order of arrival.
         queued_before: it has been in its queue.
         placement: the GPUs it holds; none when it waits.
         profiling, since: they are in the profiling partition; since when it holds them.
@@ -54,7 +54,9 @@ class KnownJob:
 
 @dataclass(slots=True, kw_only=True)
 class ChangeMemory:
-    """What a node is to be once idle (None: it goes), and whether it is open then."""
+    """A change that waits for a node to be idle: what the node becomes (None: it is removed), and
+    whether it is open then.
+    """
 
     node: int
     to: Node | None
@@ -63,14 +65,16 @@ class ChangeMemory:
 
 @dataclass(slots=True, kw_only=True)
 class NodesMemory:
-    """Nodes that are lent to the profiling partition for good, and those to be others."""
+    """The nodes that are lent to the profiling partition for good, and the changes that wait for
+    idle nodes.
+    """
 
     lent: list[int]
     changing: list[ChangeMemory]
 
 
 class NodesHost(WaitingHost, Protocol):
-    """What is asked of the core besides."""
+    """What `Nodes` asks of the core."""
 
     @property
     def waiting(self) -> Waiting: ...
@@ -85,7 +89,7 @@ class NodesHost(WaitingHost, Protocol):
 
 
 class Nodes:
-    """Which nodes there are and are to be; part of a core.
+    """Which nodes there are and will be; part of a core.
 
     Attributes:
         capacity: GPUs of each virtual cluster without those lent for profiling or about to change
@@ -104,7 +108,7 @@ class Nodes:
         self.mixes_types = cluster.spec.mixes_types
 
     def remember(self) -> NodesMemory:
-        """As a plain record."""
+        """Return the lent nodes and the pending changes, as a plain record."""
         changing = [
             ChangeMemory(node=node, to=to, opens=opens)
             for node, (to, opens) in self.changing.items()
@@ -112,13 +116,13 @@ class Nodes:
         return NodesMemory(lent=sorted(self._lent), changing=changing)
 
     def restore(self, memory: NodesMemory) -> None:
-        """Be as another was; its cluster is the core's already."""
+        """Restore what `remember` returned. The core's cluster must be restored already."""
         self._lent = set(memory.lent)
         self.changing = {one.node: (one.to, one.opens) for one in memory.changing}
         self._reshaped()
 
     def set_open(self, node: int, is_open: bool) -> None:
-        """A node is drained (nothing new starts there; what runs goes on) or opened again.
+        """Drain a node (nothing new starts there; what runs goes on), or open it again.
 
         Opening it calls off a change that waits for it to be idle.
         """
@@ -132,7 +136,8 @@ class Nodes:
         self._touch(cluster.node_vc[node])
 
     def close_alone(self, node: int, gpus: int) -> None:
-        """Exactly these GPUs of a node, a bit mask, take nothing new; what runs on them goes on.
+        """Close exactly these GPUs of a node (a bit mask), so that nothing new starts on them. What
+        runs on them goes on.
 
         Those that a node has not are left out.
         """
@@ -141,12 +146,12 @@ class Nodes:
         self._touch(cluster.node_vc[node])
 
     def open_wholly(self, node: int) -> None:
-        """Every GPU of a node takes jobs again: what an explanation tries."""
+        """Open every GPU of a node. Explanations use this to try what would happen."""
         self.close_alone(node, 0)
         self.set_open(node, True)
 
     def add(self, node: int, has: Node, *, lent: bool = False) -> None:
-        """A node comes. `lent`: into the profiling partition."""
+        """Add a node. With `lent`, put it into the profiling partition."""
         self._core.cluster.add_node(node, has, lent=lent)
         self._core.open_queues()
         if lent:
@@ -154,7 +159,8 @@ class Nodes:
         self._reshaped(has.vc)
 
     def change(self, node: int, to: Node | None) -> None:
-        """A node is to be another, of another virtual cluster too, or to go (None).
+        """Change a node into `to`, perhaps in another virtual cluster, or remove it (None), as soon
+        as it is idle.
 
         Nothing new starts there from now on, what runs goes on; it happens when nothing runs there.
         One that was drained before stays so.
@@ -171,7 +177,7 @@ class Nodes:
         self._reshaped(cluster.node_vc[node])
 
     def change_idle(self, now: float) -> None:
-        """Nodes that were to change and on which nothing runs any more do."""
+        """Carry out the pending changes of nodes on which nothing runs any more."""
         core = self._core
         for node, (to, opens) in list(self.changing.items()):
             if not core.cluster.pool_of(node).is_empty(node):
@@ -191,12 +197,14 @@ class Nodes:
             core.record(now, Action.CHANGE_NODE, Reason.NODE_IDLE, "", was, nodes=(node,))
 
     def too_large(self, job: Job) -> bool:
-        """Whether a job asks for more GPUs than its virtual cluster has, or for fewer than any."""
+        """Return whether a job asks for more GPUs than its virtual cluster has, or for fewer than
+        any job may.
+        """
         least = 0 if self._core.policy.capabilities.places_cpus else 1
         return not least <= job.gpus <= self.capacity.get(job.vc, -1)
 
     def refusal(self, job: Job) -> Reason | None:
-        """Why a job can never start as the cluster is; None when it can."""
+        """Return why a job can never start on the cluster as it is, or None when it can."""
         policy, spec = self._core.policy, self._core.cluster.spec
         if self.too_large(job):
             return Reason.INVALID_REQUEST
@@ -205,7 +213,9 @@ class Nodes:
         return policy.refuses(job, spec) if self.mixes_types else None
 
     def refusal_once_changed(self, job: Job) -> Reason | None:
-        """The same once the nodes are what they are to be: it waits until they are."""
+        """Return why a job can never start once all pending changes of nodes are made, or None when
+        it can: then it waits for them.
+        """
         if self.too_large_once_changed(job):
             return Reason.INVALID_REQUEST
         spec = ClusterSpec.of(self._once_changed().values())
@@ -214,7 +224,7 @@ class Nodes:
         return self._core.policy.refuses(job, spec) if spec.mixes_types else None
 
     def too_large_once_changed(self, job: Job) -> bool:
-        """The same of `too_large`."""
+        """Return what `too_large` will return once all pending changes of nodes are made."""
         stay, node_vc = self._once_changed(), self._core.cluster.node_vc
         lent = {n for n in self._lent & stay.keys() if stay[n].vc == node_vc[n]}
         gpus = sum(has.gpus for n, has in stay.items() if has.vc == job.vc and n not in lent)
@@ -229,11 +239,11 @@ class Nodes:
     def begin_with(
         self, nodes: Mapping[int, Node], lent: Collection[int], vcs: Iterable[str] = ()
     ) -> None:
-        """Have these nodes, by number, and not those the core was built with; before any job is
-        adopted.
+        """Replace the nodes that the core was built with by these, by number. Call it before any
+        job is adopted.
 
         Args:
-            lent: those of the profiling partition.
+            lent: nodes of the profiling partition.
             vcs: virtual clusters to have even without a node: jobs wait there.
         """
         cluster = self._core.cluster
@@ -250,7 +260,7 @@ class Nodes:
         self._reshaped(*cluster.pools)
 
     def adopt(self, known: KnownJob, now: float) -> None:
-        """Take over a job that another core knew; this core's estimator knows it already."""
+        """Take over a job that another core knew. This core's estimator must know it already."""
         core, job, placement = self._core, known.job, known.placement
         queued = core.jobs[job.job_id] = QueuedJob(job, known.order, known.priority)
         core.arrivals = max(core.arrivals, known.order + 1)
@@ -291,7 +301,7 @@ class Nodes:
             core.policy.started(run, start)
 
     def within(self, core: NodesHost) -> Self:
-        """This as part of `core`; see `Core.restricted_to`."""
+        """Return a copy of this that belongs to `core`; see `Core.restricted_to`."""
         nodes = copy(self)
         nodes._core = core
         return nodes

@@ -1,4 +1,4 @@
-"""What keeps a waiting job from GPUs: what policies decide by.
+"""Obstacles between a waiting job and GPUs. Policies decide by them.
 
 A `Reason` is what people and programs outside read; it is named from an obstacle once, when the
 wait is recorded (`Turn.wait`), and steers nothing.
@@ -30,7 +30,7 @@ class Obstacle(Enum):
 
     @property
     def reason(self) -> Reason:
-        """What it is called outside."""
+        """The reason code under which people and other programs see it."""
         return _NAMES[self]
 
 
@@ -53,5 +53,7 @@ _OF = {reason: obstacle for obstacle, reason in _NAMES.items()}
 
 
 def obstacle_of(why: Obstacle | Reason) -> Obstacle | None:
-    """What a policy that gives a reason means by it; None: nothing that others decide by."""
+    """Return the obstacle that a policy means by a reason or an obstacle, or None for a reason that
+    no policy decides by.
+    """
     return why if isinstance(why, Obstacle) else _OF.get(why)

@@ -1,4 +1,4 @@
-"""What a policy believes about two jobs on one GPU."""
+"""Predictions for two jobs on one GPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.core.tree_steps import TreeStep, speed_step
 
 
 class PairPredictor(Protocol):
-    """Predicts pairs. Returns None when too little is known of either job to predict."""
+    """Predicts pairs of jobs; returns None when too little is known of either job."""
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None: ...
 
@@ -103,7 +103,7 @@ REMEMBERED = 50_000  # verdicts
 
 
 def pair_predictor_of(bundle: Bundle) -> BundlePairPredictor | None:
-    """The predictor whose models a bundle holds; None when it holds no packing model."""
+    """Return a predictor with a bundle's models, or None when the bundle holds no packing model."""
     if "packing" not in bundle.parts:
         return None
     speed = bundle.pair_speed if "pair_speed" in bundle.parts else None
@@ -128,7 +128,8 @@ class _Marked:
 def believed(
     predictor: PairPredictor | None, rules: SharingRules
 ) -> tuple[PairPredictor | None, NotExamined]:
-    """What may be believed of pairs, given how GPUs are shared.
+    """Return the pair predictor that may be used, given how GPUs are shared, or None with why no
+    pair is examined.
 
     Two kernels run at once under MPS and in turns without: pairs measured in one mode say little
     about the other. They are refused, or marked where `rules.unmeasured`.

@@ -1,4 +1,4 @@
-"""Where a job of a service stands."""
+"""The phases of a job of a service."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Where a job stands."""
+    """The phase of a job, from submission to its end."""
 
     SUBMITTED = "submitted"  # not in a queue yet: not evaluated, or waits for its profile
     PROFILING = "profiling"  # on the profiling partition
@@ -21,7 +21,7 @@ class Phase(StrEnum):
 
     @property
     def waits(self) -> bool:
-        """Waits for GPUs, held or not."""
+        """Whether the job waits for GPUs, held or not."""
         return self in WAITS
 
     @property
@@ -30,7 +30,7 @@ class Phase(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Nothing will happen to it any more."""
+        """Whether the job has ended and nothing more will happen to it."""
         return self in OVER
 
 

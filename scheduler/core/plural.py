@@ -8,7 +8,9 @@ _REST = re.compile(r" (?:of|that|on|before) ")  # what follows the noun that is 
 
 
 def count(n: int, noun: str) -> str:
-    """ "1 job", "2 jobs", "2 running jobs of yours", "1,000 jobs that GPUs are kept for"."""
+    """Return a number with its noun: "1 job", "2 jobs", "2 running jobs of yours", "1,000 jobs that
+    GPUs are kept for".
+    """
     if n == 1:
         return f"{n:,} {noun}"
     rest = _REST.search(noun)
@@ -17,10 +19,10 @@ def count(n: int, noun: str) -> str:
 
 
 def are(n: float | None) -> str:
-    """ "is" of one, else "are"."""
+    """Return "is" for one, else "are"."""
     return "is" if n == 1 else "are"
 
 
 def were(n: float | None) -> str:
-    """ "was" of one, else "were"."""
+    """Return "was" for one, else "were"."""
     return "was" if n == 1 else "were"

@@ -1,4 +1,4 @@
-"""The policy contract, and the walks that policies share."""
+"""The policy contract, and ways to go through a queue that policies share."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OrderTerms = tuple[tuple[str, float], ...]  # (what, seconds); the smaller sum g
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Who had how much of a virtual cluster lately.
+    """How much of a virtual cluster each user had lately.
 
     Attributes:
         members: by user the part had and the part due, 0 to 1.
@@ -45,17 +45,19 @@ class Parts:
 
 
 class Usage(Protocol):
-    """Counts who has had how much."""
+    """Counts how much each user has had of a virtual cluster."""
 
     def parts(self, vc: str, now: float) -> Parts:
-        """Of a virtual cluster lately."""
+        """Return how much each user had of a virtual cluster lately."""
 
 
 class TypeSpeeds(Protocol):
-    """What is believed of a job's speed by GPU type."""
+    """Predicts a job's speed by GPU type."""
 
     def speed(self, job: Job, gpu_type: str) -> float:
-        """Speed there over that on the type durations are counted on; 0 = does not fit."""
+        """Return a job's speed on a GPU type over that on the type durations are counted on; 0
+        where it does not fit.
+        """
         ...
 
 
@@ -107,12 +109,12 @@ CAPABILITIES = frozenset(field.name for field in fields(Capabilities))
 
 @dataclass(slots=True)
 class Nothing:
-    """What a policy remembers that goes by its queues alone."""
+    """The memory of a policy that decides by its queues alone: empty."""
 
 
 class Learned:
-    """What a policy remembers from turn to turn beside what its jobs and queues say: of one that
-    goes by those alone, nothing.
+    """What a policy remembers from turn to turn beyond its jobs and queues. This base remembers
+    nothing.
 
     Attributes:
         Memory: the record of it.
@@ -121,26 +123,29 @@ class Learned:
     Memory: ClassVar[type[Any]] = Nothing
 
     def begin(self, turn: Turn) -> None:
-        """Called as a turn begins, before `serve`, and likewise where a turn is only followed:
-        remember what does not depend on what is decided in it."""
+        """Called when a turn begins, before `serve`, also where the turn is only followed. Remember
+        here what does not depend on the turn's decisions.
+        """
 
     def follow(self, turn: Turn, d: Decision) -> None:
-        """Called in place of `serve` before a decision of a log is carried out in this turn:
-        remember what `serve` would have."""
+        """Called in place of `serve` before a recorded decision is carried out in this turn.
+        Remember what `serve` would have remembered.
+        """
 
     def predicted(self, queued: QueuedJob) -> None:
-        """Called where a log has predicted a waiting job otherwise than it was here."""
+        """Called where a log holds another prediction of a waiting job than was made here."""
 
     def followed(self, turn: Turn) -> None:
-        """Called once all decisions that a log has of a turn were carried out."""
+        """Called once all recorded decisions of a turn were carried out."""
 
     def remember(self) -> Any:
-        """All that it learned and has promised, beside what its jobs and queues say: a record of
-        `Memory` that holds nothing but plain values and such records."""
+        """Return everything learned and promised beyond jobs and queues, as a record of `Memory`
+        that holds plain values and such records only.
+        """
         return self.Memory()
 
     def restore(self, memory: Any, jobs: Mapping[str, QueuedJob]) -> None:
-        """Go on where another of the same settings was, whose `remember` this is.
+        """Restore what `remember` of a policy with the same settings returned.
 
         Args:
             jobs: all that have not ended, by id.
@@ -209,7 +214,7 @@ class Policy:
         self.rank(queued, now)
 
     def rank(self, queued: QueuedJob, now: float) -> None:
-        """Set a job's key. Raises PolicyViolation where it is no number."""
+        """Set a job's key. Raise PolicyViolation where it is no number."""
         key = self.key(queued, now)
         try:
             queued.key = key if isinstance(key, int | float) else float(key)  # NumPy's, for JSON
@@ -221,11 +226,11 @@ class Policy:
             )
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Sort key of a job. The default is arrival order."""
+        """Return the sort key of a job. The default is arrival order."""
         return 0.0
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Which of the virtual clusters that something happened in is served first."""
+        """Return the virtual cluster to be served first, of those in which something happened."""
         return next(iter(vcs))
 
     def serve(self, turn: Turn) -> None:
@@ -233,47 +238,55 @@ class Policy:
         in_order(turn)
 
     def started(self, run: Run, now: float) -> None:
-        """A run, not of the profiling partition, began."""
+        """Called when a run began outside the profiling partition."""
 
     def ended(self, run: Run, now: float) -> None:
-        """A run ended."""
+        """Called when a run ended."""
 
     def watched(self, job: Job, profile: Profile) -> None:
-        """A job was profiled, or watched for as long where it runs alone."""
+        """Called when a job was profiled, or was watched for as long where it runs alone."""
 
     def pair_speed_observed(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
-        """A job was seen to run at `speed` of its speed alone, beside another."""
+        """Called when a job was measured at `speed` of its speed alone, beside another job."""
 
     def refuses(self, job: Job, cluster: ClusterSpec) -> Reason | None:
-        """Why a job can never run on a cluster of several GPU types; None when it can."""
+        """Return why a job can never run on a cluster of several GPU types, or None when it can."""
         return None
 
     def type_speed(self, run: Run) -> float:
-        """Speed of a run's GPU type over that of the type durations are counted on, as believed."""
+        """Return the believed speed of a run's GPU type over that of the type durations are counted
+        on.
+        """
         return 1.0
 
     def withdrawn(self, job_id: str, now: float) -> None:
-        """A job left without having ended: cancelled while it waited, or never begun, or lost."""
+        """Called when a job left without having ended: cancelled while it waited, never begun, or
+        lost.
+        """
 
     def set_aside(self, job_id: str, now: float) -> None:
-        """A waiting job leaves its queue for a while, held or asked for otherwise; it comes back
-        by `prepare`, and what it waited counts then."""
+        """Called when a waiting job leaves its queue for a while, held or changed. It comes back by
+        `prepare`, and the time it waited counts then.
+        """
         self.withdrawn(job_id, now)
 
     def fits(self, cluster: ClusterSpec) -> bool:
-        """Whether it was built for such a cluster; if not, another is built when it becomes so."""
+        """Return whether the policy suits such a cluster. If not, another is built when the cluster
+        becomes so.
+        """
         return True
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Nodes came, went, or became others."""
+        """Called when nodes were added, removed or changed."""
 
     def node_leaves(self, cluster: Cluster, node: int) -> None:
-        """Nothing runs on a node any more and it is about to go: hold none of its GPUs."""
+        """Called when an idle node is about to be removed. Keep none of its GPUs."""
 
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """Go on for a policy of this kind with other settings, and know what it knew.
+        """Take over the knowledge of a policy of the same kind with other settings. Return whether
+        that was possible.
 
         Whether it does: keys of waiting jobs are then those of these settings. Otherwise it hears
         of every job again (`prepare`, `started`), and what the other had learned is lost.
@@ -285,20 +298,23 @@ class Policy:
         return False
 
     def use(self, bundle: Bundle) -> None:
-        """Other models are there: packing policies take their pair predictor from them."""
+        """Use other models from now on. Policies that pack take their pair predictor from them."""
 
     def next_wake(self, now: float) -> float | None:
-        """When to be called even if nothing happens; None when there is no need."""
+        """Return when the policy is to be called even if nothing happens, or None when there is no
+        need.
+        """
         return None
 
     # --- its explanations -------------------------------------------------------------------
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """What makes up the key of a job: terms that sum to it, up to what all jobs share."""
+        """Return terms that sum to the key of a job, up to what all jobs share."""
         return (("order value", queued.key),)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """Expected seconds until a run has ended; inf: not known. To explain waits.
+        """Return the expected seconds until a run has ended; inf where not known. It is used to
+        explain waits.
 
         Args:
             level: within which it has ended in this share of such cases, instead.
@@ -310,7 +326,7 @@ class Policy:
         )
 
     def reservation(self, vc: str) -> tuple[str, Placement] | None:
-        """The job that GPUs of a virtual cluster are kept for, and which; None: no job."""
+        """Return the job for which GPUs of a virtual cluster are kept, with these GPUs, or None."""
         return None
 
     def lacks_nodes(self, turn: Turn, most: int) -> Lack | None:
@@ -319,12 +335,15 @@ class Policy:
         return None
 
     def restricted_to(self, kept: Collection[str]) -> Policy:
-        """This policy without what it keeps of waiting jobs outside `kept`; see
-        `Core.restricted_to`. One that goes by its queues alone is as it was."""
+        """Return this policy without what it keeps of waiting jobs outside `kept`; see
+        `Core.restricted_to`. A policy that decides by its queues alone returns itself.
+        """
         return self
 
     def promise(self, queued: QueuedJob, now: float) -> Promise | None:
-        """From when on GPUs are kept for a waiting job; None: nothing is promised."""
+        """Return from when on GPUs are kept for a waiting job, or None where nothing is
+        promised.
+        """
         return None
 
     def forecaster(
@@ -342,7 +361,9 @@ class Policy:
         return ()
 
     def findings(self, queued: QueuedJob) -> Findings:
-        """What was found out about a waiting job when it was last evaluated. Decides nothing."""
+        """Return what was found out about a waiting job when it was last evaluated. Nothing is
+        decided.
+        """
         return Findings(queued.considered, queued.type_costs)
 
 
@@ -356,7 +377,7 @@ def progressed(policy: Policy, queued: QueuedJob, now: float, estimator: Estimat
 
 
 def in_order(turn: Turn) -> None:
-    """Start jobs in order and stop at the first that does not fit (head-of-line blocking)."""
+    """Start jobs in order, and stop at the first that does not fit (head-of-line blocking)."""
     queue = turn.queue
     while len(queue):
         head = queue[0]
@@ -381,5 +402,7 @@ def skipping(turn: Turn) -> None:
 
 
 def preemption_cost_s(gpus: int) -> float:
-    """Seconds of work added by stopping and restarting a job (the settings of the Lucid paper)."""
+    """Return the seconds of work added by stopping and restarting a job (the settings of the Lucid
+    paper).
+    """
     return 40.0 if gpus <= 8 else 60.0

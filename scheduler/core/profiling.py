@@ -31,7 +31,7 @@ from scheduler.core.turn import Host
 
 
 class Stage(Protocol):
-    """What stands in front of the queues."""
+    """The profiling stage that stands in front of the queues."""
 
     limit_s: float
     max_gpus: int
@@ -42,39 +42,41 @@ class Stage(Protocol):
         ...
 
     def skips(self, job: Job) -> Reason | None:
-        """Why a job goes straight to its queue; None when it is to be profiled."""
+        """Return why a job goes straight to its queue, or None when it is to be profiled."""
         ...
 
     def known_profile(self, job: Job) -> Profile | None:
-        """The profile of a job that skips the stage, where one is known."""
+        """Return the known profile of a job that skips the stage, or None."""
         ...
 
     def submitted(self, job: Job, now: float) -> None:
-        """A job arrives, whether it will be profiled or not."""
+        """Called when a job arrives, whether it will be profiled or not."""
         ...
 
     def learned(self, job: Job, profile: Profile, now: float) -> None:
-        """A job was profiled, here or where it runs, for as long as a profile takes."""
+        """Called when a job was profiled for as long as a profile takes, here or where it runs."""
         ...
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Nodes came, went, or became others."""
+        """Called when nodes were added, removed or changed."""
         ...
 
     def add(self, queued: QueuedJob) -> None:
-        """A job joins the stage."""
+        """Put a job into the stage."""
         ...
 
     def remove(self, queued: QueuedJob) -> None:
-        """A job, if it waits here, leaves."""
+        """Remove a job from the stage, if it waits there."""
         ...
 
     def before(self, queued: QueuedJob) -> list[str]:
-        """Jobs that are to be looked at before this one; none where it does not wait for that."""
+        """Return the jobs to be profiled before this one; none where it does not wait to be
+        profiled.
+        """
         ...
 
     def restricted_to(self, kept: Collection[str]) -> Stage:
-        """This stage without the waiting jobs outside `kept`; see `Core.restricted_to`."""
+        """Return this stage without the waiting jobs outside `kept`; see `Core.restricted_to`."""
         ...
 
     def reclaim(self, core: Host, now: float) -> None:
@@ -86,27 +88,29 @@ class Stage(Protocol):
         ...
 
     def serve(self, core: Host, now: float) -> None:
-        """Start what fits; lend or return nodes."""
+        """Start profiling the jobs that fit; lend or return nodes."""
         ...
 
     def follow(self, core: Host, d: Decision) -> None:
-        """A node was lent, or returned, as a log tells."""
+        """Carry out a recorded decision to lend or return a node."""
         ...
 
     def followed(self, core: Host, now: float) -> None:
-        """What was decided at this moment, instead of `serve`, was carried out."""
+        """Called in place of `serve` once the recorded decisions of this moment were carried
+        out.
+        """
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """When to be served even if nothing happens."""
+        """Return when the stage is to be served even if nothing happens, or None."""
         ...
 
     def remember(self) -> StageMemory:
-        """All that it knows, as a plain record."""
+        """Return all that the stage knows, as a plain record."""
         ...
 
     def restore(self, memory: StageMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Go on where another was; `jobs`: all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
         ...
 
 
@@ -163,7 +167,7 @@ class StageMemory:
 
 
 class KnownProfiles:
-    """The last profile of everything that is submitted again and again.
+    """The last profile of each kind of job that is submitted again and again.
 
     Jobs are alike when user, template (the name without its numbers) and GPUs are; a job without
     a name is like no other.
@@ -179,14 +183,14 @@ class KnownProfiles:
         self._profiles: OrderedDict[tuple[str, str, int], tuple[float, Profile]] = OrderedDict()
 
     def remember(self) -> list[KnownProfile]:
-        """Each with when it was seen, those seen longest ago first."""
+        """Return the profiles, each with when it was seen, those seen longest ago first."""
         return [
             KnownProfile(user=user, template=template, gpus=gpus, at=at, profile=profile)
             for (user, template, gpus), (at, profile) in self._profiles.items()
         ]
 
     def restore(self, known: list[KnownProfile]) -> None:
-        """Know these and no others."""
+        """Replace the known profiles by these."""
         self._profiles = OrderedDict(
             ((one.user, one.template, one.gpus), (one.at, one.profile)) for one in known
         )
@@ -247,7 +251,7 @@ class ProfilingStage:
         return Reason.PROFILE_KNOWN if self.known_profile(job) is not None else None
 
     def _never_fits(self, job: Job) -> bool:
-        """Whether the partition, since it changed, has no room for a job."""
+        """Return whether the partition, since it changed, has no room for a job."""
         return self._room is not None and self.scaling is None and job.gpus > self._room
 
     def known_profile(self, job: Job) -> Profile | None:
@@ -338,7 +342,8 @@ class ProfilingStage:
         return self._look_at
 
     def _due(self, now: float, every_s: float) -> bool:
-        """Whether this is one of the times: a multiple, or past the one it asked to be woken at.
+        """Return whether this is one of the times: a multiple, or past the one it asked to be woken
+        at.
 
         A live clock never stands on the multiple itself.
         """
@@ -418,7 +423,7 @@ class ProfilingStage:
 
 
 class WaitingStage(ProfilingStage):
-    """Looks only at jobs that have to wait anyway, while they wait.
+    """Profiles only jobs that have to wait anyway, while they wait.
 
     A job that can start at once does, and is watched where it runs. One that waits is profiled
     when there is room, smallest first: its wait goes on meanwhile, and if it is short or fails
@@ -495,7 +500,7 @@ class WaitingStage(ProfilingStage):
         self._sweep_above = 2 * len(self._queue) + 1000
 
     def _knows_none(self, core: Host) -> bool:
-        """Whether profiles come from runs that are watched alone."""
+        """Return whether profiles come from runs that are watched alone."""
         return not self.has_nodes(core.cluster) and self.scaling is None
 
     def _place(self, core: Host, now: float) -> None:
@@ -524,7 +529,7 @@ class WaitingStage(ProfilingStage):
 
 
 def _waits(core: Host, queued: QueuedJob) -> bool:
-    """Whether a job, seen waiting before, still does."""
+    """Return whether a job, seen waiting before, still does."""
     job_id = queued.job.job_id
     return core.jobs.get(job_id) is queued and job_id not in core.cluster.runs
 

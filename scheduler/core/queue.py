@@ -1,4 +1,4 @@
-"""Jobs that wait, and the line they wait in."""
+"""Waiting jobs, and the queue in which they wait."""
 
 from __future__ import annotations
 
@@ -85,13 +85,15 @@ class QueuedJob:
         self.held_since: float | None = None
 
     def believe(self, estimate: Estimate) -> None:
-        """What is predicted of it from now on."""
+        """Set the predicted duration of the job from now on."""
         self.estimate_s, self.score = estimate.seconds, estimate.score
         self.outlived_s = max(self.outlived_s, estimate.outlived_s)
 
     @property
     def reason(self) -> Reason | None:
-        """Why it waited when last evaluated; None: it has not been since."""
+        """Why the job waited when last evaluated; None: it has not been evaluated since it
+        joined.
+        """
         return self._reason
 
     @reason.setter
@@ -99,18 +101,18 @@ class QueuedJob:
         self.waits_for(reason, None)
 
     def waits_for(self, reason: Reason | None, obstacle: Obstacle | None) -> None:
-        """It was evaluated, and waits."""
+        """Record why the job waits, after it was evaluated."""
         self._reason, self.obstacle = reason, obstacle
 
     @property
     def memory_mib(self) -> float | None:
-        """Memory it takes on one GPU, MiB; None when nothing is known of it."""
+        """Memory that the job takes on one GPU, MiB; None when nothing is known of it."""
         likely = self.likely
         return self.predicted_mib if likely is None else likely.gpu_mem_mib
 
     @property
     def likely(self) -> Profile | None:
-        """Its profile, else what is usual of such jobs; None when nothing is known of it."""
+        """The job's profile, else what is usual for such jobs; None when nothing is known."""
         return self.usual if self.profile is None else self.profile
 
     def __lt__(self, other: QueuedJob) -> bool:
@@ -123,7 +125,9 @@ class QueuedJob:
 
 @dataclass(slots=True, kw_only=True)
 class JobMemory:
-    """A job that has not ended; see `QueuedJob`. `estimate_s`: as `durations.plain` has it."""
+    """A job that has not ended, as a plain record; see `QueuedJob`. `estimate_s` is as
+    `durations.plain` returns it.
+    """
 
     job: Job
     seq: int
@@ -148,14 +152,14 @@ class JobMemory:
 
     @classmethod
     def of(cls, queued: QueuedJob) -> JobMemory:
-        """As a plain record."""
+        """Return the job as a plain record."""
         found = {name.lstrip("_"): getattr(queued, name) for name in QueuedJob.__slots__}
         if queued.estimate_s is not None:
             found["estimate_s"] = plain(queued.estimate_s)
         return cls(**found)
 
     def restored(self) -> QueuedJob:
-        """The job that this is the record of."""
+        """Return the job that this record was made of."""
         queued = QueuedJob(self.job, self.seq, self.priority)
         for name in QueuedJob.__slots__:
             setattr(queued, name, getattr(self, name.lstrip("_")))
@@ -164,7 +168,7 @@ class JobMemory:
 
 
 class Index(Protocol):
-    """What a policy keeps beside a queue, and is notified of."""
+    """What a policy keeps beside a queue. It is called when the queue changes."""
 
     def joined(self, queued: QueuedJob) -> None: ...
     def left(self, queued: QueuedJob) -> None: ...
@@ -172,7 +176,7 @@ class Index(Protocol):
 
 
 class Queue:
-    """Jobs waiting in one virtual cluster, sorted.
+    """Jobs waiting in one virtual cluster, sorted by priority and key.
 
     Attributes:
         fresh: joined since the last turn.
@@ -200,7 +204,7 @@ class Queue:
         self.fresh.append(queued)
 
     def insert(self, queued: QueuedJob) -> None:
-        """Put a job that was there before in its place."""
+        """Put a job back into its place in the queue."""
         insort(self._jobs, queued)
         if self.index is not None:
             self.index.joined(queued)
@@ -220,7 +224,7 @@ class Queue:
             self.index.left(queued)
 
     def replace(self, jobs: list[QueuedJob]) -> None:
-        """Take a new content, and sort it. For policies that change keys."""
+        """Replace the waiting jobs, and sort them. Used by policies that change keys."""
         self._jobs = sorted(jobs, key=lambda one: (-one.priority, one.key, one.seq))
         self.resorted = True
         if self.index is not None:
@@ -231,7 +235,7 @@ class Queue:
         self._jobs, self.fresh, self.resorted = jobs, fresh, resorted
 
     def restricted_to(self, kept: Collection[str]) -> Queue:
-        """A queue of the same jobs, less those outside `kept`."""
+        """Return a queue of the same jobs without those outside `kept`."""
         found = Queue()
         found._jobs = [queued for queued in self._jobs if queued.job.job_id in kept]
         found.fresh = [queued for queued in self.fresh if queued.job.job_id in kept]
@@ -239,5 +243,5 @@ class Queue:
         return found
 
     def position(self, queued: QueuedJob) -> int:
-        """Place in line, from 1."""
+        """Return the job's place in line, from 1."""
         return bisect_left(self._jobs, queued) + 1

@@ -1,6 +1,5 @@
-"""What a person asks for with a job. Each field is declared here once: the body of a request and
-its bounds, the command-line options, what a CHANGED event may hold, the words of a change and the
-rows of the page all follow from it.
+"""What a person asks for with a job. Each field is declared here once. The API, the command-line
+options, the events of a change, its sentence and the page all derive from it.
 
 Loads nothing but the standard library: the command line reads it for its options. Annotations are
 values here, not text: what is declared stands in them.
@@ -49,7 +48,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRequest:
-    """What a job asks for, of that which may be shown to who may see the job.
+    """What a job asks for, as far as it may be shown to those who may see the job.
 
     Attributes:
         command: argument vector, at least one word.
@@ -64,7 +63,7 @@ class JobRequest:
     gpus: Annotated[
         int,
         Ask(
-            help="GPUs, all at once.",
+            help="Number of GPUs, all needed at once.",
             label="GPUs",
             least=1,
             most=1_000_000,
@@ -102,7 +101,7 @@ class JobRequest:
     gpu_type: Annotated[
         str | None,
         Ask(
-            help="GPU type.",
+            help="Type of GPU it needs.",
             none="any",
             label="GPU type",
             shortest=1,
@@ -112,7 +111,7 @@ class JobRequest:
         ),
     ] = None
     cpus: Annotated[
-        float | None, Ask(help="CPU cores it uses.", label="CPU cores", above=0, most=1e6)
+        float | None, Ask(help="Number of CPU cores it uses.", label="CPU cores", above=0, most=1e6)
     ] = None
     memory_mib: Annotated[
         float | None,
@@ -145,7 +144,7 @@ class JobRequest:
     progress: Annotated[
         bool,
         Ask(
-            help="What it prints may be read for how far it is; numbers are kept, no lines.",
+            help=("Its output may be read for its progress; numbers are kept, no lines."),
             label="its progress may be read",
         ),
     ] = True
@@ -170,12 +169,12 @@ class JobRequest:
         ),
     ]
     name: Annotated[
-        str, Ask(help="A name for it, seen by you and operators.", label="name", longest=256)
+        str, Ask(help="A name for the job, seen by you and operators.", label="name", longest=256)
     ] = ""
     comment: Annotated[
         str,
         Ask(
-            help="A note about it, shown with the job.",
+            help="A note about the job, shown with it.",
             label="comment",
             longest=256,
             changeable=True,
@@ -205,7 +204,7 @@ class JobRequest:
     priority: Annotated[
         int,
         Ask(
-            help="Higher goes first. Above 0 is an operator's to give.",
+            help=("Priority: higher goes first. Only an operator may give one above 0."),
             label="priority",
             least=-MAX_PRIORITY,
             most=MAX_PRIORITY,
@@ -230,12 +229,14 @@ class Field:
 
     @property
     def option(self) -> str:
-        """On the command line: "--time-limit" of `time_limit_s`."""
+        """The command-line option: "--time-limit" for `time_limit_s`."""
         stem = self.name.removesuffix(f"_{self.ask.unit.lower()}") if self.ask.unit else self.name
         return f"--{stem.replace('_', '-')}"
 
     def help(self, *, different: bool = False) -> str:
-        """What it is, and what leaving it out means; of a change: what giving "" does."""
+        """Return what the field means, and what leaving it out means. For a change (`different`),
+        say what giving "" does.
+        """
         none, text = self.ask.none, self.nullable and self.kind is str
         if not none or (different and not text):
             return self.ask.help
@@ -243,8 +244,9 @@ class Field:
         return f"{self.ask.help} {given}: {none}."
 
     def fits(self, value: Any) -> bool:
-        """Whether an event may hold the value. Upper bounds may be others than when it was
-        written, and are not looked at."""
+        """Return whether an event may hold the value. Upper bounds are not checked, since they may
+        have been others when the event was written.
+        """
         if value is None:
             return self.nullable
         if self.kind in (int, float):
@@ -255,7 +257,7 @@ class Field:
         return type(value) is self.kind
 
     def words(self, value: Any) -> str:
-        """A change to the value as the beginning of a sentence: "with 4 GPUs"."""
+        """Return a change to the value as the beginning of a sentence: "with 4 GPUs"."""
         if self.ask.words:
             return self.ask.words(value)
         return f"without {self.ask.label}" if value == "" else f"with {self.ask.label} {value}"
@@ -280,7 +282,9 @@ TRIED = {name: FIELDS[name] for name in FIELDS if name in {*CHANGEABLE, "priorit
 
 
 def is_change(body: Mapping[str, Any]) -> bool:
-    """Whether a CHANGED event says what a job may ask for instead, and nothing else."""
+    """Return whether the body of a CHANGED event says what a job may ask for instead, and nothing
+    else.
+    """
     return bool(body) and all(
         name in CHANGEABLE and CHANGEABLE[name].fits(value) for name, value in body.items()
     )

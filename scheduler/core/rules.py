@@ -1,4 +1,4 @@
-"""Hard rules: what no policy may do, whatever it believes.
+"""Hard rules that no policy may break, whatever it predicts.
 
 Policies ask them while they choose; the core asks them again when a policy acts, and stops the
 policy that breaks one.
@@ -22,7 +22,7 @@ from scheduler.core.queue import QueuedJob
 
 
 class PolicyViolation(ValueError):
-    """A policy went beyond what it declared, or gave away what there is not."""
+    """Raised when a policy goes beyond what it declared, or gives away GPUs that are not there."""
 
 
 def may_share(
@@ -34,7 +34,7 @@ def may_share(
     memory_margin_mib: float = 0.0,
     narrower: bool = False,
 ) -> Obstacle | None:
-    """Why a waiting job may not share the GPUs of a run; None when it may.
+    """Return why a waiting job may not share the GPUs of a run, or None when it may.
 
     Whether it should is for the policy to say. Asked in this order:
 
@@ -79,7 +79,7 @@ def start_fault(
     borrows: bool = False,
     cpus: bool = False,
 ) -> str:
-    """What is wrong with the GPUs that a waiting job is to start on; "" when nothing is.
+    """Return what is wrong with the GPUs that a waiting job is to start on, or "" when nothing is.
 
     They have to be as many as it asks for, on nodes of its virtual cluster that are not drained;
     free, and not kept for another job; of the type that it asks for, and all of one type.
@@ -111,7 +111,7 @@ def start_fault(
 
 
 def profiling_fault(cluster: Cluster, job: Job, placement: Placement, max_gpus: int) -> str:
-    """What is wrong with the GPUs that a job is to be profiled on; "" when nothing is.
+    """Return what is wrong with the GPUs that a job is to be profiled on, or "" when nothing is.
 
     They have to be as many as it asks for, free, of the type that it asks for, and on open nodes of
     the profiling partition. Its owner has to allow it.
@@ -137,7 +137,8 @@ def profiling_fault(cluster: Cluster, job: Job, placement: Placement, max_gpus: 
 
 
 def profiling_place(cluster: Cluster, job: Job, max_gpus: int) -> Placement | None:
-    """GPUs to profile a job on now; None: there is no room, or it may not be (`profiling_fault`).
+    """Return GPUs to profile a job on now, or None where there is no room, or it may not be
+    profiled (`profiling_fault`).
 
     Args:
         max_gpus: the largest job that is profiled.
@@ -148,14 +149,14 @@ def profiling_place(cluster: Cluster, job: Job, max_gpus: int) -> Placement | No
 
 
 def profiling_has_type(cluster: Cluster, job: Job) -> bool:
-    """Whether the profiling partition has nodes of the type that a job asks for."""
+    """Return whether the profiling partition has nodes of the type that a job asks for."""
     return not job.gpu_type or bool(suiting(cluster, cluster.profiling, job))
 
 
 def _node_fault(
     cluster: Cluster, own: Pool, node: int, gpus: int, borrows: bool, cpus: bool
 ) -> str:
-    """Why these GPUs of a node cannot be given; "" when they can."""
+    """Return why these GPUs of a node cannot be given; "" when they can."""
     if node not in cluster.nodes:
         return f"there is no node {node}"
     pool = cluster.pool_of(node)

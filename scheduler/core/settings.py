@@ -32,11 +32,13 @@ NOT_YAML = (yaml.YAMLError, ValueError, *_SLIPS)
 
 
 class InvalidSettings(ValueError):
-    """A setting that cannot be: one line with its name, its value and what is accepted."""
+    """Raised for a setting that is not accepted: one line with its name, its value and what is
+    accepted.
+    """
 
 
 class UnknownPolicy(ValueError):
-    """No policy of that name."""
+    """Raised where no policy has that name."""
 
 
 class Settings(BaseModel):
@@ -52,15 +54,17 @@ class Settings(BaseModel):
         return value
 
     def plain(self) -> Json:
-        """Every value, as it can be written in YAML or JSON."""
+        """Return every value, as it can be written in YAML or JSON."""
         return self.model_dump(mode="json")
 
     def stated(self) -> Json:
-        """The values that were given, likewise; not the defaults of what was left out."""
+        """Return the values that were given, without defaults, as they can be written in YAML or
+        JSON.
+        """
         return self.model_dump(mode="json", exclude_unset=True)
 
     def over(self, below: Settings) -> Json:
-        """What is stated here on top of `below`, section by section: every value, likewise."""
+        """Return every value, with what is stated here on top of `below`, section by section."""
         return _over(below, self.stated())
 
 
@@ -73,7 +77,7 @@ Weight = Annotated[float, Field(gt=0)]
 
 
 def setting(default: Any, description: str, *, unit: str = "", **limits: Any) -> Any:
-    """A field of a model of settings.
+    """Return a field for a settings model.
 
     Args:
         limits: `ge`, `gt`, `le`, `lt` and what else `pydantic.Field` takes.
@@ -129,7 +133,7 @@ class ProfilingPartition(Settings):
 
     @property
     def profiles(self) -> bool:
-        """Whether it ever has a node."""
+        """Whether the partition ever has a node."""
         return bool(self.nodes or self.scale_from)
 
     @property
@@ -144,7 +148,7 @@ class ProfilingPartition(Settings):
 
 
 def read(kind: type[Kind], values: Mapping[str, Any]) -> Kind:
-    """Settings from plain values. Raises InvalidSettings."""
+    """Return settings made from plain values. Raises InvalidSettings."""
     try:
         return kind.model_validate(dict(values))
     except ValidationError as error:
@@ -165,8 +169,9 @@ _SHOWN.maxlevel, _SHOWN.maxstring, _SHOWN.maxlong, _SHOWN.maxother = 3, 200, 200
 
 
 def printable(value: Any) -> str:
-    """A value that cannot be, for a person. YAML's references make some of a few lines that no
-    memory holds in full."""
+    """Return a rejected value as text for a person, cut short. YAML's references can turn a few
+    lines into a value that no memory holds in full.
+    """
     try:
         return _SHOWN.repr(value)
     except ValueError:
@@ -174,7 +179,7 @@ def printable(value: Any) -> str:
 
 
 def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:
-    """Plain values with `NAME=VALUE`s on top; names of sections' fields are dotted.
+    """Return plain values with `NAME=VALUE`s on top; names of sections' fields are dotted.
 
     A value is read as YAML, as in a cluster file. Raises InvalidSettings.
     """
@@ -193,7 +198,7 @@ def with_assignments(values: Mapping[str, Any], texts: Sequence[str]) -> Json:
 
 
 def value_of(text: str) -> Any:
-    """What a person wrote, as in a cluster file. Raises InvalidSettings."""
+    """Return the value that a person wrote, read as in a cluster file. Raises InvalidSettings."""
     try:
         return json.loads(text)  # YAML takes 1e6 for a word
     except (ValueError, RecursionError):
@@ -239,9 +244,9 @@ class Described:
     """A field of settings, as help and docs show it.
 
     Attributes:
-        name: dotted inside sections.
-        accepts: its limits in words; "" = none.
-        section: it is one, of the fields that follow.
+        name: name of the field, dotted inside sections.
+        accepts: its limits in words; "" for none.
+        section: whether it is a section, with the fields that follow.
     """
 
     name: str
@@ -258,7 +263,7 @@ class Described:
 
 
 def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
-    """The fields of settings in order, each section followed by its own."""
+    """Return the fields of settings in order, each section followed by its own."""
     found: list[Described] = []
     for name, field in kind.model_fields.items():
         inner = _section(field)
@@ -279,7 +284,9 @@ def describe(kind: type[Settings], prefix: str = "") -> list[Described]:
 
 
 def flat(settings: Settings) -> Json:
-    """Every value by its dotted name; of a section that is off, only that it is None."""
+    """Return every value by its dotted name. Of a section that is off, return only that it is
+    None.
+    """
     return dict(_flat(settings, ""))
 
 

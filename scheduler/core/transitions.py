@@ -1,4 +1,5 @@
-"""What state tables have in common: the steps of a story, and the error of a move that is in none.
+"""What state tables share: the recorded steps of a thing, and the error for a transition that is in
+no table.
 
 A thing that lives through named states moves by one table, keyed by its state and by what happens
 to it. What is not in the table cannot happen: the error tells everything that did.
@@ -12,10 +13,10 @@ from typing import NamedTuple
 
 
 class Step(NamedTuple):
-    """One thing that happened: when (seconds since the epoch), what, where it led to.
+    """One thing that happened: when (seconds since the epoch), what, and the state it led to.
 
     Attributes:
-        number: of the event or the decision, where they are numbered.
+        number: number of the event or the decision, where they are numbered.
     """
 
     at: float
@@ -29,12 +30,14 @@ class Step(NamedTuple):
 
 
 class IllegalTransition(RuntimeError):
-    """Something happened that cannot, in this state; with the story so far."""
+    """Raised when something happens that this state does not allow; it tells what happened so
+    far.
+    """
 
     def __init__(self, what: StrEnum, state: StrEnum, story: str) -> None:
         super().__init__(f"{what} while {state}\n{story}")
 
 
 def story(name: str, steps: Iterable[Step]) -> str:
-    """Everything that happened to `name`, a line each."""
+    """Return everything that happened to `name`, a line each."""
     return "\n".join([name, *(f"  {step}" for step in steps)])

@@ -1,4 +1,4 @@
-"""The steps through a packing tree that a decision's record holds."""
+"""The steps through a packing tree, as a decision's record holds them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TreeStep:
 
     @classmethod
     def of(cls, written: str) -> TreeStep:
-        """The inverse of `str`."""
+        """Return the step that `str` wrote as text."""
         text = written.removeprefix(_PARTNER)
         of_partner = text != written
         if found := _SCORE.fullmatch(text):
@@ -55,11 +55,11 @@ class TreeStep:
 
     @property
     def ends(self) -> bool:
-        """Whether it is what the path led to."""
+        """Whether the step is the last one: the score or the speed that the path led to."""
         return self.score is not None or self.speed is not None
 
     def without_value(self) -> TreeStep:
-        """The same without the value compared where that tells of both jobs."""
+        """Return the step without the value compared, where that value would tell of both jobs."""
         if self.compared is None or self.compared[0] not in OF_BOTH:
             return self
         name, _, at_most, cut = self.compared
@@ -68,10 +68,12 @@ class TreeStep:
 
 
 def speed_step(speed: float) -> str:
-    """The end of a path that led to a speed."""
+    """Return the last step of a path that led to a speed."""
     return f"speed {speed:.6g}"
 
 
 def corrected_step(speed: float) -> str:
-    """The end of a path whose speed was corrected by what pairs were seen to run at."""
+    """Return the last step of a path whose speed was corrected by what pairs were measured to run
+    at.
+    """
     return f"corrected by pairs that ran: {speed_step(speed)}"

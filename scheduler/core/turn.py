@@ -24,12 +24,12 @@ class Oracle(Protocol):
     """The truth, for policies whose capabilities name it (`oracle`)."""
 
     def remaining_s(self, job_id: str, now: float) -> float:
-        """Work left, seconds at exclusive speed."""
+        """Return the work left, in seconds at exclusive speed."""
         ...
 
 
 class Declared(Protocol):
-    """What a policy says of itself, and is held to."""
+    """What a policy declares of itself. The core checks that it keeps to it."""
 
     @property
     def name(self) -> str: ...
@@ -41,7 +41,7 @@ class Declared(Protocol):
 
 
 class Host(Protocol):
-    """What turns, and the profiling stage, ask of the core that they act for."""
+    """What turns and the profiling stage ask of the core for which they act."""
 
     @property
     def policy(self) -> Declared: ...
@@ -119,11 +119,11 @@ class Turn:
         return [pool for vc, pool in self.cluster.pools.items() if vc != self.vc and not queues[vc]]
 
     def runs(self) -> list[Run]:
-        """Runs of this virtual cluster, oldest first."""
+        """Return the runs of this virtual cluster, oldest first."""
         return self._core.runs_of(self.vc)
 
     def alone(self, gpus: int) -> list[Run]:
-        """Runs of exactly `gpus` GPUs that hold them alone, oldest first.
+        """Return the runs of exactly `gpus` GPUs that hold them alone, oldest first.
 
         After them those of more, where the policy packs narrower jobs beside them. Where virtual
         clusters borrow, borrowed GPUs are never shared: an owner would wait longer.
@@ -137,12 +137,13 @@ class Turn:
         return [run for run in found if all(self.cluster.node_vc[n] == run.vc for n in run.nodes)]
 
     def may_share(self, queued: QueuedJob, run: Run) -> Reason | None:
-        """Why a waiting job may not share the GPUs of a run; None: it may."""
+        """Return why a waiting job may not share the GPUs of a run, or None where it may."""
         rule = self.bar(queued, run)
         return None if rule is None else rule.reason
 
     def bar(self, queued: QueuedJob, run: Run) -> Obstacle | None:
-        """What keeps a waiting job from the GPUs of a run (`rules.may_share`); None: nothing.
+        """Return the obstacle between a waiting job and sharing the GPUs of a run
+        (`rules.may_share`), or None.
 
         Nor may it share in another virtual cluster, or on GPUs that are borrowed (`BUSY`).
         """
@@ -162,15 +163,15 @@ class Turn:
         )
 
     def is_held(self, run: Run) -> bool:
-        """True when GPUs of a run are kept for a waiting job."""
+        """Return whether GPUs of a run are kept for a waiting job."""
         return self.cluster.is_reserved(run)
 
     def known(self, run: Run) -> QueuedJob:
-        """What is known of the job of a run."""
+        """Return what is known of the job of a run."""
         return self.job(run.job.job_id)
 
     def job(self, job_id: str) -> QueuedJob:
-        """What is known of a job that has not ended, by its id."""
+        """Return what is known of a job that has not ended, by its id."""
         return self._core.jobs[job_id]
 
     def start(
@@ -181,7 +182,7 @@ class Turn:
         *,
         evidence: Evidence = (),
     ) -> Run:
-        """Start a job on GPUs of its own.
+        """Start a job on GPUs of its own. Return its run.
 
         Raises PolicyViolation, and nothing is started, where `rules.start_fault` finds one.
         """
@@ -201,7 +202,9 @@ class Turn:
         return run
 
     def try_profile(self, queued: QueuedJob) -> bool:
-        """Start profiling a job now. False when there is no room for it, or it may not be."""
+        """Start profiling a job now. Return False when there is no room for it, or it may not be
+        profiled.
+        """
         placement = profiling_place(self.cluster, queued.job, self._core.profiled_gpus)
         if placement is None:
             return False
@@ -210,7 +213,7 @@ class Turn:
         return True
 
     def reserve(self, queued: QueuedJob, held: Placement, replacing: Placement) -> None:
-        """Keep GPUs, busy or free, for a waiting job, instead of those it had before.
+        """Keep GPUs, busy or free, for a waiting job, in place of those kept before (`replacing`).
 
         Raises PolicyViolation where they are not of this virtual cluster.
         """
@@ -230,7 +233,7 @@ class Turn:
             )
 
     def pack(self, queued: QueuedJob, partner: Run, *, evidence: Evidence = ()) -> Run:
-        """Start a job on the GPUs of a run that is alone on them.
+        """Start a job on the GPUs of a run that is alone on them. Return the job's run.
 
         Raises PolicyViolation, and nothing is packed, where `bar` finds that it may not.
         """
@@ -266,7 +269,7 @@ class Turn:
         blocker: str | None = None,
         reason: Reason = Reason.SHORTER_JOB_WAITING,
     ) -> QueuedJob:
-        """Stop a run and put its job back in its queue under `key`.
+        """Stop a run and put its job back into its queue under `key`. Return the job.
 
         Raises PolicyViolation where the policy has not declared that it preempts.
         """
@@ -289,7 +292,7 @@ class Turn:
         return queued
 
     def cancel(self, job_id: str) -> None:
-        """A job is gone for good. Raises PolicyViolation as `preempt` does where it runs."""
+        """Remove a job for good. Raise PolicyViolation as `preempt` does where it runs."""
         run = self.cluster.runs.get(job_id)
         if run is not None:
             self._may_stop(run)
@@ -300,13 +303,14 @@ class Turn:
             self._refuse(f"stop job {run.job.job_id}", "it has not declared that it preempts")
 
     def again(self) -> None:
-        """Look at this virtual cluster once more before the time moves on."""
+        """Have this virtual cluster served once more before the time moves on."""
         self._core.touch(self.vc)
 
     def predict_again(
         self, queued: QueuedJob, within: float, alike: Iterable[QueuedJob] = ()
     ) -> bool:
-        """Ask the estimator again about a waiting job, as of now; its key is left to the policy.
+        """Ask the estimator again about a waiting job, as of now. The policy sets its key itself.
+        Return whether the prediction changed.
 
         False, and the job stays as it is, where the answer is the old one or within this ratio of
         it. Otherwise why the job waits is recorded again, with the new prediction.
@@ -340,7 +344,7 @@ class Turn:
         blocker: str | None = None,
         evidence: Evidence = (),
     ) -> None:
-        """Say why a job waits. Recorded, and named, only when the reason changes."""
+        """Record why a job waits. It is recorded, and named, only when the reason changes."""
         pulse.beat()
         reason = why.reason if isinstance(why, Obstacle) else why
         if queued.reason is reason:
@@ -377,15 +381,15 @@ class Turn:
         return self._core.held_by(self.vc, queued.job.gpus, self.now)
 
     def capacity_reason(self, queued: QueuedJob) -> Reason:
-        """Why a job that could not be placed was not."""
+        """Return the reason why a job could not be placed."""
         return self.obstacle(queued).reason
 
     def capacity(self, queued: QueuedJob) -> Capacity:
-        """The GPUs that a waiting job may count on here, now."""
+        """Return the GPUs that a waiting job may count on here, now."""
         return capacity_of(self._core, queued)
 
     def obstacle(self, queued: QueuedJob) -> Obstacle:
-        """Why a job that could not be placed was not; see `Capacity.obstacle`."""
+        """Return why a job could not be placed; see `Capacity.obstacle`."""
         like = queued.job.gpus, queued.job.gpu_type or ""
         changes, found = self._obstacles.get(like, (-1, Obstacle.BUSY))
         if changes != self.pool.changes:
@@ -394,7 +398,9 @@ class Turn:
         return found
 
     def sole_blocker(self, queued: QueuedJob) -> str | None:
-        """The one waiting job without which a job behind it would start now, if it is one."""
+        """Return the first job in line if the second, `queued`, would start now without it; else
+        None.
+        """
         second = len(self.queue) > 1 and self.queue[1] is queued
         fits = second and self.pool.place(queued.job.gpus) is not None
         return self.queue[0].job.job_id if fits else None
@@ -438,8 +444,9 @@ class Turn:
         )
 
     def explain_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Jobs that joined since the last turn and were not reached get a reason too, and are to be
-        profiled while they wait: `watch`, if that is done."""
+        """Give a reason to jobs that joined since the last turn and were not reached. Call `watch`,
+        if given, on each, so that it is profiled while it waits.
+        """
         for queued in self.queue.fresh:
             if queued.job.job_id in self._core.cluster.runs:
                 continue
@@ -450,7 +457,9 @@ class Turn:
         self.queue.fresh.clear()
 
     def pass_fresh(self, watch: Callable[[QueuedJob], None] | None = None) -> None:
-        """Clear the fresh jobs, whose reasons a log has; call `watch` on each that does not run."""
+        """Clear the fresh jobs without giving reasons, which a log has already. Call `watch` on
+        each that does not run.
+        """
         for queued in self.queue.fresh:
             if watch is not None and queued.job.job_id not in self._core.cluster.runs:
                 watch(queued)

@@ -1,4 +1,4 @@
-"""Jobs that wait: what an operator or an owner does to them, and those that cannot start at all.
+"""Waiting jobs: what operators and owners do to them, and jobs that cannot start at all.
 
 Where they wait is the core's (`Core.queues`, the profiling stage); who of them is kept back, and
 who has no place to start as the cluster is, is known here.
@@ -25,7 +25,7 @@ from scheduler.core.turn import Host
 
 
 class Room(Protocol):
-    """Who can ever start, by the nodes there are and are to be (`nodes.Nodes`)."""
+    """Says which jobs can ever start, by the nodes there are and will be (`nodes.Nodes`)."""
 
     @property
     def capacity(self) -> dict[str, int]: ...
@@ -35,7 +35,7 @@ class Room(Protocol):
 
 
 class WaitingHost(Host, Protocol):
-    """What is asked of the core besides."""
+    """What `Waiting` asks of the core."""
 
     @property
     def policy(self) -> Policy: ...
@@ -64,7 +64,7 @@ class _Dependent:
 
 @dataclass(slots=True, kw_only=True)
 class DependentMemory:
-    """A job that waits for others to end; see `_Dependent` and `Blocked`."""
+    """A job that waits for others to end, as a plain record; see `_Dependent` and `Blocked`."""
 
     job_id: str
     by: str
@@ -75,7 +75,7 @@ class DependentMemory:
 
 @dataclass(slots=True, kw_only=True)
 class WaitingMemory:
-    """Who waits, and not in a queue.
+    """The jobs that wait outside a queue, as a plain record.
 
     Attributes:
         set_aside: jobs that can never start as the cluster is.
@@ -108,7 +108,7 @@ class Waiting:
         self._dependent: dict[str, _Dependent] = {}  # kept back until others have ended
 
     def remember(self) -> WaitingMemory:
-        """As a plain record."""
+        """Return the jobs that wait outside a queue, as a plain record."""
         return WaitingMemory(
             set_aside=list(self._set_aside),
             held=dict(self._held),
@@ -127,7 +127,7 @@ class Waiting:
         )
 
     def restore(self, memory: WaitingMemory) -> None:
-        """Be as another was; its jobs are the core's already."""
+        """Restore what `remember` returned. The core's jobs must be restored already."""
         jobs = self._core.jobs
         self._set_aside = {job_id: jobs[job_id] for job_id in memory.set_aside}
         self._held, self.recheck = dict(memory.held), memory.recheck
@@ -138,7 +138,7 @@ class Waiting:
         self._dependencies.restore(memory.ends, (queued.job for queued in jobs.values()))
 
     def set_priority(self, job_id: str, priority: int) -> None:
-        """An operator changes what goes first. Without effect on a job that has its GPUs."""
+        """Set a job's priority, as an operator asks. Without effect on a job that has its GPUs."""
         queued = self._core.jobs[job_id]
         queue = self._core.queues[queued.job.vc]
         waits = queued in queue
@@ -150,7 +150,7 @@ class Waiting:
             self._core.touch(queued.job.vc)
 
     def hold(self, job_id: str, now: float, reason: Reason = Reason.HELD_BY_OWNER) -> None:
-        """A waiting job is not to start until it is released; nobody waits behind it meanwhile.
+        """Keep a waiting job from starting until it is released. Meanwhile nobody waits behind it.
 
         One that is being profiled is held when that is over. Without effect on one that runs.
         """
@@ -166,7 +166,7 @@ class Waiting:
         core.record(now, Action.WAIT, reason, job_id, queued.job.vc, need=queued.job.gpus)
 
     def release(self, job_id: str, now: float) -> None:
-        """A held job may start again. The time it was held counts as no waiting."""
+        """Let a held job start again. The time it was held does not count as waiting."""
         if job_id not in self._held:
             return
         queued, joined = self._core.jobs[job_id], self._held.pop(job_id)
@@ -178,15 +178,15 @@ class Waiting:
         self._wait_again(queued, now, Reason.RELEASED, self._as_before(queued), joined=joined)
 
     def held(self) -> list[str]:
-        """The jobs that are held and have not ended."""
+        """Return the jobs that are held and have not ended."""
         return list(self._held)
 
     def is_held(self, job_id: str) -> bool:
-        """Whether a job that has not ended is held."""
+        """Return whether a job that has not ended is held."""
         return job_id in self._held
 
     def change(self, job: Job, now: float) -> None:
-        """A waiting job asks for something else: GPUs, limits, sharing, virtual cluster.
+        """Change what a waiting job asks for: GPUs, limits, sharing, virtual cluster.
 
         It keeps its id, its submission and its priority, and what it waited counts. What is
         believed of its duration moves by what it asks for, and not by what has ended since it was
@@ -236,15 +236,17 @@ class Waiting:
         return replace(job, gpu_type=before.gpu_type) if same else job
 
     def never_starts(self, job_id: str) -> bool:
-        """Whether a job that waits asks for more GPUs than its virtual cluster has, and will have
-        once the nodes are what they are to be."""
+        """Return whether a waiting job asks for more GPUs than its virtual cluster has, and than it
+        will have once all pending changes of nodes are made.
+        """
         job, nodes = self._core.jobs[job_id].job, self._core.nodes
         small = job_id in self._set_aside and job.gpus > nodes.capacity[job.vc]
         return small and nodes.too_large_once_changed(job)
 
     def review(self, now: float) -> None:
-        """Jobs that can never start as the cluster is now leave their queue, so that nobody waits
-        behind them; they come back when it has room for them again."""
+        """Take jobs that can never start on the cluster as it is out of their queues, so that
+        nobody waits behind them. Put them back when there is room for them again.
+        """
         self.recheck = False
         core = self._core
         for job_id in list(self._dependent):
@@ -276,7 +278,7 @@ class Waiting:
                 core.touch(queued.job.vc)
 
     def rekeyed(self) -> Iterator[QueuedJob]:
-        """Waiting jobs of queues whose keys a policy changed since the last call."""
+        """Yield the waiting jobs of queues whose keys a policy changed since the last call."""
         for queue in self._core.queues.values():
             if queue.resorted:
                 queue.resorted = False
@@ -285,19 +287,19 @@ class Waiting:
     # --- used by the core and its nodes -----------------------------------------------------
 
     def prepare_again(self, queued: QueuedJob, now: float) -> None:
-        """Its key as the policy makes it now, from what was estimated of it before."""
+        """Have the policy set a job's key as of now, from the estimate that it had."""
         pulse.beat()
         self._core.policy.prepare(queued, now, self._as_before(queued))
 
     def _as_before(self, queued: QueuedJob) -> Estimator:
-        """What was estimated of a job before; who was never asked about it is."""
+        """Return what was estimated of a job before; who was never asked about it is."""
         inner = self._core.estimator
         if queued.estimate_s is None:
             return inner
         return Known(inner, Estimate(queued.estimate_s, queued.score, queued.outlived_s))
 
     def forget(self, queued: QueuedJob) -> None:
-        """A waiting job leaves its queue, or the stage in front of it."""
+        """Take a waiting job out of its queue, or out of the profiling stage."""
         core = self._core
         queue = core.queues[queued.job.vc]
         if queued in queue:
@@ -310,12 +312,16 @@ class Waiting:
             core.profiling.remove(queued)
 
     def arrived(self, queued: QueuedJob, now: float) -> bool:
-        """A job was submitted. Whether it waits for others to end, and joins nothing yet."""
+        """Note a submitted job's dependencies. Return whether it has to wait for other jobs, and so
+        joins no queue yet.
+        """
         self._dependencies.add(queued.job)
         return self._depends(queued, now, joined=False)
 
     def gone(self, job: Job, success: bool, now: float) -> None:
-        """A job ended, was withdrawn, or refused: who waits for it may start, or never will."""
+        """Note that a job ended, was withdrawn, or refused. Jobs that wait for it may now start, or
+        never will.
+        """
         self._held.pop(job.job_id, None)
         self._dependent.pop(job.job_id, None)
         self._dependencies.drop(job)
@@ -324,12 +330,14 @@ class Waiting:
                 self._reconsider(other, now)
 
     def blocked(self, job_id: str) -> Blocked | None:
-        """Whom a job waits for that depends on others; None: it does not, or no longer."""
+        """Return the job that a dependent job waits for, or None where it waits for none any
+        more.
+        """
         dependent = self._dependent.get(job_id)
         return None if dependent is None else dependent.blocked
 
     def held_profiled(self, queued: QueuedJob, now: float) -> bool:
-        """Whether a job is held that was profiled until now; from now on it then waits aside."""
+        """Set a job aside if it was held while it was profiled. Return whether it was."""
         job = queued.job
         if job.job_id not in self._held:
             return False
@@ -339,23 +347,28 @@ class Waiting:
         return True
 
     def keep_held(self, job_id: str, *, joined: bool) -> None:
-        """A job that another core held. `joined`: it had been in its queue."""
+        """Keep a job held that another core held. `joined` says whether it had been in its
+        queue.
+        """
         self._held[job_id] = joined
 
     def keep_dependent(self, job: Job, since: float, failed: str, *, joined: bool) -> None:
-        """A job that depended on others in another core; `failed`: the one that did not succeed,
-        or "". Looked into at the next pass, once all are known."""
+        """Keep a job dependent that depended on others in another core. `failed` is the one that
+        did not succeed, or "". It is looked into at the next pass, once all are known.
+        """
         if failed:
             self._dependencies.ended(failed, False, since)
         self._dependent[job.job_id] = _Dependent(Blocked(""), since, joined)
         self.recheck = True
 
     def adopted(self, job: Job) -> None:
-        """A job of another core is known here."""
+        """Note the dependencies of a job of another core."""
         self._dependencies.add(job)
 
     def restricted_to(self, kept: Collection[str], core: WaitingHost) -> Self:
-        """This as part of `core`, without jobs outside `kept`; see `Core.restricted_to`."""
+        """Return a copy of this for `core`, without jobs outside `kept`; see
+        `Core.restricted_to`.
+        """
         waiting = copy(self)
         waiting._core = core
         waiting._set_aside = {j: queued for j, queued in self._set_aside.items() if j in kept}
@@ -394,7 +407,7 @@ class Waiting:
             self._core.join(queued, now, reason, estimator)
 
     def _depends(self, queued: QueuedJob, now: float, *, joined: bool) -> bool:
-        """Whether a job waits for others to end; if so it is kept back from now on."""
+        """Return whether a job waits for others to end; if so it is kept back from now on."""
         blocked = self._dependencies.blocked(queued.job, self._core.jobs)
         if blocked is not None:
             self._keep_back(queued, _Dependent(blocked, now, joined), now)

@@ -1,1 +1,1 @@
-"""Decisions in words and numbers for people: what runs, pages and reports have in common."""
+"""Words and numbers for people about decisions: what command lines, pages and reports share."""

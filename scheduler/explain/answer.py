@@ -1,5 +1,6 @@
-"""Why a job waits, as the analyst writes it and everybody reads it: values only. The sentences are
-made of them where they are read (`explain.render`)."""
+"""The answer to why a job waits, as plain values, written by the analyst. Sentences are made of
+them where they are read (`explain.render`).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class SilentGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShutNode:
-    """A node that takes nothing new, or has GPUs that take nothing.
+    """A node that is drained, or has GPUs on which nothing new starts.
 
     Attributes:
         name: by which its site knows it.
@@ -41,7 +42,8 @@ class ShutNode:
 
 @dataclass(frozen=True, slots=True)
 class InTheWay:
-    """One thing without which, and without the others named with it, the job starts (tried).
+    """One obstacle to a job. Without it, and the others named with it, the job starts; that was
+    tried.
 
     Attributes:
         kind: running job, waiting job, reservation, or closed node.
@@ -80,7 +82,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class OrderTerm:
-    """A term of a job's place in line, seconds: the smaller sum goes first."""
+    """A term of a job's place in line, seconds. The smaller sum goes first."""
 
     what: str
     seconds: float
@@ -92,9 +94,9 @@ class Kept:
 
     Attributes:
         own: they are kept for this job.
-        free: those of them nobody is on.
+        free: kept GPUs that nobody is on.
         free_in_s: seconds until the last run on them has ended, with even odds; None: none is.
-        runs: that are on them.
+        runs: runs on the kept GPUs.
     """
 
     own: bool
@@ -116,7 +118,7 @@ class NotShared:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What has happened since a start was foreseen, and moves it.
+    """Something that has happened since a start was forecast, and moves it.
 
     Attributes:
         kind: "ahead": later jobs stand before it; "running": later jobs run; "outlived": runs have
@@ -132,7 +134,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Next:
-    """What a history makes of the next job, of those that outlive as much.
+    """What a history predicts of the next job, among those that outlive as much.
 
     Attributes:
         p50_s, p90_s: half of them, and nine in ten, last no longer, seconds in all.
@@ -146,8 +148,9 @@ class Next:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A history: whose jobs it is `of`, how many `ended` and `reached` any age, faded, and what
-    becomes of the next."""
+    """A history: whose jobs it is `of`, how many `ended` and how many `reached` each age (older
+    ones counting less), and what it predicts of the next.
+    """
 
     of: str
     ended: float
@@ -160,7 +163,7 @@ MUCH_S, MUCH = 600.0, 0.25  # a start that has moved by so much of both comes fi
 
 @dataclass(frozen=True, slots=True)
 class MovedStart:
-    """How far a start has moved since it was promised at `since`; `by_s` above 0 is later.
+    """How far a start has moved since it was promised at `since`; `by_s` above 0 means later.
 
     `left_s`: seconds until the start that is foreseen now.
     """
@@ -172,7 +175,7 @@ class MovedStart:
 
     @property
     def considerable(self) -> bool:
-        """Return whether it is ten minutes, and a quarter of the wait that is left."""
+        """Whether the move is at least ten minutes, and a quarter of the wait that is left."""
         return abs(self.by_s) >= max(MUCH_S, MUCH * self.left_s)
 
 

@@ -1,5 +1,6 @@
 """How long a job should run: the distribution that decides, cut at the job's time limit, and what
-it rests on. Every place that says so says it in these words."""
+it rests on. All places that say so use these words.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ ALIKE = 12  # ended jobs that are shown: the latest with its name and owner
 
 @dataclass(frozen=True, slots=True)
 class Belief:
-    """How long a job should run, seconds; none beyond its time limit.
+    """How long a job should run, seconds, never beyond its time limit.
 
     Attributes:
         p50_s, p90_s: half of such jobs, and nine in ten, run no longer. p90_s None: the policy
@@ -85,7 +86,7 @@ def belief(
     stated_s: float | None = None,
     runs: Runs | None = None,
 ) -> Belief | None:
-    """What was believed of a job last; None: nothing is predicted.
+    """Return what was predicted of a job last, or None where nothing is predicted.
 
     Args:
         decisions: about it, in order.
@@ -95,7 +96,7 @@ def belief(
         over: it has ended.
         stated_s: what is expected of it now; another figure than any decision's is its own
             progress's, seconds.
-        runs: of a job that runs now.
+        runs: times of the job, where it runs now.
     """
     last = next((d for d in reversed(decisions) if d.estimate_s is not None), None)
     if last is None or last.estimate_s is None:
@@ -147,8 +148,9 @@ def belief(
 
 
 def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
-    """When a running job should end, as a sentence: in how many seconds from now, with even odds
-    and nine in ten; None: that is not known."""
+    """Return when a running job should end, as a sentence: in how many seconds from now, with even
+    odds and nine in ten; None: that is not known.
+    """
     soon = likely_s < 1.0
     text = "may end at any moment" if soon else f"should end in {roughly(likely_s)}"
     late = latest_s is not None and latest_s >= 1.0
@@ -157,8 +159,9 @@ def _ends_in(ran_s: float, likely_s: float, latest_s: float | None) -> str:
 
 
 def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
-    """How long a job has run beside what was believed before it began, where nothing newer is
-    known, as a sentence."""
+    """Return how long a job has run beside what was believed before it began, where nothing newer
+    is known, as a sentence.
+    """
     text = f"It has run {duration(ran_s)}"
     if p90_s is not None and ran_s > p90_s:
         return f"{text}, longer than nine in ten such jobs were to ({duration(p90_s)})."
@@ -169,7 +172,7 @@ def _has_run(ran_s: float, p50_s: float, p90_s: float | None) -> str:
 
 
 def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> str:
-    """ "about 26 s; at most 76 s, nine in ten"."""
+    """Return a duration in words: "about 26 s; at most 76 s, nine in ten"."""
     text = f"about {duration(p50_s)}"
     if p90_s is not None:
         text += f"; at most {duration(p90_s)}, nine in ten"
@@ -178,8 +181,9 @@ def words(p50_s: float, p90_s: float | None, limit_s: float | None = None) -> st
 
 
 def odds_words(spread: Mapping[str, object], cut: float) -> str:
-    """ "Of a hundred like it, 31 over 6 h and 8 over a day"; "" where that is nearly sure or out of
-    the question."""
+    """Return the chances to last long: "Of a hundred like it, 31 over 6 h and 8 over a day". Return
+    "" where that is nearly certain or nearly impossible.
+    """
     found = [
         (seconds, float(chance))
         for name, seconds in LONG_S
@@ -194,7 +198,7 @@ def odds_words(spread: Mapping[str, object], cut: float) -> str:
 
 
 def rests_on_words(spread: Mapping[str, object]) -> str:
-    """How little a prediction rests on, as a sentence."""
+    """Return how little a prediction rests on, as a sentence."""
     ended = round(float(str(spread[ENDED_HERE])))
     if not ended:
         return "That is a guess: no job has ended here yet."
@@ -204,7 +208,7 @@ def rests_on_words(spread: Mapping[str, object]) -> str:
 
 
 def is_open(spread: Mapping[str, object], cut: float) -> bool:
-    """Whether it is open that a job runs for hours, so that its owner's word is worth asking."""
+    """Return whether it is open that a job runs for hours, so that asking its owner is worth it."""
     low, high = OPEN
     return any(
         low <= float(str(spread[name])) <= high
@@ -214,7 +218,9 @@ def is_open(spread: Mapping[str, object], cut: float) -> bool:
 
 
 def alike_words(ran_s: Iterable[float]) -> str:
-    """ "Its owner's last 12 jobs of this name ran 18 s to 40 s"; "" where there are none."""
+    """Return how long jobs of the name ran: "Its owner's last 12 jobs of this name ran 18 s to 40
+    s"; "" where there are none.
+    """
     ran = sorted(ran_s)
     if not ran:
         return ""

@@ -1,4 +1,5 @@
-"""What is in the way of a waiting job: the smallest set found without which it starts, tried.
+"""Finds what is in the way of a waiting job: the smallest set without which it starts. Every set is
+tried.
 
 Runs that hold GPUs, jobs that go first, the job GPUs are kept for, closed nodes, and mixtures of
 them. Each set is removed from a copy of the core; what is named starts the job there.
@@ -31,7 +32,7 @@ Item = str | int  # a job that leaves, or a closed node that opens
 
 
 class Kind(StrEnum):
-    """What may be in the way."""
+    """The kinds of things that may be in the way."""
 
     RUN = "running job"
     AHEAD = "waiting job"
@@ -41,7 +42,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One thing in the way.
+    """One thing in the way of a job.
 
     Attributes:
         job_id: "" of a closed node.
@@ -59,7 +60,7 @@ class Holder:
 
     @property
     def past_s(self) -> float:
-        """How long it has outlived its prediction, seconds; 0: it has not."""
+        """Seconds by which the run has outlived its prediction; 0 where it has not."""
         if self.ran_s is None or self.expected_s is None:
             return 0.0
         return max(0.0, self.ran_s - self.expected_s)
@@ -67,7 +68,7 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class Blockers:
-    """What is in the way.
+    """What is in the way of a job.
 
     Attributes:
         holders: the smallest set found without which the job starts at once; empty: none was.
@@ -86,17 +87,19 @@ class Blockers:
 
 
 def starts_without(futures: Futures, job_id: str, gone: Iterable[Item]) -> bool:
-    """Whether the core gives a waiting job its GPUs at once when some others leave."""
+    """Return whether the core gives a waiting job its GPUs at once when some other things are
+    removed.
+    """
     return _begins(_decided_without(futures.copy(), gone, futures.now), job_id)
 
 
 def find_blockers(futures: Futures, job_id: str) -> Blockers:
-    """The smallest set found without which a waiting job starts at once."""
+    """Return the smallest set found without which a waiting job starts at once."""
     return _Search(futures, job_id).run()
 
 
 def _decided_without(core: Core, gone: Iterable[Item], now: float) -> list[Decision]:
-    """What a copy decides at once when some leave."""
+    """Return what a copy decides at once when some leave."""
     for item in gone:
         if isinstance(item, int):
             core.nodes.open_wholly(item)
@@ -243,7 +246,7 @@ class _Search:
         return found
 
     def _may_do_alone(self, run: Run) -> bool:
-        """Whether the GPUs of a run would be enough, or another could then share them."""
+        """Return whether the GPUs of a run would be enough, or another could then share them."""
         if run.partner is not None or run.profiling:
             return True
         freed = sum(mask.bit_count() for mask in run.gpus)
@@ -360,7 +363,7 @@ class _Search:
                     found.update(seed[1])
 
     def _even_then(self) -> Reason | None:
-        """Why it waits with nothing in its way; None: it would start.
+        """Return why it waits with nothing in its way; None: it would start.
 
         Who stands behind it may come first once the policy looks again, as one that has waited for
         long: those are in its way, too.
@@ -415,7 +418,7 @@ def _ahead(core: Core, queued: QueuedJob) -> list[str]:
 
 
 def _pools(core: Core, queued: QueuedJob) -> list[Pool]:
-    """Where it may be placed."""
+    """Return where it may be placed."""
     if queued.reason is Reason.AWAITING_PROFILE:
         return [core.cluster.profiling]
     pools = core.cluster.pools

@@ -1,4 +1,4 @@
-"""When a waiting job starts at the latest: from limits alone, at once, without a future drawn."""
+"""When a job starts at the latest, from limits alone, without simulating futures."""
 
 from __future__ import annotations
 
@@ -28,14 +28,18 @@ class Held:
 
     @property
     def likely(self) -> float | None:
-        """When it ends at the latest if it keeps what its progress states; None: nothing says."""
+        """When the job ends at the latest if it keeps what its progress states; None where nothing
+        says.
+        """
         known = [at for at in (self.until, self.stated) if at is not None]
         return min(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A job that is before this one: the GPUs it asks for and its time limit, None: it has none."""
+    """A job that goes before this one: the GPUs it asks for, and its time limit (None: it has
+    none).
+    """
 
     gpus: int
     limit_s: float | None
@@ -43,7 +47,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """When a job starts at the latest, if all take their limits and none that is behind it starts
+    """When a job starts at the latest, if every job takes its whole limit and none behind it starts
     first.
 
     Attributes:
@@ -61,11 +65,12 @@ class Bound:
 def bound(
     nodes: Mapping[int, int], runs: Iterable[Held], ahead: Sequence[Ahead], gpus: int, now: float
 ) -> Bound:
-    """Place those ahead and then a job of so many GPUs, strictly in this order.
+    """Return when a job of so many GPUs starts at the latest. The jobs ahead are placed first,
+    strictly in order.
 
     Args:
         nodes: GPUs of each open node of its virtual cluster.
-        runs: those that hold GPUs there.
+        runs: runs that hold GPUs there.
 
     A gang takes one node where one is large enough, else whole nodes and a rest.
     """
@@ -98,7 +103,7 @@ def _placed(
     gpus: int,
     now: float,
 ) -> float:
-    """When the job has its GPUs if each run ends as given; inf: nothing says."""
+    """Return when the job has its GPUs if each run ends as given; inf: nothing says."""
     free = {node: [now] * has for node, has in nodes.items()}  # when each GPU is free at the latest
     for run, end in ends:
         until = inf if end is None else max(now, end)
@@ -128,7 +133,7 @@ def _take(free: dict[int, list[float]], gpus: int, since: float, lasts_s: float)
 
 
 def _chosen(free: Mapping[int, list[float]], gpus: int) -> list[tuple[int, int]]:
-    """Which GPUs a gang takes: those that are free first, on as few nodes as will do."""
+    """Return which GPUs a gang takes: those that are free first, on as few nodes as will do."""
     soonest = {
         node: sorted(range(len(times)), key=times.__getitem__) for node, times in free.items()
     }

@@ -1,4 +1,6 @@
-"""All that wait, by cause, and whose end would free most of them: for pages, API and commands."""
+"""All waiting jobs by cause, and the jobs whose end would free most of them, for pages, API and
+commands.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """A job that may be in the way: whose, and where it stands."""
+    """A job that may be in the way: its owner and its phase."""
 
     job_id: str
     owner: str
@@ -48,7 +50,7 @@ class Other:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Waiting jobs of one reason.
+    """Waiting jobs with the same reason.
 
     Attributes:
         code, text: the reason; its words.
@@ -69,7 +71,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class WaitedFor:
-    """A job that others wait for: whose it is, where it stands, how many they are, their GPUs."""
+    """A job that others wait for: its owner and phase, how many wait for it, and their GPUs."""
 
     job_id: str
     owner: str
@@ -80,12 +82,12 @@ class WaitedFor:
 
 @dataclass(frozen=True)
 class Causes:
-    """All that wait, by cause.
+    """All waiting jobs by cause.
 
     Attributes:
         waiting, gpus: how many wait, and the GPUs they ask for.
         now: seconds since the epoch.
-        causes: that of most GPUs first.
+        causes: the causes, the one with most GPUs first.
         waited_for: whose end would free most of them, at most `HOLDERS`, by the latest decision
             about each.
     """
@@ -98,7 +100,7 @@ class Causes:
 
 
 def of_slurm(job_id: str, gpus: int, since: float | None, reason: SlurmReason) -> Waiting:
-    """A job that waits in Slurm: those whom the same limit keeps are of one cause."""
+    """Return a job that waits in Slurm. Jobs kept by the same limit get the same cause."""
     limit = reason.limit
     if limit is not None:
         words = f"{limit.whose} ({' '.join(filter(None, (limit.name, limit.tres)))})"

@@ -1,4 +1,4 @@
-"""What is claimed of jobs, so that it can be refuted, and how often it held."""
+"""Claims about jobs, which can be refuted, and how often they held."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Z = 1.96  # of intervals of nineteen in twenty
 
 
 class Kind(StrEnum):
-    """What is claimed, with the words that the record is shown by."""
+    """The kinds of claims, with the words in which their record is shown."""
 
     OFFER_AT_ONCE = "offer_at_once"
     OFFER_SOONER = "offer_sooner"
@@ -60,7 +60,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One thing that was claimed of a job.
+    """One claim about a job.
 
     Attributes:
         made_at: when, seconds since the epoch.
@@ -79,8 +79,9 @@ class Claim:
 
 
 def of_offer(answer: WhatIfAnswer, now: float) -> Iterator[Claim]:
-    """What is claimed by an answer to "what if": start, kind of start, speed, end. Nothing by one
-    that no change of its owner's brings about."""
+    """Yield the claims in an answer to "what if": start, kind of start, speed, end. Yield none
+    where no change by the owner brings it about.
+    """
     change, then = answer.changes, answer.then
     if not change or change.keys() - CHANGEABLE.keys() or answer.unavailable or then is None:
         return
@@ -141,7 +142,7 @@ class Record:
 
 
 def interval(held: int, judged: int) -> tuple[float, float]:
-    """Wilson's interval of a share; (0, 1) of nothing."""
+    """Return Wilson's interval of a share; (0, 1) where nothing was judged."""
     if not judged:
         return 0.0, 1.0
     share, spread = held / judged, Z * Z / judged
@@ -161,7 +162,7 @@ JUDGED = 200  # offers, the latest, that it is learned from
 
 
 def late_by(held: Iterable[bool]) -> float:
-    """Return the logarithm of the factor by which the waits until p90 of offers are made longer.
+    """Return the logarithm of the factor that lengthens the waits until an offer's p90.
 
     Args:
         held: whether each offer that was taken held, in order of judgement.
@@ -173,8 +174,9 @@ def late_by(held: Iterable[bool]) -> float:
 
 
 def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
-    """An answer with a later p90 of its start, and of its end, but no later than as it is where it
-    was not; one that is decided stays."""
+    """Return an answer with a later p90 of its start and end, but not later than without the
+    change. An offer that is already decided stays as it is.
+    """
     then, was = answer.then, answer.now.start_p90 if answer.now is not None else None
     if answer.starts_now or then is None or then.start_p90 is None:
         return answer
@@ -186,11 +188,13 @@ def put_off(answer: WhatIfAnswer, now: float, late: float) -> WhatIfAnswer:
 
 
 def start_kind(*, starts_now: bool) -> Kind:
-    """By which kind of claim an offer is known: that of its start."""
+    """Return the kind of claim that stands for an offer: that about its start."""
     return Kind.OFFER_AT_ONCE if starts_now else Kind.OFFER_SOONER
 
 
 def same_change(asked: Mapping[str, object], offered: Mapping[str, object]) -> bool:
-    """Whether a change that was made is the one that was offered. "" stands for nothing."""
+    """Return whether a change that was made is the one that was offered. "" and None count as
+    equal.
+    """
     plain = ({k: None if v == "" else v for k, v in one.items()} for one in (asked, offered))
     return next(plain) == next(plain)

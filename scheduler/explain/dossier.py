@@ -23,13 +23,13 @@ from scheduler.explain.words import ForecastKind
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """What a record holds beside the decisions about a job.
+    """What a record holds besides the decisions about a job.
 
     Attributes:
         bundles: names of the terms of each bundle.
         ends: end times of the jobs it shared GPUs with.
         order_values: what the queue ordered it and its blockers by.
-        policy: that took the decisions.
+        policy: policy that took the decisions.
         held: jobs that had GPUs while it waited for some, those of most GPU-time first.
         overtaken: later jobs that were given GPUs first, by why (`words.overtaking`).
         last: when the record ends: what had not ended then had waited until then.

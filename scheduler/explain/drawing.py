@@ -1,4 +1,4 @@
-"""A story prepared for the page: where the bars of its timeline and waterfall stand."""
+"""Prepares a story for the page: the places of the bars in its timeline and waterfall."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Remarked = tuple[Event, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A piece of the timeline: where it stands (percent of the job's life) and what it is."""
+    """A piece of the timeline: its place (percent of the job's life), and what it is."""
 
     css: str
     left: float
@@ -27,7 +27,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class StoryView:
-    """What the template draws.
+    """The content that the template draws.
 
     Attributes:
         anchor: id of the section.
@@ -68,7 +68,7 @@ def view(
     until: float | None = None,
     codes: bool = False,
 ) -> StoryView:
-    """Prepare a story; at most `events` decisions are shown unfolded.
+    """Return a story prepared for drawing. At most `events` decisions are shown unfolded.
 
     Args:
         until: now, where the story goes on.

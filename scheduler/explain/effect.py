@@ -1,4 +1,4 @@
-"""What a change would do to a waiting job and to others, as everybody reads it."""
+"""What a change would do to a waiting job and to others, as plain values."""
 
 # ruff: noqa: RUF009 - `_about` makes a field
 
@@ -58,7 +58,7 @@ class OthersMoved:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfAnswer:
-    """A job as it is and as it would be, in the same futures."""
+    """A job as it is, and as it would be, in the same simulated futures."""
 
     job_id: str
     changes: Json = field(metadata={"description": "What was to be different."})
@@ -83,8 +83,9 @@ class WhatIfAnswer:
     judged: int = _about("Offers of this kind that were taken.", 0)
 
     def contract(self, now: float) -> str:
-        """What starts, at which speed, and when it ends: "at once beside another job, at 58% of
-        its speed; ends about 16:40, 2 h later than as it is"; and what that takes for granted."""
+        """Return what starts, at which speed, and when it ends: "at once beside another job, at 58%
+        of its speed; ends about 16:40, 2 h later than as it is", and what that assumes.
+        """
         text = "at once" if self.starts_now else self._start(now)
         if self.beside:
             text += f" beside another job, at {self._pace}"
@@ -101,7 +102,7 @@ class WhatIfAnswer:
         return f"{pace} if both are as such jobs usually are" if self.guessed else pace
 
     def _start(self, now: float) -> str:
-        """How much earlier it starts, and when."""
+        """Return how much earlier it starts, and when."""
         text, then = f"{roughly(self.gain_s or 0.0)} earlier", self.then
         if then is None or then.start_p50 is None:
             return text
@@ -111,7 +112,7 @@ class WhatIfAnswer:
         return text
 
     def _end(self, now: float) -> str:
-        """When it ends, and what of that is its price."""
+        """Return when it ends, and what of that is its price."""
         end = self.then.end_p50 if self.then is not None else None
         if end is None:
             return "; when it ends is not known"
@@ -128,13 +129,13 @@ class WhatIfAnswer:
 
     @classmethod
     def of(cls, job_id: str, changes: Json, answer: Mapping[str, Any]) -> WhatIfAnswer:
-        """The analyst's answer; of it only what is known to be for the asker."""
+        """Return the analyst's answer, with only the fields that the asker may see."""
         known = {"job_id": job_id, "changes": changes, "command": command_of(job_id, changes)}
         return decode(cls, {**answer, **known})
 
 
 def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
-    """The command that makes a change to a waiting job; "" when none does."""
+    """Return the command that makes a change to a waiting job, or "" when none does."""
     if not changes or changes.keys() - CHANGEABLE.keys():
         return ""
     words = []
@@ -153,7 +154,7 @@ def command_of(job_id: str, changes: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a change would do to waiting jobs; `why_not`: why that could not be worked out.
+    """What a change would do to waiting jobs. `why_not` says why that could not be worked out.
 
     Attributes:
         moved: seconds by which jobs would start later (earlier: below 0), at the median over the
@@ -172,7 +173,8 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What a job would do after one change, as tried on a copy.
+    """What a job would do after one change, as tried on a copy. `words` says what was changed,
+    `command` makes the change.
 
     `words` says what was changed, `command` is what asks for it.
     """
@@ -201,7 +203,7 @@ class ClosedPartition:
 
 @dataclass(frozen=True, slots=True)
 class Eta:
-    """When a job would start, in each partition that takes it; first in those it names."""
+    """When a job would start, in each partition that takes it, beginning with those it names."""
 
     now: float = 0.0
     tried: list[Tried] = field(default_factory=list)
@@ -214,8 +216,9 @@ class Eta:
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """When a job would start, and how long it would run, before it is submitted. Times in seconds
-    since the epoch."""
+    """When a job would start, and how long it would run, before it is submitted. Times are seconds
+    since the epoch.
+    """
 
     now: float = 0.0
     vc: str = ""
@@ -237,7 +240,7 @@ class NewJob:
 
 @dataclass(frozen=True, slots=True)
 class OnNode:
-    """A node of a partition that could do a waiting job, or its part of one."""
+    """A node of a partition that could run a waiting job, or its part of one."""
 
     partition: str
     node: str
@@ -260,7 +263,7 @@ class ByNode:
 
 @dataclass(frozen=True, slots=True)
 class Sooner:
-    """A waiting job as it is, and what would have it start sooner, soonest first."""
+    """A waiting job as it is, and the changes that would let it start sooner, soonest first."""
 
     now: float = 0.0
     as_it_is: Tried | None = None

@@ -1,5 +1,6 @@
-"""Why a job is where it is, as the service gives it and everybody reads it: the API's replies, the
-pages, and the command line, which decodes them. Loads nothing but the standard library."""
+"""Why a job is where it is, as plain values: the API's replies, the pages, and the command line,
+which decodes them. It loads nothing but the standard library.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from scheduler.slurm.reason import SlurmReason
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where a waiting job stands: its place from 1, and how many wait in its virtual cluster."""
+    """The place of a waiting job, counted from 1, and how many wait in its virtual cluster."""
 
     position: int
     waiting: int
@@ -21,7 +22,7 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class StartForecastRow:
-    """When a job is expected to start and end. Seconds since the epoch.
+    """When a job is expected to start and end, in seconds since the epoch.
 
     All figures None: estimate unavailable, and `why_not` says why. estimate: "crude", "impossible"
     (it cannot start), or None.
@@ -46,8 +47,9 @@ class StartForecastRow:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason with its numbers, as they were when it began to hold: `since`, seconds since the
-    epoch."""
+    """One reason with its numbers, as they were when it began to hold at `since` (seconds since the
+    epoch).
+    """
 
     reason: str
     text: str
@@ -76,7 +78,9 @@ class Contribution:
 
 @dataclass(frozen=True, slots=True)
 class PredictionReason:
-    """Terms of the predicted duration that say the same, together; `factor` on it."""
+    """Terms of the predicted duration that mean the same, taken together; `factor` is their effect
+    on it.
+    """
 
     text: str
     factor: float
@@ -85,14 +89,14 @@ class PredictionReason:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Packing:
-    """Why it shares its GPUs: what the policy decided by.
+    """Why a job shares its GPUs, by the numbers that the policy decided by.
 
     Attributes:
         tree_path: the steps to the predicted speeds, or to the sharing score.
         speed, partner_speed: of alone, that both were predicted.
         gain_s: seconds that both ends, summed up, are expected to be sooner by sharing; worked out
             from the speeds and `left_s`, `partner_left_s`: what either had left to run alone.
-        text: that in a sentence; "" where no gain is counted.
+        text: the gain in a sentence; "" where no gain is counted.
     """
 
     partner: str
@@ -120,7 +124,7 @@ class Overtaken:
 
 @dataclass(frozen=True, slots=True)
 class ComparedTerm:
-    """A term of two places in line, seconds; None: that job has no such term."""
+    """A term of two places in line, seconds; None where that job has no such term."""
 
     what: str
     other: float | None = None
@@ -132,10 +136,11 @@ class Compared:
     """Why another job went, or goes, before this one.
 
     Attributes:
-        first: the other goes first; `why` says by what the one that does.
+        first: whether the other goes first. `why` says what decides between the two.
         started: why the other could start; "" while it waits.
-        terms: of both places in line.
-        early_s: seconds the other had run when this one was submitted: no places are compared.
+        terms: terms of both places in line.
+        early_s: seconds that the other had run when this one was submitted; then no places are
+            compared.
     """
 
     job_id: str
@@ -150,7 +155,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class OrderRow:
-    """A waiting job of the asker's (an operator's: of anybody's) and the terms of its place."""
+    """A waiting job of the asker's (for an operator, of anybody's), and the terms of its place."""
 
     position: int
     job_id: str
@@ -170,7 +175,9 @@ class HeldRow:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Who waits in a virtual cluster, in order. `waiting`: how many in all, but for the held."""
+    """The jobs waiting in a virtual cluster, in order. `waiting` is how many there are, without
+    held ones.
+    """
 
     vc: str
     waiting: int = 0
@@ -181,7 +188,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class WaitedFor:
-    """All the waiting for one reason: `share` of the whole, in `spells`, `text` of the longest."""
+    """All the waiting for one reason: its `share` of the whole, in how many `spells`, and the
+    `text` of the longest.
+    """
 
     reason: str
     text: str
@@ -192,7 +201,7 @@ class WaitedFor:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When, in seconds since the epoch; None: not yet.
+    """When things happened, in seconds since the epoch; None means not yet.
 
     Attributes:
         eligible_at: it could have been given GPUs from then on: no dependency, begin time, hold or

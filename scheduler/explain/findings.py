@@ -1,4 +1,5 @@
-"""Why a job waits, as of now: what is in its way, its place, what is promised; each tried or read.
+"""Why a job waits, as of now: what is in its way, its place, what is promised. Each part is tried
+or read from the core.
 
 Everything here is computed at the moment it is asked. Jobs of others are counted, never named.
 """
@@ -147,7 +148,7 @@ def _promise(core: Core, queued: QueuedJob, there: Capacity, now: float) -> Prom
 
 
 def _found(core: Core, queued: QueuedJob) -> Findings:
-    """What the policy found, without a partner that has left since."""
+    """Return what the policy found, without a partner that has left since."""
     found = core.policy.findings(queued)
     partner = found.partner
     gone = partner is not None and partner.job_id not in core.cluster.runs
@@ -182,7 +183,7 @@ def _kept(futures: Futures, queued: QueuedJob) -> Kept | None:
 
 
 def compared(core: Core, job_id: str, other: QueuedJob, now: float) -> Compared:
-    """Why one of two jobs went, or goes, before the other: the terms of both.
+    """Return why one of two jobs went, or goes, before the other: the terms of both.
 
     Args:
         other: as it stands, or stood when it was given its GPUs.

@@ -1,4 +1,5 @@
-"""The first line of a job's page, and its title: when it starts, until when it runs, how it ended.
+"""The first line of a job's page, and its title: when it starts, until when it runs, or how it
+ended.
 
 Moments are left to the page, which shows them in the reader's time zone.
 """
@@ -32,7 +33,7 @@ class Headline:
 
 
 def headline(job: JobRow, forecast: StartForecastRow | None, stands: str, now: float) -> Headline:
-    """The first line about a job.
+    """Return the first line about a job.
 
     Args:
         forecast: the latest.

@@ -1,5 +1,6 @@
-"""The history that a prediction rests on: how long the jobs of a group lasted, and what that makes
-of the next one."""
+"""The history on which a prediction rests: how long the jobs of a group lasted, and what that
+predicts of the next one.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from scheduler.explain.answer import Known, Next
 
 
 def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
-    """Return the share that outlives each of `EDGES_S`, of those that outlive `outlived_s`; 1
-    where that is longer."""
+    """Return the share of jobs that outlive each of `EDGES_S`, among those that outlive
+    `outlived_s`; 1 for edges below that.
+    """
     lasts = Predicted.of(0.0, hazards)
     left = 1.0 - lasts.share_ended(outlived_s)
     if left <= 0:
@@ -22,7 +24,7 @@ def survivors(hazards: Sequence[float], outlived_s: float = 0.0) -> list[float]:
 
 
 def next_of(history: History, outlived_s: float = 0.0) -> Next:
-    """Return what a history makes of the next job that outlives `outlived_s`."""
+    """Return what a history predicts of the next job that outlives `outlived_s`."""
     lasts = Predicted.of(0.0, history.hazards)
     passed = lasts.share_ended(outlived_s) if outlived_s > 0 else 0.0
     levels = [passed + (1.0 - passed) * level for level in (0.5, 0.9)]
@@ -37,13 +39,13 @@ def next_of(history: History, outlived_s: float = 0.0) -> Next:
 
 
 def known(history: History, outlived_s: float = 0.0) -> Known:
-    """Return what a history knows, and what that makes of the next job."""
+    """Return what a history knows, and what it predicts of the next job."""
     reached = max(history.reached)
     return Known(history.of, sum(history.ended), reached, next_of(history, outlived_s))
 
 
 def rests_on(histories: Sequence[History]) -> Known | None:
-    """Return the narrowest history that knows any job; None: none does.
+    """Return the narrowest history that knows any job, or None.
 
     Args:
         histories: of a job, the widest first.

@@ -1,4 +1,6 @@
-"""What a viewer may see of a job: what `why` is read off, wherever it is kept."""
+"""What a viewer may see of a job: the facts from which `why` is answered, wherever they are
+stored.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from scheduler.slurm.reason import SlurmReason
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobRow(JobRequest):
-    """A job the viewer may see in full, and what it asks for.
+    """A job that the viewer may see in full, and what it asks for.
 
     Attributes:
         phase: where it stands. reason: code of its latest decision.
@@ -53,8 +55,10 @@ class JobRow(JobRequest):
     slurm: SlurmReason | None = None
 
     def waited_s(self, now: float) -> float | None:
-        """Seconds it has waited by `now`, or had when it started, since no other job had to end
-        first, and until it was held; None: others have to."""
+        """Return how many seconds it has waited by `now`, or had when it started. Counted is from
+        when no other job had to end first, until it was held. Return None while other jobs have to
+        end first.
+        """
         depends = self.slurm is not None or self.after or self.after_any
         since = self.queued_at if depends else self.submitted_at
         until = self.started_at or self.ended_at or self.held_at or now
@@ -66,7 +70,7 @@ class Line:
     """One line of a job's story: an event, or a decision with its reasons.
 
     Attributes:
-        kind: of the event, or "decision".
+        kind: kind of the event, or "decision".
         text: a sentence, for decisions.
         body: the numbers behind it.
     """

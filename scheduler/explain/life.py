@@ -1,4 +1,5 @@
-"""A job's life from its decisions: what it did between them, why it waited, who shared its GPUs.
+"""A job's life from its decisions: what it did between them, why it waited, which jobs shared its
+GPUs.
 
 Nothing here is guessed. Every span between two decisions belongs to the decision that opened it,
 so the spans of a job that ended cover its life from submission to end without gap or overlap.
@@ -21,7 +22,7 @@ from scheduler.explain.words import comparison, sentence_of, step_of
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What became of one job. Times in seconds since the epoch, None = never.
+    """The recorded times of one job, in seconds since the epoch; None means never.
 
     `queue_s` is the time without GPUs between submission and end, `ran_s` on GPUs (profiling
     apart), `duration_s` what it takes on exclusive GPUs (0: not known); see
@@ -61,7 +62,7 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a job's life. `end` is None when it had not ended when the run did."""
+    """A stretch of a job's life. `end` is None when it was still going on at the end of the run."""
 
     phase: Phase
     reason: Reason
@@ -70,7 +71,7 @@ class Span:
 
     @property
     def seconds(self) -> float:
-        """Length; 0 while open."""
+        """Length in seconds; 0 while open."""
         return 0.0 if self.end is None else self.end - self.start
 
 
@@ -93,7 +94,9 @@ class Event:
 
     @property
     def void(self) -> bool:
-        """True of a queue that a free profiling pass never served: it never held."""
+        """Whether it is a wait in a queue that a free profiling pass never served. Such a wait
+        never took place.
+        """
         return (
             self.free_pass
             and self.decision.action is Action.WAIT
@@ -115,7 +118,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """A time on GPUs shared with another job.
+    """A time on GPUs that two jobs shared.
 
     Attributes:
         newcomer: whether this job came to the other's GPUs, or the other to this job's.
@@ -147,12 +150,12 @@ class Held:
     """Another job that had GPUs of a virtual cluster while this one waited for some there.
 
     Attributes:
-        vc: its own virtual cluster: another one where it had borrowed them.
-        gpus: the most that it had there at a time.
-        seconds: of the wait, that it had some.
+        vc: its own virtual cluster; another one where it had borrowed the GPUs.
+        gpus: the most GPUs that it had there at a time.
+        seconds: seconds of the wait in which it had some.
         gpu_s: GPU-seconds that it had in the wait.
-        estimate_s, ran_s: as it was predicted, and as it turned out; None: not known.
-        runs: it still does, and `ran_s` is up to now.
+        estimate_s, ran_s: predicted and real seconds on GPUs; None: not known.
+        runs: whether it still runs; then `ran_s` is up to now.
     """
 
     job_id: str
@@ -177,7 +180,7 @@ _OPENS = {
 
 
 def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decision]]:
-    """A job's decisions in the free profiling pass, and those after it.
+    """Return a job's decisions in the free profiling pass, and those after it.
 
     A track may grant profiling for free: a first pass profiles every job, then the run proper
     begins at the submissions again. What stands before the last plain submission is that pass.
@@ -190,7 +193,8 @@ def split_free_pass(own: Sequence[Decision]) -> tuple[list[Decision], list[Decis
 
 
 def life(job: JobFacts, decisions: Sequence[Decision], until: float | None = None) -> list[Span]:
-    """The spans of a job from submission to end, or `until` now (None: the last is left open).
+    """Return the spans of a job from submission to end, or until now (`until`). With None, the last
+    is left open.
 
     Without decisions it was started by somebody else, at its start time.
     """
@@ -248,7 +252,9 @@ def waits_of(spans: Sequence[Span], decisions: Sequence[Decision]) -> list[Wait]
 
 
 def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
-    """From when to when it waited for GPUs, not to be profiled or released."""
+    """Return from when to when a job waited for GPUs, without the time it waited to be profiled or
+    released.
+    """
     spells: list[tuple[float, float]] = []
     for s in spans:
         if s.phase is not Phase.WAITING or s.reason is Reason.AWAITING_PROFILE or s.end is None:
@@ -259,7 +265,9 @@ def waits_for_gpus(spans: Sequence[Span]) -> list[tuple[float, float]]:
 
 
 def seconds_before(spells: Sequence[tuple[float, float]]) -> Callable[[float], float]:
-    """How many seconds of some spells, given in order, lie before a time."""
+    """Return a function that gives how many seconds of some spells, given in order, lie before a
+    time.
+    """
     starts = [start for start, _ in spells]
     sums = [0.0, *accumulate(end - start for start, end in spells)]
 
@@ -274,7 +282,7 @@ _Had = tuple[float, float, int]  # from when to when, and how many GPUs
 
 
 def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
-    """When each job had how many GPUs, the last time without an end.
+    """Return when each job had how many GPUs; the last time has no end.
 
     Args:
         moves: in order: a job, when, and how many it has from then on.
@@ -291,8 +299,8 @@ def runs_of(moves: Iterable[tuple[str, float, int]]) -> dict[str, list[_Had]]:
 def had(
     waited: Callable[[float], float], runs: Sequence[_Had], end: float | None
 ) -> tuple[int, float, float] | None:
-    """The most GPUs at a time, seconds and GPU-seconds that a job had in another's wait; None: less
-    than a second.
+    """Return the most GPUs at a time, the seconds and the GPU-seconds that a job had during
+    another's wait, or None for less than a second.
 
     Args:
         waited: see `seconds_before`.
@@ -315,7 +323,9 @@ def sharing_of(
     joined: Sequence[Decision],
     ends: Mapping[str, float | None],
 ) -> list[Sharing]:
-    """With whom it shared GPUs, by when that began; `ends` of the other jobs."""
+    """Return the times in which a job shared GPUs, by when they began; `ends` are those of the
+    other jobs.
+    """
     found = []
     for d in own:
         if d.action is Action.PACK and d.partner is not None:
@@ -362,7 +372,9 @@ def _first_end(a: float | None, b: float | None) -> float | None:
 
 
 def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span]:
-    """Spans of a free profiling pass up to its profiling run; what follows did not happen."""
+    """Return the spans of a free profiling pass up to its profiling run. What follows did not
+    happen.
+    """
     until = next((d.time for d in free_pass if d.action is Action.PROFILE), None)
     if until is None:
         return []
@@ -374,7 +386,7 @@ def life_in_free_pass(job: JobFacts, free_pass: Sequence[Decision]) -> list[Span
 
 
 def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
-    """A decision with its sentence and numbers."""
+    """Return a decision with its sentence and numbers."""
     names = ("need", "free", "limit", "position", "blocker", "partner")
     evidence: Json = {n: getattr(d, n) for n in names if getattr(d, n) is not None}
     if d.action is Action.ENQUEUE:
@@ -393,7 +405,7 @@ def event_of(job: JobFacts, d: Decision, free_pass: bool) -> Event:
 
 
 def placement_of(d: Decision) -> str:
-    """Nodes and GPUs given: "node 42: GPU 0"."""
+    """Return the nodes and GPUs given, in words: "node 42: GPU 0"."""
     parts = []
     for node, mask in zip(d.nodes, d.gpus or (0,) * len(d.nodes), strict=False):
         held = [i for i in range(mask.bit_length()) if mask >> i & 1]

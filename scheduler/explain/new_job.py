@@ -1,4 +1,4 @@
-"""What would become of a job that is not submitted, in words."""
+"""The forecast of a job that is not submitted, in words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from scheduler.explain.words import bound_words, duration, starts
 
 
 def sentences(answer: NewJob) -> list[str]:
-    """What would become of a job that is not submitted."""
+    """Return sentences on a job that is not submitted."""
     if answer.unavailable:
         return [f"estimate unavailable: {answer.unavailable}"]
     when = "starts at once"

@@ -75,7 +75,7 @@ def next_step(reason: Reason) -> str:
 
 
 def in_line(position: int) -> str:
-    """A place in line, from 1, with how many go first."""
+    """Return a place in line, counted from 1, and how many jobs go first, in words."""
     ahead = {1: "", 2: f", behind {AHEAD}"}
     return f"number {position} in line" + ahead.get(
         position, f", behind {position - 1} higher-priority jobs"
@@ -83,7 +83,7 @@ def in_line(position: int) -> str:
 
 
 def _closed(d: Decision) -> str:
-    """How many of the GPUs counted in `limit` were closed."""
+    """Return how many of the GPUs counted in `limit` were closed."""
     closed = _closed_gpus(d)
     return "(not recorded)" if closed is None else f"{closed}"
 
@@ -94,7 +94,7 @@ def _closed_gpus(d: Decision) -> int | None:
 
 
 def _in_one_array(d: Decision) -> bool:
-    """Whether a job and its blocker are tasks of one array."""
+    """Return whether a job and its blocker are tasks of one array."""
     array = d.job_id.rpartition("_")[0]
     return bool(array) and (d.blocker or "").startswith(f"{array}_")
 

@@ -1,5 +1,6 @@
-"""What the sentence of a decision does not say: its numbers in words, where it was placed, what
-would help. Names as they are recorded are added for who asks for codes only."""
+"""What the sentence of a decision leaves out: its numbers in words, where the job was placed, what
+would help. With codes asked for, names as they are recorded are added.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from scheduler.explain.words import duration, fields_worded, number, percent, si
 def remarks(
     events: Sequence[Event], limit_s: float | None = None, *, codes: bool = False
 ) -> Iterator[tuple[Event, list[str]]]:
-    """Each event with what its sentence does not say: numbers, next step.
+    """Yield each event with what its sentence leaves out: numbers, next step.
 
     The prediction, and how long the job should run by it, are shown when they change. What a free
     profiling pass recorded of queues it never served is left out.
@@ -44,7 +45,7 @@ def remarks(
 
 
 def predictions(events: Sequence[Event]) -> dict[int, str]:
-    """By decision, what is predicted from then on, where nothing or something else was before."""
+    """Return, by decision, what is predicted from then on, where that changed."""
     before: float | None = None
     texts: dict[int, str] = {}
     for event in events:
@@ -61,7 +62,7 @@ def predictions(events: Sequence[Event]) -> dict[int, str]:
 
 
 def recorded(d: Decision) -> str:
-    """The numbers of a decision by the names they are recorded under."""
+    """Return the numbers of a decision by the names under which they are recorded."""
     order = [] if d.priority is None else [f"order value {number(d.priority)}"]
     return ", ".join([*order, *(f"{name} {value}" for name, value in dict(d.evidence).items())])
 
@@ -158,6 +159,6 @@ def _side(excess: float) -> str:
 
 
 def _spread(d: Decision, limit_s: float | None) -> str:
-    """How long it should run, in words; "" where it was not recorded."""
+    """Return how long it should run, in words; "" where it was not recorded."""
     found = belief([d], limit_s) if "p90_s" in dict(d.evidence) else None
     return "" if found is None else f"should run {words(found.p50_s, found.p90_s, limit_s)}"

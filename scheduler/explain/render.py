@@ -334,7 +334,7 @@ def _waited(about: _About) -> _Rows:
 
 
 def _promised(about: _About) -> _Rows:
-    """When a job that waited, and runs or is over, was foreseen to start."""
+    """Return when a job that waited, and runs or is over, was foreseen to start."""
     job = about.job
     if job is None or about.in_slurm is not None or job.standing is not None:
         return
@@ -548,7 +548,7 @@ def _group(group: Group, at: float) -> str:
 
 
 def node_words(one: InTheWay, at: float) -> str:
-    """Return a closed node in the way, with what is known of it."""
+    """Return a closed node that is in the way, in words, with what is known of it."""
     if one.closed is None:
         return f"node {one.node}, which is closed"
     return closed_node(one.closed, at)

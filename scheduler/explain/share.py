@@ -1,5 +1,6 @@
-"""What a user has had of a cluster lately, against what is their part of it; and what it does in
-the order. For the page, the API, commands."""
+"""What a user used of a cluster lately, compared with their part of it, and the effect on the
+order; for the page, the API and commands.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One's part of something that several share.
+    """A user's part of something that several share.
 
     Attributes:
         of: what is shared: "virtual cluster vision", "account physics". whose: who has this part.
@@ -40,7 +41,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """The parts of a user; `half_life_s`: what was had that long ago counts half."""
+    """The parts of a user. What was used `half_life_s` ago counts half."""
 
     user: str
     shares: list[Share] = field(default_factory=list)
@@ -49,7 +50,9 @@ class Shares:
 
 
 def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Shares:
-    """By the usage that a policy counts, in each of these virtual clusters."""
+    """Return a user's parts by the usage that a policy counts, in each of these virtual
+    clusters.
+    """
     found, half_life_s = [], None
     if policy.usage is None:
         return Shares(user, unavailable="the policy knows no shares")
@@ -77,7 +80,7 @@ def of_policy(policy: Policy, user: str, vcs: Collection[str], now: float) -> Sh
 
 
 def sentences(found: Shares) -> list[str]:
-    """The parts of a user in words; [] where there are none."""
+    """Return the parts of a user in words; [] where there are none."""
     if found.unavailable:
         return []
     since = ""

@@ -1,4 +1,4 @@
-"""What a job that waits in a followed Slurm lacks, node by node, and that in a sentence."""
+"""What a job that waits in a followed Slurm lacks, node by node, and in a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEPT = 8  # nodes of each kind that are kept with a job
 
 @dataclass(frozen=True, slots=True)
 class Lack:
-    """What is short on a node: `asked` there, `free` now, `there` in all; memory in MiB.
+    """A resource that a node lacks: `asked` there, `free` now, `there` in all; memory in MiB.
 
     Attributes:
         what: GPU, CPU, memory, whole node, or another GRES by its name. type: of GPUs.
@@ -33,7 +33,7 @@ class Lack:
 
 @dataclass(frozen=True, slots=True)
 class NodeShort:
-    """A node that could do a job, or its part of one, and what keeps it from that.
+    """A node that could run a job, or its part of one, and what keeps the job from it.
 
     Attributes:
         gpus, gpus_there: free, and in all, of the types that it asks for.
@@ -112,7 +112,7 @@ class Shortage:
 
 
 def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
-    """Whose GPUs suffice goes first, then who lacks few things, and little of them."""
+    """Return whose GPUs suffice goes first, then who lacks few things, and little of them."""
     lack = sum(1 - one.free / one.asked for one in node.lacks if one.asked)
     no_gpu = any(one.what == GPU for one in node.lacks)
     return no_gpu, len(node.lacks), lack, -node.gpus, node.name
@@ -122,7 +122,7 @@ def _least(node: NodeShort) -> tuple[bool, int, float, int, str]:
 
 
 def clauses(one: Shortage, now: float) -> list[str]:
-    """What is short, as clauses; [] where nothing is known to be."""
+    """Return what is lacking, as clauses; [] where nothing is known to be."""
     if one.parts and one.readies >= one.nodes:
         text = f"{_names(one.ready, one.readies)} {_has(one.readies)} all that this part asks for"
         return [text, f"it starts together with {count(one.parts, 'other part')} of its job"]
@@ -168,12 +168,12 @@ def _one_node(one: Shortage) -> str:
 
 
 def lacks_of(node: NodeShort) -> list[str]:
-    """What is short on a node, a few words each."""
+    """Return what a node lacks, in a few words each."""
     return [_lack(lack, "short").replace("it asks for ", "asked for ") for lack in node.lacks]
 
 
 def shut_of(node: NodeShort) -> str:
-    """What keeps a node from a job whatever is free there; "": nothing."""
+    """Return what keeps a node from a job whatever is free there; "" for nothing."""
     return f"reservation {node.why}" if node.shut == "reservation" else node.why
 
 

@@ -46,7 +46,7 @@ def story_of(of: Dossier) -> Story:
 
 
 def where_it_stands(job: JobRow, story: Story, now: float) -> str:
-    """Where a job stands, in a sentence without its subject."""
+    """Return where a job is in its life, in a sentence without its subject."""
     ran = max((job.ended_at or now) - job.started_at, 0.0) if job.started_at is not None else 0.0
     waited, state = duration(_waited_s(job, story)), ended(job.state or "")
     if job.phase == Phase.ENDED:
@@ -113,7 +113,9 @@ def _read_bundle(path: str, digest: str) -> Bundle | None:
 
 
 def counting(nodes_now: NodesNow) -> Counting:
-    """Return what counts for many jobs at one moment: once for all that ask for the same."""
+    """Return a cache of counts at one moment, so that jobs that ask for the same are counted
+    once.
+    """
 
     @cache
     def nodes() -> Sequence[NodeNow]:
@@ -127,7 +129,9 @@ def counting(nodes_now: NodesNow) -> Counting:
 
 
 def sentence_now(counts: Counting, job: JobRow, line: Line, position: int | None) -> str:
-    """What was decided last about a waiting job, with the numbers of now, as `why` has them."""
+    """Return the latest decision about a waiting job in words, with the present numbers, as `why`
+    shows it.
+    """
     last = decision_of(line)
     now, _ = _with_counts(counts, job, last, position)
     return line.text if now is last else sentence(now)

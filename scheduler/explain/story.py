@@ -42,7 +42,7 @@ class Story:
     """Everything that is shown of one job; see the fields' own classes.
 
     Attributes:
-        policy: that took the decisions; "" when not recorded.
+        policy: policy that took the decisions; "" when not recorded.
         wait: what its wait was made of, or is so far; headline: the story in a sentence or two.
         waits: reasons, the longest first. Their seconds sum to the waiting time.
         held: jobs that had GPUs while it waited for some, those of most GPU-time first.
@@ -86,7 +86,7 @@ def build_story(
     *,
     until: float | None = None,
 ) -> Story:
-    """Build the story from what was recorded.
+    """Return the story built from what was recorded.
 
     Args:
         job: what became of it.
@@ -128,7 +128,7 @@ def build_story(
 
 
 def sharing_words(sharing: Sharing) -> Iterator[str]:
-    """A pairing in words."""
+    """Yield a time of sharing in words."""
     until = f"until {moment(sharing.end)}" if sharing.end is not None else "to the end of the run"
     if sharing.newcomer:
         yield f"It joined job {sharing.partner} on its GPUs at {moment(sharing.start)}, {until}."
@@ -147,7 +147,9 @@ def sharing_words(sharing: Sharing) -> Iterator[str]:
 
 
 def gain_words(sharing: Sharing) -> str:
-    """What sharing was expected to win, and what that rests on; "" where no gain is counted."""
+    """Return what sharing was expected to gain, and what that rests on; "" where no gain is
+    counted.
+    """
     if sharing.gain_s is None:
         return ""
     own, other = duration(sharing.left_s), duration(sharing.partner_left_s)
@@ -160,7 +162,9 @@ def gain_words(sharing: Sharing) -> str:
 
 
 def held_words(held: Sequence[Held], vc: str | None) -> Iterator[str]:
-    """Who had GPUs of a virtual cluster while a job waited, those of most GPU-time by name."""
+    """Yield which jobs had GPUs of a virtual cluster while a job waited, naming those of most
+    GPU-time.
+    """
     for one in held[:HOLDERS]:
         whose = "" if one.vc == vc else f" of virtual cluster {one.vc}"
         most = "" if math.isclose(one.gpu_s, one.gpus * one.seconds) else "up to "
@@ -233,7 +237,7 @@ def _foil(
     spans: Sequence[Span],
     order: Mapping[str, float],
 ) -> list[str]:
-    """Why the jobs in front went first, for the two that stood there longest."""
+    """Return why the jobs in front went first, for the two that stood there longest."""
     behind: dict[str, float] = {}
     for d in decisions:
         if d.action is Action.WAIT and d.blocker and d.blocker != job.job_id:

@@ -1,4 +1,4 @@
-"""A score taken apart: what each term adds to it, and the factor that is on the duration.
+"""The parts of a score: what each term adds to it, and its factor on the duration.
 
 The duration model is additive in ln(1 + seconds), so a term t multiplies (1 + seconds) by
 exp(t): the same numbers, shown as "x0.4". Before anything is shown the sum is checked.
@@ -83,12 +83,12 @@ class Thought:
 
 
 def thought_of(term: str) -> str:
-    """What a term is about; of two features joined by " & ", what the first is about."""
+    """Return what a term is about; for two features joined by " & ", what the first is about."""
     return _THOUGHTS.get(term.split(" & ")[0], term)
 
 
 def thoughts(terms: Iterable[tuple[str, float]]) -> list[Thought]:
-    """Terms, by name and contribution, grouped; the largest sum in front."""
+    """Return terms, given by name and contribution, in groups, the largest sum first."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for name, contribution in terms:
         groups.setdefault(thought_of(name), []).append((name, contribution))
@@ -109,7 +109,7 @@ class Term:
     """One term of a score.
 
     Attributes:
-        name: of the term: a feature, or two joined by " & ".
+        name: name of the term: a feature, or two joined by " & ".
         text: what the feature says, for a person.
         value: the feature value behind it, "" when missing or not kept.
         contribution: what it adds to the score.
@@ -122,7 +122,7 @@ class Term:
 
     @property
     def factor(self) -> float:
-        """What it multiplies the estimate by."""
+        """Factor by which the term multiplies the estimate."""
         return factor_of(self.contribution)
 
 
@@ -150,32 +150,35 @@ class Breakdown:
 
     @property
     def adds_up(self) -> bool:
-        """Whether the terms are the score; when not, they explain nothing."""
+        """Whether the terms add up to the score. If not, they explain nothing."""
         return self.gap <= TOLERANCE
 
     @property
     def seconds(self) -> float:
-        """The duration the score stands for."""
+        """The duration that the score stands for."""
         return seconds_of(self.score)
 
     def leading(self, shown: int = SHOWN_TERMS) -> tuple[Term, ...]:
-        """The largest terms; a term of zero says nothing and is never among them."""
+        """Return the largest terms, without terms of zero."""
         return tuple(t for t in self.terms[:shown] if t.contribution != 0.0)
 
     def thoughts(self) -> list[Thought]:
-        """The terms grouped by what they say, the largest group first; none of nothing."""
+        """Return the terms grouped by what they say, the largest group first, without groups of
+        zero.
+        """
         found = thoughts((t.name, t.contribution) for t in self.terms)
         return [one for one in found if one.contribution != 0.0]
 
     def rest(self, shown: int = SHOWN_TERMS) -> tuple[int, float]:
-        """How many terms are not among the leading, and what they add together."""
+        """Return how many terms are not among the leading ones, and their sum."""
         others = self.terms[len(self.leading(shown)) :]
         return len(others), math.fsum(t.contribution for t in others)
 
 
 def reasons(breakdown: Breakdown, shown: int = SHOWN) -> str:
-    """What a prediction is made of, in words: "every job starts at 13 min; how long jobs like this
-    one last ×0.40, ..."."""
+    """Return what a prediction is made of, in words: "every job starts at 13 min; how long jobs
+    like this one last ×0.40, ...".
+    """
     found = breakdown.thoughts()
     own = next((f" says {t.value}:" for t in breakdown.terms if t.name == OWN.name), "")
     parts = [
@@ -190,29 +193,33 @@ def reasons(breakdown: Breakdown, shown: int = SHOWN) -> str:
 
 
 def command_words(breakdown: Breakdown) -> str:
-    """What the job's command and its earlier runs say, as a sentence; "" where they say nothing."""
+    """Return what the job's command and its earlier runs say, as a sentence; "" where they say
+    nothing.
+    """
     of = next((t.value for t in breakdown.terms if t.name == COMMAND.name), "")
     return f"{COMMAND.text.capitalize()} {of}." if of else ""
 
 
 def expected_words(breakdown: Breakdown) -> str:
-    """What the job's owner expects, and how far that is believed, as a sentence; "" for nothing."""
+    """Return what the job's owner expects, and how far that is believed, as a sentence; "" where
+    nothing is stated.
+    """
     of = next((t.value for t in breakdown.terms if t.name == EXPECTED.name), "")
     return f"Its owner {of}." if of else ""
 
 
 def factor_of(contribution: float) -> float:
-    """exp, without overflow."""
+    """Return exp of a contribution, without overflow."""
     return math.exp(min(contribution, 700.0))
 
 
 def seconds_of(score: float) -> float:
-    """The duration a score of ln(1 + seconds) stands for."""
+    """Return the duration that a score of ln(1 + seconds) stands for."""
     return max(math.expm1(min(score, 50.0)), 0.0)
 
 
 def gap_of(score: Score) -> float:
-    """How far the terms are from the score, added in the order of the record."""
+    """Return how far the terms, added in the recorded order, are from the score."""
     total = score.intercept
     for term in score.terms:
         total += term
@@ -223,7 +230,7 @@ def gap_of(score: Score) -> float:
 def breakdowns(
     decisions: Sequence[Decision], bundles: Mapping[str, Description]
 ) -> list[Breakdown]:
-    """The distinct scores among decisions, in order of first appearance, each checked.
+    """Return the distinct scores among decisions, in order of first appearance, each checked.
 
     Args:
         bundles: `bundles.json` of the run: names of terms and inputs, texts and units.
@@ -237,7 +244,8 @@ def breakdowns(
 
 
 def drawn(found: Sequence[Breakdown]) -> list[Breakdown]:
-    """Those that are shown term by term: the first prediction, and the last where there is another.
+    """Return the scores that are shown term by term: the first prediction, and the last where it
+    differs.
 
     A job that waits for days may be predicted again every hour.
     """
@@ -351,7 +359,7 @@ def _shown(value: str, unit: str, feature: str) -> str:
 
 
 def describe(bundle: Bundle) -> Description:
-    """What it takes to read the terms of a bundle's duration scores; see `breakdowns`."""
+    """Return what is needed to read the terms of a bundle's duration scores; see `breakdowns`."""
     model, of_duration = bundle.duration, bundle.metadata.get("duration") or {}
     return {
         "terms": list(model.term_names),
@@ -384,7 +392,7 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """What the running total stands for."""
+        """The duration that the running total stands for."""
         return seconds_of(self.total)
 
 
@@ -397,7 +405,7 @@ class Waterfall:
 
 
 def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
-    """The rows of a breakdown: intercept, leading terms, the rest together, score."""
+    """Return the rows of a breakdown: intercept, leading terms, the rest together, score."""
     leading = breakdown.leading(shown)
     folded, together = breakdown.rest(shown)
     moves = [(t.text, t.value, t.contribution) for t in leading]
@@ -407,7 +415,9 @@ def waterfall(breakdown: Breakdown, shown: int = SHOWN_TERMS) -> Waterfall:
 
 
 def thought_waterfall(breakdown: Breakdown, shown: int = SHOWN) -> Waterfall:
-    """The same with the terms grouped by what they say: a row each, the rest together."""
+    """Return the rows of a breakdown with the terms grouped by what they say, and the rest
+    together.
+    """
     found = breakdown.thoughts()
     moves = [(one.text, "", one.contribution) for one in found[:shown]]
     if found[shown:]:

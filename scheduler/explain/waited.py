@@ -1,4 +1,4 @@
-"""What the whole of a wait was made of, or is so far, in a sentence or two."""
+"""What the whole of a wait consisted of, in a sentence or two."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LEAST_SHARE = 0.01  # of a wait, that its reason is named
 
 
 def _over_time(job: JobFacts, waits: Sequence[Wait], recorded: Recorded) -> str:
-    """What a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
+    """Return what a wait was made of: reasons by share, who had GPUs meanwhile, who went first."""
     parts = [w for w in waits if w.share >= LEAST_SHARE]
     why = listed([f"{percent(w.share)} {phrase(w.reason)}" for w in parts])
     needed = gpu_hours(job.gpus * sum(w.seconds for w in waits))
@@ -50,7 +50,7 @@ def as_predicted(one: Held) -> str:
 
 
 def gpu_hours(gpu_s: float) -> str:
-    """GPU-seconds in words: "612 GPU hours"."""
+    """Return GPU-seconds in words: "612 GPU hours"."""
     hours = number(gpu_s / 3600)
     return f"{hours} GPU hour{'s' * (hours != '1')}"
 
@@ -64,7 +64,7 @@ def wait_words(
     *,
     live: bool,
 ) -> str:
-    """What its wait was made of, or is so far."""
+    """Return what the job's wait consisted of, or has so far, in words."""
     who = f"Job {job.job_id} ({count(job.gpus, 'GPU')}{f', {job.vc}' if job.vc else ''})"
     if job.refused:
         return f"{who} was refused."
@@ -82,8 +82,9 @@ def wait_words(
 
 
 def bound_words(job: JobFacts, own: Sequence[Decision], *, still: bool) -> str:
-    """Where a wait passed the policy's bound on waiting: that, and what came of it; "" where none
-    is recorded."""
+    """Return a sentence where a wait passed the policy's bound on waiting, and what followed; ""
+    where that is not recorded.
+    """
     late = next((found for d in reversed(own) if "bound_s" in (found := dict(d.evidence))), None)
     if late is None:
         return ""
@@ -116,7 +117,7 @@ def _kept_for(own: Sequence[Decision]) -> str:
 
 
 def _held_back(spans: Sequence[Span]) -> str:
-    """How long it was held besides, by reason."""
+    """Return how long it was held besides, by reason."""
     by: dict[str, float] = {}
     for span in spans:
         if span.phase is Phase.HELD and span.seconds:

@@ -190,7 +190,9 @@ def _not_yet(now: float) -> StartForecastRow:
 
 
 def detail_of(job: JobRow, now: float) -> str:
-    """Return the detail that the backend gave of a job; of one of a followed Slurm, its reason."""
+    """Return the detail that the backend gave of a job; for a job of a followed Slurm, its
+    reason.
+    """
     return job.detail if job.slurm is None else whole(job.slurm, job.job_id, now)
 
 
@@ -200,8 +202,8 @@ def _overtaken(story: Story) -> Overtaken | None:
 
 
 def _findings(job: JobRow, story: Story, now: float, busy: str = "") -> list[Finding]:
-    """What holds now first; then, by precedence, what held before while it waited; `busy`: what
-    takes the decider long.
+    """Return what holds now first; then, by precedence, what held before while it waited; `busy`:
+    what takes the decider long.
 
     Of a job that is over, how it ended comes first, then the last that was decided about it,
     unless that it waits.
@@ -248,7 +250,7 @@ def _finding(event: Event) -> Finding:
 
 
 def _end(job: JobRow, story: Story, now: float, latest: Finding | None) -> Finding:
-    """How a job ended, with what the backend reported."""
+    """Return how a job ended, with what the backend reported."""
     assert job.ended_at is not None
     text, next_step = where_it_stands(job, story, now), ""
     if latest is not None and latest.reason in (Reason.NOT_STARTED, Reason.LOST):

@@ -21,7 +21,9 @@ _UNITS = (("d", DAY_S), ("h", HOUR_S), ("min", MINUTE_S), ("s", 1.0))
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds in at most two units: "93 s", "3 min 20 s", "35 min", "3 h 35 min", "2 d 4 h"."""
+    """Return seconds in at most two units: "93 s", "3 min 20 s", "35 min", "3 h 35 min", "2 d 4
+    h".
+    """
     if seconds is None or not math.isfinite(seconds):
         return "unknown"
     if seconds < 0:
@@ -41,8 +43,8 @@ def duration(seconds: float | None) -> str:
 
 
 def progress_words(progress: Progress | None, unread: str = "") -> str:
-    """What a job's own progress comes to: "its own progress says 90 epochs of 480 s: 12 h in all,
-    in nine of ten cases between 11 h 40 min and 12 h 25 min"; "" where it says nothing.
+    """Return a job's own progress in words: "its own progress says 90 epochs of 480 s: 12 h in all,
+    in nine of ten cases between 11 h 40 min and 12 h 25 min"; "" where it states nothing.
 
     Args:
         unread: why it is not known any more, or was not at all.
@@ -57,7 +59,7 @@ def progress_words(progress: Progress | None, unread: str = "") -> str:
 
 
 def roughly(seconds: float) -> str:
-    """Seconds in one unit: "47 min", "1.9 h", "3 d"."""
+    """Return seconds in one unit: "47 min", "1.9 h", "3 d"."""
     if not math.isfinite(seconds):
         return "unknown"
     unit, size = next(((u, s) for u, s in _UNITS if seconds >= 0.95 * s), _UNITS[-1])
@@ -67,12 +69,12 @@ def roughly(seconds: float) -> str:
 
 
 def signed(seconds: float) -> str:
-    """A term of an order: "+25 min", "-8 min"."""
+    """Return a term of an order with its sign: "+25 min", "-8 min"."""
     return f"{'-' if seconds < 0 else '+'}{duration(abs(seconds))}"
 
 
 def clock(seconds: float) -> str:
-    """Seconds since something, to the second: "+5d 11:25:20", "+00:03:20"."""
+    """Return seconds since something, to the second: "+5d 11:25:20", "+00:03:20"."""
     sign = "-" if seconds < 0 else "+"
     whole = round(abs(seconds))
     days, rest = divmod(whole, int(DAY_S))
@@ -82,7 +84,7 @@ def clock(seconds: float) -> str:
 
 
 def moment(epoch_s: float | None, *, zone: bool = False) -> str:
-    """Seconds since the epoch as a UTC date and time, to the second."""
+    """Return seconds since the epoch as a UTC date and time, to the second."""
     if epoch_s is None:
         return "never"
     text = datetime.fromtimestamp(round(epoch_s), UTC).strftime("%Y-%m-%d %H:%M:%S")
@@ -90,7 +92,7 @@ def moment(epoch_s: float | None, *, zone: bool = False) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number with thousands separated and about four significant digits."""
+    """Return a number with thousands separated and about four significant digits."""
     if value is None or not math.isfinite(value):
         return "–"
     if value == int(value) and abs(value) < 1e15:
@@ -101,28 +103,30 @@ def number(value: float | None) -> str:
 
 
 def factor(value: float) -> str:
-    """A multiplier: "x0.40", "x12"."""
+    """Return a multiplier: "x0.40", "x12"."""
     if value >= 100 or (value < 0.01 and value > 0):
         return f"×{value:.2g}" if value < 1e4 else f"×{value:.1e}"
     return f"×{value:.2f}" if value < 10 else f"×{value:.0f}"
 
 
 def percent(share: float) -> str:
-    """A share of one as percent; small shares keep a digit."""
+    """Return a share of one as percent; small shares keep a digit."""
     value = 100 * share
     return f"{value:.0f} %" if value >= 9.95 or value == 0 else f"{value:.1f} %"
 
 
 def drained_words(actor: str = "", reason: str = "", then: str = "") -> str:
-    """That a node is drained, by whom, why and what becomes of it once nothing runs there."""
+    """Return that a node is drained, by whom, why, and what happens to it once nothing runs
+    there.
+    """
     by = f" by {actor}" if actor else ""
     why = f": {reason}" if reason else ""
     return f"drained{by}{why}" + (f"; {then} once nothing runs there" if then else "")
 
 
 def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float) -> str:
-    """Which GPUs of a node do not answer, since when and why: "7 of 8 GPUs answer; GPU 3 does not
-    since 16:02: the GPU is lost"; "" when all do.
+    """Return which GPUs of a node do not answer, since when and why: "7 of 8 GPUs answer; GPU 3
+    does not since 16:02: the GPU is lost"; "" when all do.
 
     Args:
         closed: by index, since when (seconds since the epoch), and why.
@@ -146,14 +150,16 @@ def closed_words(closed: Iterable[tuple[int, float, str]], gpus: int, now: float
 
 
 def listed(items: list[str]) -> str:
-    """ "a, b and c"."""
+    """Return items as a list in words: "a, b and c"."""
     if len(items) < 2:
         return "".join(items)
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
 def sentence_of(d: Decision) -> str:
-    """A decision in words, and whom it was for; jobs whose ids are withheld are not named."""
+    """Return a decision in words, with the jobs it waited for. Jobs whose ids are withheld are not
+    named.
+    """
     return sentence(d, _named(d)) + held_words(d)
 
 
@@ -167,12 +173,12 @@ def _named(d: Decision) -> set[str]:
 
 
 def has_gpus(began: str, given: Sequence[Decision], partner: str | None, shared_s: float) -> str:
-    """Why a running job has its GPUs, and with whom, now.
+    """Return why a running job has its GPUs, and with which job it shares them now.
 
     Args:
         began: the words of its start.
         given: the decisions that gave it GPUs, in order.
-        partner: whom it shares them with now; None: nobody.
+        partner: job it shares them with now; None: none.
         shared_s: for how many seconds.
     """
     named = ANOTHER if partner in (ANOTHER, None) else f"job {partner}"
@@ -191,8 +197,9 @@ NAMED = 3  # jobs in a sentence
 
 
 def held_words(d: Decision) -> str:
-    """Whom a wait was for, as recorded, to follow its sentence; "" where that names them, or
-    nobody is known."""
+    """Return which jobs a wait was for, as recorded, to follow its sentence; "" where the sentence
+    names them, or none is known.
+    """
     if not d.held_by or d.action is not Action.WAIT or d.blocker in d.held_by:
         return ""
     named = [job for job in d.held_by if job not in (AHEAD, ANOTHER)]
@@ -210,7 +217,7 @@ def held_words(d: Decision) -> str:
 
 
 def step_of(d: Decision) -> str:
-    """What would help; empty when nothing would."""
+    """Return what would help; "" when nothing would."""
     return next_step(d.reason) if d.action in _ASKS_FOR_A_STEP else ""
 
 
@@ -218,7 +225,7 @@ _ASKS_FOR_A_STEP = (Action.WAIT, Action.REFUSE, Action.CANCEL)
 
 
 def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> str:
-    """Why a later job could be given GPUs first, in words.
+    """Return why a later job could be given GPUs first, in words.
 
     Args:
         ahead: it stood before the job that waits in line; fewer: it asked for fewer GPUs.
@@ -239,7 +246,7 @@ def overtaking(action: Action, reason: Reason, *, ahead: bool, fewer: bool) -> s
 
 
 def overtaken_words(by: Mapping[str, int]) -> str:
-    """Who overtook a job, counted by why they could; "" when nobody did."""
+    """Return how many jobs overtook a job, by why they could, in words; "" when none did."""
     if not by:
         return ""
     total = sum(by.values())
@@ -250,7 +257,7 @@ def overtaken_words(by: Mapping[str, int]) -> str:
 
 
 def comparison(step: TreeStep, own: str = "", partner: str = "partner: ") -> str:
-    """A step through a packing tree: "GPU utilisation 14 %, at most 43.6 %".
+    """Return a step through a packing tree in words: "GPU utilisation 14 %, at most 43.6 %".
 
     Args:
         own, partner: before a step of the job that came, and before one of the other.
@@ -283,7 +290,9 @@ _MEASURED = {
 
 
 def phrase(code: str) -> str:
-    """A reason code or state as a few words: "GPUs busy", "behind higher priority", "node fail"."""
+    """Return a reason code or state as a few words: "GPUs busy", "behind higher priority", "node
+    fail".
+    """
     words = re.sub(r"(?<=[a-z])(?=[A-Z])|_", " ", code).lower()
     return re.sub(r"\bgpus?\b", lambda gpu: gpu[0].upper().replace("S", "s"), words)
 
@@ -292,7 +301,9 @@ YEAR_DAYS = 365
 
 
 def clock_time(epoch_s: float, now: float) -> str:
-    """A moment where the reader is: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030 16:40"."""
+    """Return a moment in the reader's time zone: "16:40", "Tue 16:40", "3 Dec 16:40", "3 Dec 2030
+    16:40".
+    """
     today = datetime.fromtimestamp(now)
     at = datetime.fromtimestamp(min(epoch_s, LAST_S))
     days = (at.date() - today.date()).days
@@ -303,10 +314,10 @@ def clock_time(epoch_s: float, now: float) -> str:
 
 
 def ended(state: str) -> str:
-    """How a job ended, as what it did, to be followed by when: "ran out of memory".
+    """Return how a job ended, to be followed by when: "ran out of memory".
 
     Args:
-        state: of `features.schema.State`; "": not recorded.
+        state: state of `features.schema.State`; "": not recorded.
     """
     return _ENDED.get(state, f"ended ({phrase(state)})" if state else "ended")
 
@@ -326,7 +337,7 @@ _ENDED: dict[str, str] = {
 
 
 def act(action: str) -> str:
-    """An action as a person reads it: "waits", "kept GPUs"."""
+    """Return an action in words: "waits", "kept GPUs"."""
     return _ACTS[Action(action)]
 
 
@@ -403,7 +414,7 @@ def ends_words(ends_in_s: Sequence[float]) -> str:
 
 
 def hold_words(hold: str, by: str) -> str:
-    """Who holds a job: "held by its owner".
+    """Return by whom a job is held: "held by its owner".
 
     Args:
         hold: "owner" or "operator"; by: the name of that operator, or what stands for it.
@@ -412,7 +423,7 @@ def hold_words(hold: str, by: str) -> str:
 
 
 class ForecastKind(StrEnum):
-    """What a forecast is, where it is not one from futures."""
+    """The kinds of forecasts that are not made from futures."""
 
     CRUDE = "crude"
     IMPOSSIBLE = "impossible"  # it cannot start, for `why_not`
@@ -429,8 +440,9 @@ def starts(
     no_latest: str = "",
     stated: float | None = None,
 ) -> str:
-    """When a waiting job should start: "starts about 16:40; by 18:10, nine in ten", or at the
-    latest, where no more is known."""
+    """Return when a waiting job should start: "starts about 16:40; by 18:10, nine in ten", or the
+    latest start, where no more is known.
+    """
     if start_p50 is None and estimate == ForecastKind.IMPOSSIBLE:
         return why_not
     if start_p50 is None and latest is not None:
@@ -446,14 +458,17 @@ def starts(
 
 
 def bound_words(latest: float, stated: float | None, now: float) -> str:
-    """When a job starts at the latest, by limits, and sooner by what running jobs state: "16:52,
-    if all ...; by 16:40, if those that run end by their own progress (not guaranteed)"."""
+    """Return when a job starts at the latest, by limits, and sooner by what running jobs state:
+    "16:52, if all ...; by 16:40, if those that run end by their own progress (not guaranteed)".
+    """
     text = f"{clock_time(latest, now)}, {LIMITS}"
     return "; ".join(filter(None, (text, stated_words(stated, now))))
 
 
 def stated_words(stated: float | None, now: float) -> str:
-    """The start that the progress of running jobs promises; "" where it promises none."""
+    """Return the start that follows from the progress of running jobs, in words; "" where none
+    does.
+    """
     if stated is None:
         return ""
     return f"by {clock_time(stated, now)}, if those that run end by their own progress {UNSURE}"
@@ -479,6 +494,7 @@ def no_vc(vc: str) -> str:
 
 
 def record_words(held: int, judged: int) -> str:
-    """The record that stands beside an offer: "offers of this kind held in 31 of 33"; "" before any
-    was taken."""
+    """Return the record of an offer's kind: "offers of this kind held in 31 of 33"; "" before any
+    was taken.
+    """
     return f"offers of this kind held in {held} of {judged}" if judged else ""

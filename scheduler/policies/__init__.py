@@ -1,4 +1,4 @@
-"""One file per policy, and the registry that finds them by name: these, and the baselines."""
+"""One file per policy, and the registry that finds policies by name, the baselines included."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WHERE = {
 
 
 class Registry(Mapping[str, type[Policy]]):
-    """Policies by name; each is loaded when it is first asked for."""
+    """Policies by name. Each is loaded when it is first asked for."""
 
     def __init__(self, where: Mapping[str, str]) -> None:
         self._where = dict(where)
@@ -50,7 +50,9 @@ MORE = "others' policies, lucid and sjf among them: pip install 'pellucid[reprod
 
 
 def policy_named(name: str) -> type[Policy]:
-    """The class of a policy: one of ours by its name, or `module:Class`. Raises UnknownPolicy."""
+    """Return the class of a policy, given by its name or as `module:Class`. Raises
+    UnknownPolicy.
+    """
     if name in POLICIES:
         return POLICIES[name]
     if ":" not in name:
@@ -69,5 +71,5 @@ def build(
     cluster: ClusterSpec = NO_CLUSTER,
     predictors: Predictors = NO_PREDICTORS,
 ) -> Policy:
-    """A policy by name. Raises UnknownPolicy."""
+    """Return a new policy, given by name. Raises UnknownPolicy."""
     return policy_named(name)(settings, cluster, predictors)

@@ -50,7 +50,7 @@ class EasyMemory:
 
 
 class EasyLearned(Learned):
-    """What the policy remembers."""
+    """What `easy` remembers from turn to turn."""
 
     Memory = EasyMemory
 

@@ -13,7 +13,7 @@ class Fifo(Policy):
 
 
 class FifoSkip(Policy):
-    """Arrival order; a job that does not fit lets later ones pass."""
+    """Arrival order. A job that does not fit lets later ones pass."""
 
     name = "fifo-skip"
 

@@ -69,12 +69,12 @@ def create_app(
     pages: bool = True,
     counts: Counts | None = None,
 ) -> FastAPI:
-    """The API, and the pages, over a database.
+    """Return the API, and the pages, over a database.
 
     Args:
         store: the database; by default the one of the settings.
         clock: seconds since the epoch as the backend counts them.
-        counts: of the service's processes, for `/metrics`.
+        counts: counts of the service's processes, for `/metrics`.
 
     Raises SettingsError when it would be open to strangers.
     """

@@ -1,4 +1,4 @@
-"""The backend that the settings name: what they mean for it, and how it is opened."""
+"""Opens the backend that the settings name."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def open_backend(
     header: LogHeader,
     clock: Clock | None = None,
 ) -> Backend:
-    """The backend of the settings, as its last user left it.
+    """Return the backend of the settings, as its last user left it.
 
     Args:
-        clock: that of this process.
+        clock: clock of this process.
     """
     if settings.progress_formats is not None:
         table.use(settings.progress_formats)
@@ -51,7 +51,9 @@ def _open_simulated(settings: Settings, header: LogHeader, clock: Clock) -> Back
 
 
 def host_of(settings: Settings, cluster: ClusterSpec) -> Host:
-    """This host as the nodes of the cluster. HostError when it has not so many GPUs."""
+    """Return this host as the nodes of the cluster. Raise HostError when it has not so many
+    GPUs.
+    """
     sizes = [has.gpus for has in cluster.nodes()]
     if not settings.fake_gpus:
         return Host.here(sizes, known=settings.state_dir / "local" / KNOWN)

@@ -33,10 +33,10 @@ UNREAD, NO_DATABASE = "pellucid-slurm-unread-since", "pellucid-slurmdbd-unread-s
 
 
 class ServiceError(ValueError):
-    """The service turned a request down, or is not there; one line that says why.
+    """Raised when the service refused a request, or cannot be reached; one line that says why.
 
     Attributes:
-        status: of the answer; 0 when there was none.
+        status: HTTP status of the answer; 0 when there was none.
         kind: last part of the problem's `type`; "" when there is none.
     """
 
@@ -51,7 +51,7 @@ def _moment(text: str) -> float | None:
 
 
 class Connection:
-    """Sends requests to one service, again where that is safe, and reads the answers.
+    """Sends requests to one service, repeats them where that is safe, and reads the answers.
 
     Args:
         server: its address; by default $PELLUCID_SERVER, or this machine.
@@ -149,10 +149,10 @@ class Connection:
 
 
 class JobClient(Connection):
-    """What a person asks about jobs: a method for each request."""
+    """Requests about jobs: a method for each."""
 
     def submit(self, command: Sequence[str], *, key: str | None = None, **asked: Any) -> Json:
-        """Submit a job; further fields are those of the API (gpus, vc, name, ...).
+        """Submit a job; further fields are those of the API (gpus, vc, name, ...). Return the job.
 
         Safe against a lost answer: each submission has a key of its own, and repeating it submits
         nothing twice. Give `key` to make that hold across processes.
@@ -162,11 +162,13 @@ class JobClient(Connection):
     def submit_array(
         self, command: Sequence[str], array: str, *, key: str | None = None, **asked: Any
     ) -> Json:
-        """Submit jobs that differ in a number only ("0-9"); as safe as `submit`."""
+        """Submit jobs that differ in a number only ("0-9"). Return their ids. It is as safe to
+        repeat as `submit`.
+        """
         return self._submit("/jobs/array", command, key, {**asked, "array": array})
 
     def eta_of(self, command: Sequence[str], **asked: Any) -> Json:
-        """When such a job would start, and how long it should run; it is not submitted."""
+        """Return when such a job would start, and how long it should run. It is not submitted."""
         body = {"command": list(command), **asked}
         sent = {name: value for name, value in body.items() if value is not None}
         return self._json("POST", "/jobs/eta", json=sent)
@@ -188,33 +190,38 @@ class JobClient(Connection):
         return self._json("GET", _path(job_id))
 
     def jobs(self, *, limit: int | None = None, **filters: Any) -> Iterator[Json]:
-        """Your jobs, latest first, page by page; filters: phase, over, vc, owner, array."""
+        """Yield your jobs, latest first, read page by page; filters: phase, over, vc, owner,
+        array.
+        """
         return self._pages("/jobs", limit, filters)
 
     def cancel(self, job_id: str) -> Json:
         return self._json("POST", _path(job_id, "cancel"))
 
     def cancel_many(self, job_ids: Sequence[str], *, preview: bool = False) -> Iterator[Json]:
-        """Cancel jobs, a thousand a request: of each which were asked, over, or unknown."""
+        """Cancel jobs, a thousand in each request. Yield which were asked to stop, had ended, or
+        are unknown.
+        """
         for i in range(0, len(job_ids), 1000):
             body = {"jobs": list(job_ids[i : i + 1000])}
             yield self._json("POST", "/jobs/cancel", json=body, params={"preview": preview})
 
     def change(self, job_id: str, *, preview: bool = False, **to: Any) -> Json:
         """Let a waiting job ask for something else, and keep its place; further fields are those of
-        the API's ChangeRequest (gpus, time_limit_s, ...)."""
+        the API's ChangeRequest (gpus, time_limit_s, ...). Return the change.
+        """
         return self._json("PATCH", _path(job_id), json=to, params={"preview": preview})
 
     def hold(self, job_id: str, *, preview: bool = False) -> Json:
-        """Keep a waiting job from starting."""
+        """Keep a waiting job from starting. Return the change."""
         return self._json("PUT", _path(job_id, "hold"), params={"preview": preview})
 
     def release(self, job_id: str, *, preview: bool = False) -> Json:
-        """Let a held job start again."""
+        """Let a held job start again. Return the change."""
         return self._json("DELETE", _path(job_id, "hold"), params={"preview": preview})
 
     def set_priority(self, job_id: str, priority: int, *, preview: bool = False) -> Json:
-        """Change a job's priority, or only tell what that would do."""
+        """Change a job's priority, or only preview that. Return the effect."""
         return self._json(
             "PUT",
             _path(job_id, "priority"),
@@ -226,29 +233,33 @@ class JobClient(Connection):
         return cast(list[Json], self._json("GET", _path(job_id, "story")))
 
     def output(self, job_id: str, *, offset: int = 0, attempt: int | None = None) -> Json:
-        """Part of what a job of yours has written, from a byte on; below 0: before the end."""
+        """Return part of what a job of yours has written, from a byte on; below 0: before the
+        end.
+        """
         asked = {"offset": offset} | ({} if attempt is None else {"attempt": attempt})
         return self._json("GET", _path(job_id, "output"), params=asked)
 
     def explain(self, job_id: str, *, analyse: bool = False) -> Json:
-        """Why a job is where it is; `analyse`: also what blocks it and what would help (tried)."""
+        """Return why a job is where it is; with `analyse` also what blocks it and what would help
+        (tried).
+        """
         return self._json("GET", _path(job_id, "explain"), params={"analyse": analyse})
 
     def after(self, job_id: str, other: str) -> Json:
-        """Why another job of yours went, or goes, before this one."""
+        """Return why another job of yours went, or goes, before this one."""
         return self._json("GET", _path(job_id, "after"), params={"other": other})
 
     def order(self, vc: str | None = None, *, limit: int = 50) -> list[Json]:
-        """Who waits, place by place, with the terms of each."""
+        """Return the waiting jobs, place by place, with the terms of each."""
         asked = {"limit": limit} | ({"vc": vc} if vc else {})
         return cast(list[Json], self._json("GET", "/order", params=asked))
 
     def causes(self) -> Json:
-        """All that wait, by cause; and whose end would free most of them."""
+        """Return all waiting jobs by cause, and the jobs whose end would free most of them."""
         return self._json("GET", "/causes")
 
     def share(self, user: str | None = None) -> Json:
-        """What you, or for operators this user, have had lately, against what is due."""
+        """Return what you, or for operators this user, used lately, and what is due."""
         return self._json("GET", "/share", params={"user": user} if user else {})
 
     def claims(self) -> list[Any]:
@@ -256,34 +267,38 @@ class JobClient(Connection):
         return list(self._json("GET", "/claims"))
 
     def beside(self) -> Json:
-        """Return how models beside those in use turn out."""
+        """Return how other models compare with those in use."""
         return self._json("GET", "/models/beside")
 
     def links(self) -> list[Json]:
-        """The shared links to your jobs that hold."""
+        """Return the valid shared links to your jobs."""
         return cast(list[Json], self._json("GET", "/links"))
 
     def revoke_link(self, link_id: str) -> None:
-        """A shared link shows nothing any more."""
+        """Revoke a shared link, so that it shows nothing any more."""
         self._json("DELETE", f"/links/{_part(link_id)}")
 
     def forecast(self, job_id: str) -> Json:
         return self._json("GET", _path(job_id, "forecast"))
 
     def what_if(self, job_id: str, **changes: Any) -> Json:
-        """The forecast if the job were different; fields of the API's WhatIfRequest (gpus, ...)."""
+        """Return the forecast if the job were different; fields of the API's WhatIfRequest (gpus,
+        ...).
+        """
         return self._json("POST", _path(job_id, "whatif"), json=changes)
 
     def eta(self, options: Sequence[str], user: str | None = None) -> Json:
-        """When a job with these options of sbatch would start, by partition."""
+        """Return when a job with these options of sbatch would start, by partition."""
         return self._json("POST", "/eta", json={"options": list(options), "user": user})
 
     def sooner(self, job_id: str) -> Json:
-        """What would have a waiting job of a followed Slurm start sooner, each thing tried."""
+        """Return what would let a waiting job of a followed Slurm start sooner, each change
+        tried.
+        """
         return self._json("GET", _path(job_id, "sooner"))
 
     def by_node(self, job_id: str) -> Json:
-        """What a waiting job of a followed Slurm lacks on each node."""
+        """Return what a waiting job of a followed Slurm lacks on each node."""
         return self._json("GET", _path(job_id, "nodes"))
 
 
@@ -294,50 +309,55 @@ class Client(JobClient):
         return self._json("GET", "/cluster")
 
     def now(self) -> float:
-        """The service's clock, seconds since the epoch."""
+        """Return the service's clock, seconds since the epoch."""
         return float(self.cluster()["now"])
 
     def queue(self, vc: str, *, limit: int | None = None) -> Iterator[Json]:
-        """Who waits in a virtual cluster, in order."""
+        """Yield the jobs waiting in a virtual cluster, in order."""
         return self._pages("/queue", limit, {"vc": vc})
 
     # --- nodes and settings (operators) ------------------------------------------------------
 
     def nodes(self) -> list[Json]:
-        """Every node."""
+        """Return every node."""
         return cast(list[Json], self._json("GET", "/nodes"))
 
     def add_node(self, name: str, vc: str, *, preview: bool = False, **has: Any) -> Json:
-        """A node comes: gpus, gpu_type, gpu_memory_mib, or as the others of its VC; new_vc."""
+        """Add a node: gpus, gpu_type, gpu_memory_mib, or as the others of its VC; new_vc. Return
+        the change.
+        """
         body = {"name": name, "vc": vc, **{k: v for k, v in has.items() if v is not None}}
         return self._json("POST", "/nodes", json=body, params={"preview": preview})
 
     def set_node(
         self, node: str, is_open: bool, *, reason: str = "", preview: bool = False
     ) -> Json:
-        """Drain nodes (names with commas between), or open them."""
+        """Drain nodes (names with commas between), or open them. Return the change."""
         body = {"open": is_open, "reason": reason}
         return self._json("PUT", _node(node), json=body, params={"preview": preview})
 
     def change_node(self, node: str, *, preview: bool = False, **to: Any) -> Json:
-        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason,
-        new_vc."""
+        """Move a node (vc), or change what it has: gpus, gpu_type, gpu_memory_mib; reason, new_vc.
+        Return the change.
+        """
         body = {name: value for name, value in to.items() if value is not None}
         return self._json("PATCH", _node(node), json=body, params={"preview": preview})
 
     def remove_node(self, node: str, *, reason: str = "", preview: bool = False) -> Json:
-        """A node leaves once nothing runs there."""
+        """Remove a node once nothing runs there. Return the change."""
         asked = {"reason": reason, "preview": preview}
         return self._json("DELETE", _node(node), params=asked)
 
     def settings(self) -> list[Json]:
-        """The settings of the policy."""
+        """Return the settings of the policy."""
         return cast(list[Json], self._json("GET", "/settings"))
 
     def set_settings(
         self, settings: Mapping[str, Any], *, reason: str = "", preview: bool = False
     ) -> Json:
-        """Set some of them, by their dotted names."""
+        """Change settings of the policy, by their dotted names; the others stay. With `preview`,
+        only return what that would do.
+        """
         body = {"settings": dict(settings), "reason": reason}
         return self._json("PUT", "/settings", json=body, params={"preview": preview})
 

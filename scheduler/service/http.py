@@ -1,4 +1,4 @@
-"""HTTP by the standard library alone: a command that asks one thing starts at once."""
+"""HTTP by the standard library alone, so that a command that asks one thing starts at once."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KEPT_S = 2.0  # a connection unused for longer may have been closed by the other
 
 
 class Answering(Protocol):
-    """An answer: of `Answer`'s attributes those that the client reads."""
+    """An answer: those of `Answer`'s attributes that the client reads."""
 
     @property
     def status_code(self) -> int: ...
@@ -28,7 +28,7 @@ class Answering(Protocol):
 
 
 class Asking(Protocol):
-    """What makes requests: `Http`, or a test client of the API."""
+    """Something that makes requests: `Http`, or a test client of the API."""
 
     def request(self, method: str, url: str, **asked: Any) -> Answering: ...
 
@@ -44,12 +44,13 @@ class Answer:
     content: bytes
 
     def json(self) -> Any:
-        """The body. ValueError when it is no JSON."""
+        """Return the body as JSON. Raise ValueError when it is none."""
         return json_.loads(self.content)
 
 
 class Http:
-    """One server, over a connection per thread that is kept for a moment. Proxies are not used.
+    """Requests to one server, over a connection per thread that is kept for a moment. Proxies are
+    not used.
 
     Args:
         server: http://HOST:PORT or https://..., with the path that comes before all others.
@@ -77,7 +78,7 @@ class Http:
         params: Mapping[str, Any] | None = None,
         json: Any = None,
     ) -> Answer:
-        """The answer, whatever its status. TransportError when there is none."""
+        """Return the answer, whatever its status. Raise TransportError when there is none."""
         query = {k: str(v).lower() if isinstance(v, bool) else v for k, v in (params or {}).items()}
         path = f"{self._before}{url}" + (f"?{urlencode(query)}" if query else "")
         sent = {"Accept": "application/json", **(headers or {})}

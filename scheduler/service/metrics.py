@@ -64,20 +64,20 @@ def _shared() -> Any:
 
 
 class Beat(Structure):
-    """When a process was heard of last, on the monotonic clock, and how often; in shared memory."""
+    """When a process last reported, on the monotonic clock, and how often; in shared memory."""
 
     _fields_ = (("at", c_double), ("count", c_uint64))
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What happened since the service was started: numbers in memory that its processes share.
+    """Counts since the service was started, in memory that its processes share.
 
     Attributes:
         deaths: by name of the process, how often it ended by itself, or was ended as it hung.
         hangs: of those, how often as it hung.
         beats: by name, a `Beat`.
-        connections_closed: that sent no whole request in time, or were too many.
+        connections_closed: connections that sent no whole request in time, or were too many.
         full_since: when the disk was found full, seconds since the epoch; 0: it is not.
         holder: names this service's decider in its lease.
     """
@@ -98,7 +98,7 @@ class Counts:
 
 
 class Metrics(Collector):
-    """What `/metrics` shows of one database, and of the processes that serve it."""
+    """The content of `/metrics`, for one database and the processes that serve it."""
 
     def __init__(self, store: Store, counts: Counts | None = None):
         self._store = store
@@ -119,14 +119,14 @@ class Metrics(Collector):
         self._registry.register(self)
 
     def exposition(self) -> tuple[bytes, str]:
-        """The text format, and its media type."""
+        """Return the metrics in text format, and its media type."""
         return generate_latest(self._registry), CONTENT_TYPE_PLAIN_0_0_4
 
     def describe(self) -> Iterable[Metric]:
         return ()  # nothing is computed just to be registered
 
     def collect(self) -> Iterator[Metric]:
-        """Every metric, as of one moment."""
+        """Yield every metric, as of one moment."""
         with self._lock, self._store.reading() as connection:
             self._fold(connection)
             found = [*self._now(connection), *self._counted()]
@@ -410,7 +410,7 @@ class Metrics(Collector):
 
 
 def batched(items: Sequence[str], size: int) -> Iterator[Sequence[str]]:
-    """Slices of at most `size`."""
+    """Yield slices of at most `size`."""
     return (items[i : i + size] for i in range(0, len(items), size))
 
 

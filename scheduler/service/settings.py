@@ -35,7 +35,9 @@ EVERYBODY = "*"  # among the groups of proxy_roles: all whom the proxy signed in
 
 
 class SettingsError(ValueError):
-    """A setting that cannot be; names the field, the value and what is accepted."""
+    """Raised for a setting that is not accepted; names the field, the value and what is
+    accepted.
+    """
 
 
 class Settings(BaseSettings):
@@ -223,18 +225,19 @@ class Settings(BaseSettings):
 
     @property
     def loopback(self) -> bool:
-        """True when only this machine can reach the API."""
+        """Whether only this machine can reach the API."""
         return self.host in ("127.0.0.1", "::1", "localhost")
 
     @property
     def follows(self) -> bool:
-        """True when Slurm decides, and this service only looks (and may set priorities)."""
+        """Whether Slurm decides, and this service only follows (and may set priorities)."""
         return self.backend == "slurm"
 
     @property
     def one_account(self) -> bool:
-        """True when jobs of all users would run in the service's account, each able to read and
-        change what is the others', and the service's own database."""
+        """Whether jobs of all users would run in the service's account, so that each could read and
+        change the others', and the service's own database.
+        """
         return self.backend == "local" and os.geteuid() != 0 and not self.single_tenant
 
     @property
@@ -244,7 +247,7 @@ class Settings(BaseSettings):
 
     @property
     def named(self) -> list[str]:
-        """Names of a proxy in front: whoever comes by it comes from anywhere."""
+        """Names of a proxy in front. A visitor who comes by it may come from anywhere."""
         return [name.lower() for name in self.server_names.split(",") if name]
 
 
@@ -258,7 +261,7 @@ def networks(addresses: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Netwo
 
 
 def read_settings(file: Path | None = None, **given: Any) -> Settings:
-    """Settings from a file, the environment and what was given; `None` counts as not given.
+    """Return settings from a file, the environment and what was given; `None` counts as not given.
 
     Raises SettingsError with one line.
     """

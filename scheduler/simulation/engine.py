@@ -1,4 +1,4 @@
-"""The event-driven engine: the decision core on a simulated clock, against nature.
+"""The event-driven engine: it runs the decision core on a simulated clock, against simulated jobs.
 
 Nature is the truth about each job (`Work`) and a `SpeedModel`. The engine keeps how much of every
 running job is left and at what rate it is being done, tells the core what ended, and carries out
@@ -105,7 +105,7 @@ class Engine(EventLoop):
             core.oracle = self
 
     def remaining_s(self, job_id: str, now: float) -> float:
-        """Work left of a running job, seconds (for oracle policies)."""
+        """Return the work left of a running job, seconds (for oracle policies)."""
         return self._running[job_id].left(now)
 
     # --- nature -----------------------------------------------------------------------------
@@ -270,7 +270,7 @@ class Engine(EventLoop):
             self._push(now + self._pace_s, PACE, run, run.version)
 
     def _over_memory(self, job_id: str, other: Work) -> bool:
-        """Whether a job and its partner take more memory than their GPUs have."""
+        """Return whether a job and its partner take more memory than their GPUs have."""
         own, cluster = self.work[job_id].profile, self.core.cluster
         if own is None or other.profile is None:
             return False

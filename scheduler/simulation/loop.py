@@ -23,32 +23,33 @@ END, SUBMIT, WAKE, OBSERVE, PACE, STATE = 0, 1, 2, 3, 4, 5
 
 
 class DecisionCore(Protocol):
-    """What the loop asks of a core: events and a time go in, decisions come out."""
+    """What the loop asks of a core: it receives events and a time, and returns decisions."""
 
     def submitted(self, job: Job, now: float) -> None:
-        """A job arrives."""
+        """Called when a job arrives."""
         ...
 
     def wake(self, now: float) -> None:
-        """The time that `next_wake` asked for has come."""
+        """Called at the time that `next_wake` returned."""
         ...
 
     def next_wake(self, now: float) -> float | None:
-        """When to call `wake` even if nothing happens; None when there is no need."""
+        """Return when to call `wake` even if nothing happens, or None when there is no need."""
         ...
 
     def last_wake(self, now: float) -> float | None:
-        """The same when nothing runs and nothing is to come."""
+        """Return the same as `next_wake` when nothing runs and nothing is to come."""
         ...
 
     def decide(self, now: float) -> list[Decision]:
-        """The decisions taken since the last call."""
+        """Return the decisions taken since the last call."""
         ...
 
 
 class After(NamedTuple):
-    """What a submission answers in a closed loop: it comes `think_s` seconds after the end of that
-    job at the earliest."""
+    """The end that a submission waits for in a closed loop. It comes at the earliest `think_s`
+    seconds after that job's end.
+    """
 
     job_id: str
     think_s: float
@@ -56,7 +57,7 @@ class After(NamedTuple):
 
 @dataclass(slots=True)
 class JobResult:
-    """What became of one job. Times in seconds since the epoch; None = never.
+    """The result of one job. Times are seconds since the epoch; None means never.
 
     `job.submit_time` is that of the simulation: in a closed loop later than the trace has it.
     """
@@ -143,7 +144,7 @@ class EventLoop(ABC):
             self._expect(result.job, (after or {}).get(result.job.job_id))
 
     def run(self) -> Outcome:
-        """Simulate until nothing is left to happen."""
+        """Simulate until nothing is left to happen. Return the result."""
         heap, core = self._heap, self._loop_core
         while heap:
             now = heap[0][0]

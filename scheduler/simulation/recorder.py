@@ -56,7 +56,9 @@ ROW_GROUP = 16_384
 
 
 class Recorder:
-    """A sink for decisions. Use as a context manager; an exception leaves no file behind."""
+    """Writes decisions to a file. Use it as a context manager; an exception leaves no file
+    behind.
+    """
 
     def __init__(self, path: Path):
         self.path = path
@@ -99,7 +101,7 @@ class Recorder:
 
 
 def decision_table(decisions: list[Decision]) -> pa.Table:
-    """Decisions as a table in `DECISION_SCHEMA`."""
+    """Return decisions as a table in `DECISION_SCHEMA`."""
     scores = [d.score for d in decisions]
     columns: dict[str, list[Any]] = {
         "seq": [d.seq for d in decisions],

@@ -1,4 +1,4 @@
-"""What a run came to: one row per job, and the figures policies are compared by."""
+"""The results of a run: one row per job, and the figures policies are compared by."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ JOB_SCHEMA = pa.schema(
 
 
 class NothingEnded(ValueError):
-    """A run without figures, because no job in it ended."""
+    """Raised for a run without figures, because no job in it ended."""
 
 
 def job_table(results: list[JobResult]) -> pa.Table:
-    """One row per job, in `JOB_SCHEMA`."""
+    """Return one row per job, in `JOB_SCHEMA`."""
 
     def ms(seconds: float | None) -> int | None:
         return None if seconds is None else round(seconds * 1000)
@@ -100,7 +100,7 @@ class Summary(TypedDict):
 
 
 def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
-    """The figures of a run.
+    """Return the figures of a run.
 
     Averages are over jobs that ended. `gpu_utilisation` is the share of GPU-time between first
     submission and last end in which a GPU held at least one job. `packed_jobs` counts jobs started
@@ -151,7 +151,7 @@ def summarise(outcome: Outcome, cluster_gpus: int) -> Summary:
 
 
 def jct_by_vc(results: list[JobResult]) -> dict[str, float]:
-    """Mean JCT (s) of each virtual cluster."""
+    """Return mean JCT (s) of each virtual cluster."""
     sums: dict[str, list[float]] = defaultdict(list)
     for r in results:
         if r.end_time is not None:

@@ -1,5 +1,5 @@
-"""Jobs that say themselves, while they run, how far they are, and whose commands say how much they
-are to do: nature's side of it.
+"""Simulated jobs that report their progress while they run, and whose commands state how much they
+are to do.
 
 What they say is about the whole of it. A job that fails or is cancelled was stopped on the way: as
 nobody knows where, at a share drawn by lot.
@@ -28,7 +28,7 @@ BY_GPUS, BY_GPUS_DEVIATION = -0.7, 0.3
 
 @dataclass(frozen=True, slots=True)
 class Stating:
-    """Which jobs say how far they are, and how wrong they are.
+    """Which jobs report their progress, and how wrong their reports are.
 
     Attributes:
         error: standard deviation of ln(stated / true) of what is left to them.
@@ -41,7 +41,9 @@ class Stating:
     whole_s: Mapping[str, float] = field(default_factory=dict)
 
     def progress(self, job_id: str, total_s: float, ran_s: float) -> Progress | None:
-        """What a job says that will run `total_s` and has run `ran_s`; None: nothing."""
+        """Return what a job reports that will run `total_s` and has run `ran_s`, or None where it
+        reports nothing.
+        """
         off = self.off.get(job_id)
         if off is None or not 0 < ran_s < total_s:
             return None
@@ -64,8 +66,9 @@ class Stating:
 def stating(
     jobs: Iterable[Job], work: Mapping[str, Work], share: float, error: float, seed: int
 ) -> Stating:
-    """A share of the users, drawn by lot, whose jobs all say how far they are; of the jobs
-    themselves where users are unknown."""
+    """Draw a share of the users by lot, whose jobs all report their progress. Return these jobs.
+    Where users are unknown, the jobs themselves are drawn.
+    """
     draw, off = random.Random(f"stating {seed}"), {}
     chance: dict[str, float] = {}
     whole_s: dict[str, float] = {}
@@ -84,7 +87,8 @@ def stating(
 def with_commands(
     jobs: Iterable[Job], work: Mapping[str, Work], states: Stating, seed: int
 ) -> Iterator[Job]:
-    """The jobs, of which those that say how far they are have a command that says how many epochs.
+    """Yield the jobs. Those that report their progress get a command that states how many epochs
+    they run.
 
     A script is what a user trains (by model; one script, where the trace does not say). Its seconds
     an epoch are its own; a run's differ from them as what jobs say is wrong.

@@ -17,7 +17,7 @@ from scheduler.simulation.loop import After
 
 
 class Configuration(NamedTuple):
-    """What is trained and how: the key under which pair speeds were measured."""
+    """What is trained and how. Pair speeds are measured by this key."""
 
     model: str
     dataset: str
@@ -44,7 +44,7 @@ class Work:
 
 @dataclass(slots=True)
 class Workload:
-    """Jobs in order of submission, with the truth about each, and the cluster they ran on.
+    """Jobs in order of submission, the truth about each, and the cluster they ran on.
 
     Attributes:
         left_out: rows of the trace that are not here because nobody knows how long they ran.
@@ -62,10 +62,12 @@ class Workload:
 
 
 class SpeedModel(Protocol):
-    """Nature's rule for how fast work is done."""
+    """The simulated rule for how fast work is done."""
 
     def rate(self, work: Work, run: Run, neighbour: Work | None) -> float:
-        """Seconds of exclusive-speed work done per second of `run`, beside `neighbour`."""
+        """Return the seconds of exclusive-speed work done per second of `run`, beside
+        `neighbour`.
+        """
         ...
 
 
@@ -99,7 +101,7 @@ class PairTable:
         return self.speed(work.configuration, neighbour.configuration)
 
     def speed(self, own: Configuration | None, other: Configuration | None) -> float:
-        """Relative speed of `own` beside `other`."""
+        """Return the relative speed of `own` beside `other`."""
         if own is None or other is None:
             return self._unmeasured
         return self._speeds.get((own, other), self._unmeasured)

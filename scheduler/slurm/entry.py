@@ -16,12 +16,14 @@ from scheduler.slurm.twin.unmodelled import unmodelled, unmodelled_words
 
 
 def slurm_of(settings: Settings) -> Slurm:
-    """How Slurm is reached: through SLURM_CONF, as its own commands are."""
+    """Return the connection to Slurm, which is reached through SLURM_CONF, as its own commands
+    are.
+    """
     return Slurm(show=to_stdout if settings.dry_run else None)
 
 
 def read_shape(settings: Settings) -> Shape:
-    """The cluster as Slurm has it now. Raises SettingsError."""
+    """Return the cluster as Slurm has it now. Raises SettingsError."""
     partitions = [name for name in settings.slurm_partitions.split(",") if name]
     memory = settings.slurm_gpu_memory_mib
     try:
@@ -34,8 +36,9 @@ def read_shape(settings: Settings) -> Shape:
 
 
 def notes(settings: Settings, policy: str) -> list[str]:
-    """What an administrator is to know of a followed Slurm, a line each: of its release, and, where
-    the policy `slurm` answers, what of its QOS and associations that leaves out."""
+    """Return what an administrator should know of a followed Slurm, a line each: about its release,
+    and, where the policy `slurm` answers, what of its QOS and associations that leaves out.
+    """
     slurm = slurm_of(settings)
     twin = policy_named(policy).capabilities.twin
     return _of_release(slurm) + (_left_out(slurm, settings) if twin else [])

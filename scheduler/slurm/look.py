@@ -1,5 +1,6 @@
-"""One look at a site's own Slurm, with the rights of whoever asks: the answers of a service in
-front of it, without the service. Reads no database and writes nothing."""
+"""Answers about a site's own Slurm without a service, from one poll with the rights of the user. It
+reads no database and writes nothing.
+"""
 
 from __future__ import annotations
 
@@ -60,11 +61,11 @@ HIDDEN: Mapping[str, str] = {
 
 
 class NotThere(ValueError):
-    """No such job, or Slurm does not show it to this user."""
+    """Raised where there is no such job, or Slurm does not show it to this user."""
 
 
 class Direct:
-    """What one look shows.
+    """The answers from one poll of Slurm.
 
     Args:
         user: who asks.
@@ -125,19 +126,20 @@ class Direct:
     # --- answers ------------------------------------------------------------------------------
 
     def why(self, job_id: str) -> Explanation:
-        """Why a job is where it is; of an array, of its first task that waits, or else runs; of a
-        heterogeneous job, of its first component. Raises NotThere."""
+        """Return why a job is where it is. For an array, its first waiting task answers, or else a
+        running one; for a heterogeneous job, its first component. Raises NotThere.
+        """
         job_id = self._task(job_id)
         self._foresee([job_id])
         return explain(self.dossier(job_id))
 
     def parts(self, job_id: str) -> list[str]:
-        """The components of a heterogeneous job by its number; [] of any other."""
+        """Return the components of a heterogeneous job, given its number; [] for any other job."""
         found = (j for j in self._rows if j.partition("+")[0] == job_id and j != job_id)
         return sorted(found, key=lambda j: int(j.partition("+")[2]))
 
     def sooner(self, job_id: str) -> Sooner:
-        """What would have a waiting job start sooner, each thing tried."""
+        """Return what would let a waiting job start sooner, each change tried."""
         if self._alone:
             return Sooner(unavailable=UNSEEN)
         if self._rows[job_id]["owner"] != self.user and self.user != "root":
@@ -145,7 +147,7 @@ class Direct:
         return self._trials().what_if(job_id)
 
     def by_node(self, job_id: str) -> ByNode:
-        """What keeps a waiting job from each node. Raises NotThere."""
+        """Return what keeps a waiting job from each node. Raises NotThere."""
         job_id = self._task(job_id)
         if self._alone:
             return ByNode(job_id, unavailable=UNSEEN)
@@ -154,7 +156,9 @@ class Direct:
         return Accounts(twin, self.now).by_node(job_id) if twin and waits else ByNode(job_id)
 
     def eta(self, options: Sequence[str]) -> Eta:
-        """When a job with these options of sbatch would start. Raises SlurmError: it is refused."""
+        """Return when a job with these options of sbatch would start. Raise SlurmError where it is
+        refused.
+        """
         if self._alone:
             return Eta(unavailable=UNSEEN)
         try:
@@ -164,14 +168,18 @@ class Direct:
         return against_trial(found, self._slurm.tried(options))
 
     def queue(self, *, everybody: bool = False) -> list[JobRow]:
-        """The user's jobs that are not over, latest first."""
+        """Return the user's jobs that have not ended, latest first; with `everybody`, all that
+        Slurm shows.
+        """
         own = [j for j, row in self._rows.items() if everybody or row["owner"] == self.user]
         self._foresee(own)
         found = sorted(map(self.job, own), key=lambda job: -job.submitted_at)
         return [job for job in found if not Phase(job.phase).over]
 
     def causes(self, *, everybody: bool = False) -> Causes:
-        """Why the user's jobs that wait do, by cause; and whose end would free most of them."""
+        """Return why the user's waiting jobs wait, by cause, and the jobs whose end would free most
+        of them.
+        """
         every = [self.job(job_id) for job_id in self._rows]
         waits = []
         for job in every:
@@ -185,7 +193,7 @@ class Direct:
         return causes_of(waits, others, self.now)
 
     def shares(self) -> Shares:
-        """What the user has had lately, against what is due, by account."""
+        """Return what the user used lately, and what is due, by account."""
         return of_site(self.site, self.user)
 
     def _trials(self) -> Trials:
@@ -258,7 +266,7 @@ class Direct:
         return replace(made, start_p10=p10, start_p50=p50, start_p90=p90, why_not=forecast.why_not)
 
     def partition_of(self, job_id: str) -> str:
-        """As squeue shows it; several with commas."""
+        """Return a job's partition as squeue shows it; several with commas."""
         of = self._snapshot
         found = of.running.get(job_id) or of.waiting.get(job_id) or of.aside.get(job_id)
         return found.partition if found is not None else self._rows[job_id]["vc"]
@@ -316,7 +324,7 @@ def _remembered(jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
 
 
 def _hidden(site: Site, slurm: Slurm, user: str) -> list[str]:
-    """What Slurm keeps from a user, a line each."""
+    """Return what Slurm keeps from a user, a line each."""
     config, found = site.config, []
     private = config.get("PrivateData", "none").lower().split(",")
     if private != ["none"] and not _is_trusted(config, slurm, user):

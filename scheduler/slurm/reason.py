@@ -1,4 +1,4 @@
-"""Why a job of a followed Slurm waits, as a value; and the sentences that are made of it.
+"""Why a job of a followed Slurm waits, as a value, and the sentences made of it.
 
 Everybody with the right to see a job may read its reason, so no other job is named.
 """
@@ -17,7 +17,7 @@ SHOWN = 6  # nodes that are named
 
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """A limit of a QOS or an association that the job would go beyond.
+    """A limit of a QOS or an association that the job would exceed.
 
     Attributes:
         name: sacctmgr's: ``GrpTRES``, ``MaxJobsPU``, ``MaxWall`` (seconds).
@@ -39,7 +39,7 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True)
 class NodeNames:
-    """Some nodes: the names of the first, by name, and how many they are."""
+    """Some nodes: the names of the first, and how many there are."""
 
     first: tuple[str, ...] = ()
     count: int = 0
@@ -56,7 +56,9 @@ class NodeNames:
 
 @dataclass(frozen=True, slots=True)
 class ReservationHeld:
-    """A reservation in its way, or that it asks for; from when to when: epoch seconds."""
+    """A reservation that is in the job's way, or that the job asks for, with its begin and end in
+    epoch seconds.
+    """
 
     name: str
     nodes: NodeNames = NodeNames()
@@ -66,7 +68,9 @@ class ReservationHeld:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimitTooLong:
-    """It asks for more seconds than its partitions allow: `allowed`, by name. `others` allow it."""
+    """The job asks for more seconds than its partitions allow (`allowed`, by name). The partitions
+    `others` allow it.
+    """
 
     asked_s: float
     allowed: dict[str, float]
@@ -75,7 +79,7 @@ class TimeLimitTooLong:
 
 @dataclass(frozen=True, slots=True)
 class LicenceAsked:
-    """Licences it asks for, how many there are, and how many running jobs have."""
+    """Licences that the job asks for, how many there are, and how many running jobs have."""
 
     name: str
     asked: int
@@ -85,8 +89,9 @@ class LicenceAsked:
 
 @dataclass(frozen=True, slots=True)
 class GoesFirst:
-    """Who goes before it: jobs of its partition, or if there are none, those of other partitions
-    on its nodes. `backfills`: it may start before them where that delays none."""
+    """How many jobs go before this one: those of its partition, or else those of other partitions
+    on its nodes. `backfills` means that it may start before them where that delays none.
+    """
 
     jobs: int
     partitions: tuple[str, ...] = ()
@@ -95,8 +100,9 @@ class GoesFirst:
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """`setting` holds all behind a job that waits for a limit (its reason: `code`) in `partition`;
-    limit: that one, where it is known."""
+    """Because of `setting`, a job in `partition` that waits for a limit (reason `code`) holds up
+    all jobs behind it. `limit` is that limit, where it is known.
+    """
 
     setting: str
     code: str
@@ -106,7 +112,7 @@ class Stopped:
 
 @dataclass(frozen=True, slots=True)
 class GpusAsked:
-    """GPUs of a type; "": of any."""
+    """GPUs of a type; "" means any type."""
 
     type: str
     gpus: int
@@ -122,7 +128,7 @@ class ClosedNode:
 
 @dataclass(frozen=True, slots=True)
 class Needed:
-    """What it needs, which is not free.
+    """Resources that the job needs and that are not free.
 
     Attributes:
         per_node: the GPUs are asked for on each of `nodes`. whole_nodes: it shares none.
@@ -141,8 +147,10 @@ class Needed:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInLine:
-    """How many waiting jobs of a partition come before it by priority; of those that wait for the
-    same limit, if it does: `limit`, as in ``QOS limited (GrpTRES gres/gpu)``."""
+    """How many waiting jobs of a partition come before it by priority. If it waits for a limit,
+    only those that wait for the same one count; `limit` names it, as in ``QOS limited (GrpTRES
+    gres/gpu)``.
+    """
 
     partition: str
     before: int
@@ -151,7 +159,7 @@ class PlaceInLine:
 
 @dataclass(frozen=True, slots=True)
 class PriorityTerm:
-    """A term of its priority as `sprio` has it."""
+    """A term of the job's priority as `sprio` shows it."""
 
     name: str
     points: float
@@ -159,7 +167,9 @@ class PriorityTerm:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStart:
-    """When (epoch seconds) and where backfill would start it if runs took their time limits."""
+    """When (epoch seconds) and where backfill would start the job if every run took its whole time
+    limit.
+    """
 
     at: float
     nodes: tuple[str, ...] = ()
@@ -167,8 +177,9 @@ class PlannedStart:
 
 @dataclass(frozen=True, slots=True)
 class Withdrawn:
-    """Room in a limit was stated of a job at `since`, and Slurm did not start it: it is not stated
-    any more. `held` of `judged` such statements were so."""
+    """At `since` it was stated that a limit had room for the job, but Slurm did not start it, so it
+    is no longer stated. Of `judged` such statements `held` were right.
+    """
 
     since: float
     held: int = 0
@@ -177,7 +188,7 @@ class Withdrawn:
 
 @dataclass(frozen=True, slots=True)
 class SlurmReason:
-    """Why a job waits by its Slurm's own word, and what was found that explains it.
+    """Why a job waits, in its Slurm's own word, and the findings that explain it.
 
     Attributes:
         code: Slurm's word, as `squeue` shows it; "": it was not seen to wait.
@@ -224,7 +235,7 @@ class SlurmReason:
     withdrawn: Withdrawn | None = None
 
     def as_of(self, now: float) -> SlurmReason:
-        """Without moments that have passed since it was found."""
+        """Return the reason without moments that have passed since it was found."""
         plan = self.plan if self.plan is not None and self.plan.at > now else None
         begins = self.begins if self.begins is not None and self.begins > now else None
         held = self.reservation
@@ -237,7 +248,7 @@ class SlurmReason:
 
 
 def headline(reason: SlurmReason, job_id: str, now: float) -> str:
-    """Slurm's reason in a sentence."""
+    """Return Slurm's reason in a sentence."""
     if not reason.started:
         return ": ".join(filter(None, [f"Slurm says {reason.code}", sentence(reason, job_id, now)]))
     last = ": ".join([reason.code, *because(reason, job_id, now)[:1]])
@@ -245,7 +256,7 @@ def headline(reason: SlurmReason, job_id: str, now: float) -> str:
 
 
 def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
-    """What is known beyond the headline of a job that waits: lines, each with its label."""
+    """Return what is known of a waiting job beyond the headline: lines, each with its label."""
     if reason.started:
         return []
     found = [("Place", _place(one)) for one in reason.places]
@@ -266,19 +277,19 @@ def rows(reason: SlurmReason, job_id: str, now: float) -> list[tuple[str, str]]:
 
 
 def whole(reason: SlurmReason, job_id: str, now: float) -> str:
-    """All of it: a line each."""
+    """Return all of the reason, a line each."""
     more = (f"{label}: {text}" for label, text in rows(reason, job_id, now))
     return "\n".join([headline(reason, job_id, now), *more])
 
 
 def sentence(reason: SlurmReason, job_id: str, now: float) -> str:
-    """What explains the word; "" where nothing is known that surely does."""
+    """Return what explains Slurm's word, or "" where nothing certain is known."""
     parts = because(reason, job_id, now)
     return "; ".join(parts) + "." * bool(parts)
 
 
 def because(reason: SlurmReason, job_id: str, now: float) -> list[str]:
-    """What explains the word, as clauses; the first by itself is the reason."""
+    """Return what explains Slurm's word, as clauses. The first by itself is the reason."""
     words = PLAIN.get(reason.code, ())
     if words and (reason.reservation is not None or "{reservation}" not in words[0]):
         asked = {
@@ -377,7 +388,7 @@ def _not_so(one: Withdrawn, now: float) -> list[str]:
 
 
 def held_words(held: int, judged: int) -> str:
-    """How often such a claim was so, in brackets; "" where none was judged."""
+    """Return how often such a claim was right, in brackets; "" where none was judged."""
     return f" (of {count(judged, 'such claim')} {held} held)" if judged else ""
 
 
@@ -391,7 +402,7 @@ def _stopped(one: Stopped) -> list[str]:
 
 
 def own_policy(own: str) -> str:
-    """What Pellucid's own policy would do; "" where it was not asked."""
+    """Return what Pellucid's own policy would do; "" where it was not asked."""
     if not own:
         return ""
     does = "start it now" if own == "start" else "have it wait"
@@ -441,7 +452,7 @@ _MINUTES = ("GrpTRESRunMins", "GrpTRESMins", "GrpWall")
 
 
 def _of_one_job(one: LimitReached) -> str:
-    """What a limit on a single job allows; "": it is one of several jobs together."""
+    """Return what a limit on a single job allows; "": it is one of several jobs together."""
     most = f"{_much(one, one.limit)} {one.tres}"
     return {
         "MinTRES": f"takes no job of fewer than {most}",
@@ -481,7 +492,7 @@ def _goes_first(one: GoesFirst) -> list[str]:
 
 
 def _needed(one: Needed) -> list[str]:
-    """What it needs, and what the nodes that suit it have free."""
+    """Return what it needs, and what the nodes that suit it have free."""
     need = [count(g.gpus, f"GPU of type {g.type}" if g.type else "GPU") for g in one.gpus]
     need += [count(one.cpus, "CPU"), *(["whole nodes"] if one.whole_nodes else [])]
     per = " on each node" if one.per_node and one.nodes > 1 else ""

@@ -10,7 +10,9 @@ from scheduler.slurm.twin.site import Assoc, Site
 
 
 def of_site(site: Site, user: str) -> Shares:
-    """By the usage and the shares that Slurm has of associations, of each account of a user."""
+    """Return a user's parts by the usage and shares of Slurm's associations, for each account of
+    the user.
+    """
     if not site.weighs:
         return Shares(user, unavailable="Slurm's priorities here know no shares")
     if ("root", "") not in site.assocs:

@@ -1,4 +1,4 @@
-"""Contracts for what plugs into the scheduler, as tests that anyone can subclass.
+"""Contracts for plug-ins of the scheduler, as tests that anyone can subclass.
 
     from scheduler.testing import PolicyContract
 

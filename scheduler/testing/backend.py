@@ -26,7 +26,7 @@ from scheduler.simulation.work import Work
 
 
 class Does(StrEnum):
-    """What a command of the suite does."""
+    """The behaviours of the suite's commands."""
 
     ENDS = "ends"  # at once, with exit code 0
     FAILS = "fails"  # at once, with exit code 3
@@ -52,13 +52,15 @@ class Site(Protocol):
     step_s: float
 
     def open(self) -> Backend:
-        """A backend as the service opens it; the one before it is gone without a farewell."""
+        """Return a backend as the service opens it. The one before it was dropped without being
+        closed.
+        """
         ...
 
     def command(self, does: Does) -> tuple[str, ...]: ...
 
     def begins(self, job_id: str) -> int:
-        """How often the job's command really began."""
+        """Return how often the job's command really began."""
         ...
 
     def lose(self, job_id: str) -> None:
@@ -67,7 +69,7 @@ class Site(Protocol):
 
 
 def outcome_of(launch: Launch) -> JobOutcome:
-    """The suite's commands, as outcomes."""
+    """Return the outcome of one of the suite's commands."""
     match Does(launch.command[0]):
         case Does.ENDS:
             return JobOutcome(Work(0.5))
@@ -109,7 +111,9 @@ def a_launch(command: Sequence[str], job_id: str = "a", attempt: int = 1, gpu: i
 
 
 def hear(backend: Backend, site: Site, count: int = 1, tries: int = 1200) -> list[Report]:
-    """Wait until `count` attempts are over, acknowledging all but ends; all reported by then."""
+    """Wait until `count` attempts have ended, acknowledging all reports but ends. Return all
+    reports by then.
+    """
     found: list[Report] = []
     for _ in range(tries):
         reports = list(backend.reports(site.step_s))
@@ -135,7 +139,7 @@ def last(reports: Sequence[Report]) -> Report:
 
 
 def could_begin(report: Report) -> set[int]:
-    """How often a command may say that it began, given how its attempt ended."""
+    """Return how often a command may say that it began, given how its attempt ended."""
     if report.what is Happened.NOT_STARTED:
         return {0}
     # one that was stopped may not have come to say so

@@ -1,4 +1,4 @@
-"""Builders: a test states what matters to it, and the rest has a plain value.
+"""Builders for tests: a test states what matters to it, and the rest has a plain value.
 
     played = play(Fifo(), cluster_of(nodes=1, gpus=8), a_job("a", gpus=8, for_=600), a_job("b"))
     assert played.result("b").start_time == 600
@@ -47,7 +47,7 @@ class Sample:
         return self.job.job_id
 
     def __repr__(self) -> str:
-        """The call of `a_job` that makes it, where one does."""
+        """Return the call of `a_job` that makes it, where one does."""
         job, work = self.job, self.work
         given: dict[str, Any] = {
             "gpus": job.gpus,
@@ -77,7 +77,7 @@ def pellucid(
     type_speeds: TypeSpeeds | None = None,
     **settings: Any,
 ) -> Pellucid:
-    """Pellucid with these settings, sections as mappings; its defaults otherwise."""
+    """Return a `Pellucid` with these settings, sections as mappings, and its defaults otherwise."""
     predictors = Predictors(pair_predictor, type_speeds=type_speeds)
     return Pellucid(PellucidSettings(**settings), cluster, predictors)
 
@@ -94,7 +94,7 @@ def a_job(
     config: str | None = None,
     state: State = State.COMPLETED,
 ) -> Sample:
-    """A job of `gpus` GPUs, submitted `at`, that runs `for_` seconds.
+    """Return a job of `gpus` GPUs, submitted `at`, that runs `for_` seconds.
 
     `mem` is what its profile shows (MiB on one GPU); `config` names its training configuration.
     """
@@ -111,7 +111,7 @@ def a_configuration(name: str | None) -> Configuration | None:
 def pair_speeds(
     table: Mapping[tuple[str, str], float], *, unmeasured: float = 0.8, cap: float | None = 1.0
 ) -> PairTable:
-    """A pair table with configurations given by name."""
+    """Return a pair table with configurations given by name."""
     speeds = {
         (Configuration(a, "data", 32, False), Configuration(b, "data", 32, False)): speed
         for (a, b), speed in table.items()
@@ -129,7 +129,7 @@ def cluster_of(
     gpus: int = 8,
     profiling: int | Mapping[str, int] = 0,
 ) -> Cluster:
-    """A cluster of one virtual cluster (or of several, by name), of nodes of `gpus` GPUs.
+    """Return a cluster of one virtual cluster (or of several, by name), with nodes of `gpus` GPUs.
 
     `profiling` of the nodes belong to the profiling partition.
     """
@@ -140,19 +140,21 @@ def cluster_of(
 def a_stage(
     *, limit: float = 200.0, max_gpus: int = 8, lender: str | None = None, **more: Any
 ) -> ProfilingStage:
-    """A profiling stage; with `lender`, one that scales (further arguments are `Scaling`'s)."""
+    """Return a profiling stage; with `lender`, one that scales (further arguments are
+    `Scaling`'s).
+    """
     forecast = more.pop("forecast", None)
     scaling = Scaling(lender, **more) if lender is not None else None
     return ProfilingStage(limit_s=limit, max_gpus=max_gpus, scaling=scaling, forecast=forecast)
 
 
 def truth(samples: Iterable[Sample]) -> TableEstimator:
-    """The oracle."""
+    """Return an oracle estimator."""
     return TableEstimator("oracle", {s.id: s.work.duration_s for s in samples})
 
 
 class UserMeans(Estimator):
-    """Learns while it goes: the mean duration of the user's jobs that have ended."""
+    """Learns during the run: it predicts the mean duration of the user's jobs that have ended."""
 
     name = "user-means"
 
@@ -175,7 +177,9 @@ class UserMeans(Estimator):
 
 
 class Likes:
-    """A predictor of sharing score 0 for every pair, but of those whose speeds it is given."""
+    """A predictor that gives every pair the sharing score 0, except the pairs whose speeds it is
+    given.
+    """
 
     def __init__(
         self,
@@ -204,7 +208,7 @@ class Played:
         return next(r for r in self.outcome.jobs if r.job.job_id == job_id)
 
     def of(self, job: str | Sample, *actions: Action) -> list[Decision]:
-        """Decisions on one job, of some actions when given."""
+        """Return the decisions about one job, of some actions when given."""
         job_id = job if isinstance(job, str) else job.id
         return [
             d for d in self.decisions if d.job_id == job_id and (not actions or d.action in actions)
@@ -214,7 +218,7 @@ class Played:
         return [d for d in self.decisions if d.action in actions]
 
     def reasons(self, job: str | Sample) -> list[Reason]:
-        """Why a job waited, in order."""
+        """Return why a job waited, in order."""
         return [d.reason for d in self.of(job, Action.WAIT)]
 
 
@@ -227,7 +231,9 @@ def play(
     speed: SpeedModel | None = None,
     quirks: Quirks = NONE,
 ) -> Played:
-    """Simulate. Policies that ask for estimates get the truth unless another is given."""
+    """Simulate, and return the result. Policies that ask for estimates get the truth unless another
+    estimator is given.
+    """
     core = Core(cluster, policy, estimator or truth(samples), profiling=stage)
     decisions: list[Decision] = []
     engine = Engine(
@@ -258,14 +264,16 @@ class Desk:
         self._samples: dict[str, Sample] = {}
 
     def submit(self, *samples: Sample, now: float = 0.0) -> list[Decision]:
-        """Submit jobs at one instant and let the core decide."""
+        """Submit jobs at one instant and let the core decide. Return the decisions."""
         for sample in samples:
             self._samples[sample.id] = sample
             self.core.submitted(sample.job, now)
         return self.core.decide(now)
 
     def end(self, *job_ids: str, now: float = 0.0) -> list[Decision]:
-        """Jobs end; a profiling run that reached its limit ends as such."""
+        """End jobs, and return the decisions. A profiling run that reached its limit ends as
+        such.
+        """
         for job_id in job_ids:
             run, work = self.cluster.runs[job_id], self._samples[job_id].work
             if run.profiling and self.stage and work.duration_s > self.stage.limit_s:
@@ -283,5 +291,5 @@ class Desk:
 
 
 def actions(decisions: Iterable[Decision]) -> list[tuple[Action, str]]:
-    """What was done to whom, for short comparisons."""
+    """Return action and job of each decision, for short comparisons."""
     return [(d.action, d.job_id) for d in decisions]

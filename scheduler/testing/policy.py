@@ -62,7 +62,7 @@ class PolicyContract:
     """The contract of a policy, as tests.
 
     Attributes:
-        name: of the policy.
+        name: name of the policy.
         skips: jobs that fit may pass ones that do not; then nobody who fits is left waiting.
         round_s: it acts at multiples of this many seconds only; 0 = whenever something happens.
         follows: its `Memory` holds all that it remembers, so that it can go on from a log. One that
@@ -90,7 +90,9 @@ class PolicyContract:
         return truth(world.samples) if policy.capabilities.oracle else UserMeans()
 
     def stage(self, world: World, policy: Policy) -> Stage | None:
-        """Two nodes at most, and the lender that has most to spare."""
+        """Return a stage with two nodes at most. The lender is the virtual cluster with most to
+        spare.
+        """
         nodes = sum(world.lent.values())
         if not policy.capabilities.profiles or not nodes:
             return None
@@ -108,7 +110,7 @@ class PolicyContract:
     @settings(_common, max_examples=40)
     @given(world=worlds())
     def test_keeps_the_contract(self, world: World) -> None:
-        """One run per world, then every check on what it came to."""
+        """Check one run per world by every check on its result."""
         _shown(world)
         watched = watch(world, self.core(world))
         policy = watched.core.policy
@@ -131,7 +133,9 @@ class PolicyContract:
     @settings(_common, max_examples=20)
     @given(world=worlds(), every=st.integers(1, 9))
     def test_goes_on_for_one_with_the_same_settings(self, world: World, every: int) -> None:
-        """One that takes over knows what the other had learned, and decides the same."""
+        """Check that a policy that takes over knows what the other had learned, and decides the
+        same.
+        """
 
         def decided(change: Callable[[WatchedCore, float], None]) -> list[Decision]:
             core, count = self.core(world), 0
@@ -155,7 +159,9 @@ class PolicyContract:
     @settings(_common, max_examples=12)
     @given(world=worlds())
     def test_decides_the_same_twice_and_from_the_log(self, world: World) -> None:
-        """Byte-identical tables; and a core that gets the recorded events decides the same."""
+        """Check that two runs give byte-identical tables, and that a core that gets the recorded
+        events decides the same.
+        """
         _shown(world)
         first = watch(world, self.core(world))
         check_same(first.decisions, watch(world, self.core(world)).decisions)
@@ -166,8 +172,9 @@ class PolicyContract:
     @settings(_common, max_examples=25)
     @given(world=worlds(), passes=st.integers(1, 12), seed=st.integers(0, 99))
     def test_goes_on_from_what_was_decided(self, world: World, passes: int, seed: int) -> None:
-        """One that hears what another heard and decided, and is made again from a record of what it
-        remembers, decides the same."""
+        """Check that a policy decides the same as one that it followed, after it was restored from
+        a record of its memory.
+        """
         if self.follows:
             self.check_goes_on(world, passes, seed)
 
@@ -196,7 +203,9 @@ class PolicyContract:
     @settings(_common, max_examples=20)
     @given(world=worlds(), data=st.data())
     def test_cannot_see_the_future(self, world: World, data: st.DataObject) -> None:
-        """Another truth about jobs that have not ended by some time changes nothing before it."""
+        """Check that another truth about jobs that have not ended by some time changes nothing
+        before it.
+        """
         _shown(world)
         if self.policy(world).capabilities.oracle:
             return
@@ -228,14 +237,14 @@ class PolicyContract:
 
 
 def parquet(decisions: list[Decision]) -> bytes:
-    """Decisions as the bytes of their table."""
+    """Return decisions as the bytes of their table."""
     sink = io.BytesIO()
     pq.write_table(decision_table(decisions), sink)
     return sink.getvalue()
 
 
 def check_same(one: list[Decision], other: list[Decision], *, until: float = math.inf) -> None:
-    """Byte-identical tables, up to and including a time."""
+    """Check that two tables are byte-identical, up to and including a time."""
     tables = [parquet([d for d in decisions if d.time <= until]) for decisions in (one, other)]
     assert tables[0] == tables[1], "other decisions"
 
@@ -244,7 +253,9 @@ def check_same(one: list[Decision], other: list[Decision], *, until: float = mat
 
 
 def check_every_job_ends_once(watched: Watched) -> None:
-    """Admissible jobs end once, after their submission; the rest are refused, saying why."""
+    """Check that admissible jobs end once, after their submission, and the rest are refused with a
+    reason.
+    """
     world, core = watched.world, watched.core
     ends = [args[0] for name, args, _ in core.events if name == "ended"]
     assert len(ends) == len(set(ends))
@@ -270,7 +281,8 @@ def check_every_job_ends_once(watched: Watched) -> None:
 
 
 def check_work_is_conserved(watched: Watched) -> None:
-    """The rate integrated over a job's time on GPUs is its duration and its preemptions' cost.
+    """Check that the rate integrated over a job's time on GPUs is its duration and its preemptions'
+    cost.
 
     Computed from the recorded decisions and end times alone, not from the engine's own accounting.
     """
@@ -321,7 +333,7 @@ def check_decisions_are_in_order(watched: Watched) -> None:
 
 
 def check_gangs_and_sharing(watched: Watched) -> None:
-    """Re-enacts the recorded placements on an empty cluster."""
+    """Re-enact the recorded placements on an empty cluster, and check each."""
     world, spec = watched.world, watched.world.spec
     size = {s.id: s.job.gpus for s in world.samples}
     home = [vc for vc, n in spec.vcs.items() for _ in range(n)]
@@ -361,7 +373,9 @@ def check_gangs_and_sharing(watched: Watched) -> None:
 
 
 def check_stories(watched: Watched) -> None:
-    """No job starts out of the blue, and no job waits without a recorded reason."""
+    """Check that no job starts without a recorded submission, and no job waits without a recorded
+    reason.
+    """
     waiting = watched.core.policy.capabilities.profiles_waiting
     story: dict[str, list[Decision]] = defaultdict(list)
     for d in watched.decisions:
@@ -391,7 +405,7 @@ def check_stories(watched: Watched) -> None:
 
 
 def check_sentences(decisions: list[Decision]) -> None:
-    """Every decision can be put into words, with its numbers."""
+    """Check that every decision can be put into words, with its numbers."""
     for d in decisions:
         text = sentence(d)
         assert text
@@ -426,5 +440,5 @@ def _stints(watched: Watched) -> tuple[Stints, dict[str, list[float]]]:
 
 
 def _stop(stints: list[tuple[float, float]], time: float) -> float:
-    """When the stint that covers `time` stops."""
+    """Return when the stint that covers `time` stops."""
     return next(stop for start, stop in reversed(stints) if start <= time <= stop)

@@ -1,4 +1,4 @@
-"""A core with a shadow: a second one that follows what the first decides, and decides in between.
+"""A core with a second one that follows what the first decides, and decides itself in between.
 
 Whoever drives the first drives both. Where the shadow, having followed for a while, decides
 otherwise than the first, following has left something out that the first decides by.
@@ -32,7 +32,7 @@ PASSES = 40  # that are followed, and then taken, on average
 
 
 class Shadowed:
-    """A core, and one that follows it. What is asked besides is answered by the first.
+    """A core, and one that follows it. Other questions are answered by the first.
 
     Args:
         core: decides.
@@ -80,7 +80,7 @@ class Shadowed:
             self._core.oracle = self._shadow.oracle = value
 
     def decide(self, now: float) -> list[Decision]:
-        """As the core decides; the shadow follows, or is compared."""
+        """Return the core's decisions. The second core follows them, or its own are compared."""
         decisions = self._core.decide(now)
         moved = {q.job.job_id: q.key for q in self._core.waiting.rekeyed()}
         shadow = self._shadow
@@ -140,7 +140,7 @@ class Shadowed:
         return self._draw.randint(1, 2 * self._passes)
 
     def summary(self) -> str:
-        """In words."""
+        """Return the result in words."""
         return (
             f"{self.followed:,} passes followed, {self.taken:,} taken with {self.decisions:,} "
             f"decisions: {len(self.differences)} differ"

@@ -39,7 +39,9 @@ class World:
     unmeasured: float = 0.8
 
     def __repr__(self) -> str:
-        """The call that makes it, a line for each job: what a failed test prints can be pasted."""
+        """Return the call that makes the world, with a line for each job, so that the output of a
+        failed test can be pasted.
+        """
         jobs = "".join(f"\n        {sample!r}," for sample in self.samples)
         parts = [repr(self.spec), f"({jobs}\n    )" if jobs else "()"]
         for name in ("lent", "speeds", "unmeasured"):
@@ -67,7 +69,7 @@ class World:
         return {s.id: s.work for s in self.samples}
 
     def gpus_of(self, vc: str, *, profiles: bool) -> int:
-        """GPUs a job of this virtual cluster can ever have."""
+        """Return the GPUs that a job of this virtual cluster can ever have."""
         nodes = self.spec.vcs.get(vc, 0) - (self.lent.get(vc, 0) if profiles else 0)
         return nodes * self.spec.gpus_per_node
 
@@ -75,7 +77,7 @@ class World:
         return 0 < job.gpus <= self.gpus_of(job.vc, profiles=profiles)
 
     def with_durations(self, seconds: dict[str, float]) -> World:
-        """The same world with another truth about some jobs."""
+        """Return the same world with another truth about some jobs."""
         samples = tuple(
             Sample(s.job, replace(s.work, duration_s=seconds.get(s.id, s.work.duration_s)))
             for s in self.samples
@@ -94,7 +96,7 @@ _speeds = st.sampled_from([0.1, 0.44, 0.5, 0.8, 0.93, 1.0, 1.5])
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """Clusters of up to three virtual clusters, and jobs of every awkward kind.
+    """Return random clusters of up to three virtual clusters, and jobs of every awkward kind.
 
     Most jobs are small, alike and crowded, so that they wait, share and get in each other's way.
     """
@@ -200,7 +202,9 @@ class WatchedCore(Core):
         return decisions
 
     def check_places(self) -> None:
-        """A job waits or runs, once, and every run is counted in a virtual cluster or profiled."""
+        """Check that each job waits or runs, once, and that every run is counted in a virtual
+        cluster or is profiled.
+        """
         waiting = [q.job.job_id for queue in self.queues.values() for q in queue]
         places = [*waiting, *self.cluster.runs]
         assert len(places) == len(set(places))
@@ -209,7 +213,7 @@ class WatchedCore(Core):
         assert sorted(of_vc + profiled) == sorted(self.cluster.runs)
 
     def check_sharing(self) -> None:
-        """Partners are each other's, on the same GPUs, within the memory of one."""
+        """Check that partners name each other, on the same GPUs, within the memory of one."""
         for run in self.cluster.runs.values():
             other = run.partner
             if other is None:
@@ -227,7 +231,7 @@ class WatchedCore(Core):
                 assert memory <= self.cluster.gpu_memory_mib(run), "no GPU holds too much"
 
     def check_waiting(self, now: float) -> None:
-        """Every waiting job has a reason, and the head of a line finds no room."""
+        """Check that every waiting job has a reason, and that the head of a line finds no room."""
         for vc, queue in self.queues.items():
             keys = [(q.key, q.seq) for q in queue]
             assert keys == sorted(keys)
@@ -247,7 +251,7 @@ Answer = tuple[str, float, float]  # job, time, work left
 
 
 class Overheard:
-    """An oracle whose answers are written down, so that a replay can be given the same."""
+    """An oracle whose answers are recorded, so that a replay can be given the same."""
 
     def __init__(self, oracle: Oracle):
         self._oracle = oracle
@@ -260,7 +264,7 @@ class Overheard:
 
 
 class Remembered:
-    """The oracle of a replay: it must be asked the same questions, in the same order."""
+    """The oracle of a replay, which must be asked the same questions in the same order."""
 
     def __init__(self, answers: list[Answer]):
         self._answers = iter(answers)
@@ -283,7 +287,7 @@ class Watched:
 
 
 def watch(world: World, core: WatchedCore) -> Watched:
-    """Simulate a world."""
+    """Simulate a world, and return the result."""
     sunk: list[Decision] = []
     engine = Engine(core, [s.job for s in world.samples], world.work, world.speed, sink=sunk.extend)
     overheard = Overheard(engine)
@@ -294,7 +298,7 @@ def watch(world: World, core: WatchedCore) -> Watched:
 
 
 def replay(events: list[Event], core: Core) -> list[Decision]:
-    """Feed recorded events to another core."""
+    """Feed recorded events to another core. Return its decisions."""
     decisions: list[Decision] = []
     for name, args, more in events:
         answer = getattr(core, name)(*args, **more)

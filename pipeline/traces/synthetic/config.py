@@ -11,7 +11,9 @@ DAY_S = 86_400
 
 
 class SyntheticError(TraceError):
-    """A configuration that no trace can satisfy; the message names field, value and remedy."""
+    """Raised for a configuration that no trace can satisfy; the message names field, value and
+    remedy.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,7 @@ class Vc:
     Attributes:
         name: as it appears in the trace.
         nodes: nodes it owns.
-        share: of the submitted jobs, relative to the other VCs.
+        share: share of the submitted jobs, relative to the other VCs.
         load: offered load, submitted GPU-seconds over GPUs x seconds of the trace.
     """
 
@@ -40,14 +42,14 @@ class SyntheticConfig:
         vcs: the virtual clusters.
         start: first day; times are UTC and taken as the cluster's local time.
         gpus_per_node, gpu_memory_mib: the hardware.
-        seed: of everything. The same seed gives the same trace, bit for bit.
-        labels_seed: of job names, workloads and profiles alone, derived from `seed` when None.
+        seed: seed of everything. The same seed gives the same trace, bit for bit.
+        labels_seed: seed of job names, workloads and profiles alone, derived from `seed` when None.
             Changing it changes nothing else: times, sizes, users, durations and states stay.
         jobs_per_template: jobs per recurring script.
         user_skew: spread of the log activity of users.
         away_share: templates that run outside their user's home VC.
         bursts_per_week, burst_jobs: sweeps of one-GPU jobs within the hour, fewest and most jobs.
-        median_duration_s: of all jobs, about; VCs differ around it.
+        median_duration_s: median of all jobs, about; VCs differ around it.
         max_duration_s: no job runs longer; durations bend below it.
         failed_share, cancelled_share: of all jobs; the rest completes.
     """
@@ -107,7 +109,8 @@ def _check(good: bool, field: str, value: object, accepted: str) -> None:
 
 
 def default_config(scale: str = "demo", seed: int = 0) -> SyntheticConfig:
-    """`demo` (6,000 jobs, 240 GPUs), `small` (600, for tests), `large` (1,000,000, 4,688 GPUs).
+    """Return a configuration: `demo` (6,000 jobs, 240 GPUs), `small` (600, for tests), `large`
+    (1,000,000, 4,688 GPUs).
 
     Raises SyntheticError for another scale.
     """

@@ -44,7 +44,7 @@ VERSION = 1  # raise it when the same configuration comes to mean another trace
 
 
 def generate(config: SyntheticConfig) -> pa.Table:
-    """The trace, one row per job in order of submission, in `features.schema.TRACE_SCHEMA`.
+    """Return the trace, one row per job in order of submission, in `features.schema.TRACE_SCHEMA`.
 
     Raises SyntheticError when the configured load cannot be reached with these jobs.
     """
@@ -55,7 +55,9 @@ def generate(config: SyntheticConfig) -> pa.Table:
 
 
 def digest(table: pa.Table) -> str:
-    """SHA-256 of what the table says, whatever its chunks and whichever library wrote it."""
+    """Return the SHA-256 of a table's content, whatever its chunks and whichever library wrote
+    it.
+    """
     sha = hashlib.sha256()
     for name in table.column_names:
         column = table[name]
@@ -69,7 +71,7 @@ def digest(table: pa.Table) -> str:
 
 
 def write(config: SyntheticConfig, out: Path) -> pa.Table:
-    """Generate the trace and write it as a dataset (`pipeline.traces.dataset`); returns the table.
+    """Generate the trace and write it as a dataset (`pipeline.traces.dataset`). Return the table.
 
     `provenance.json` holds the configuration with its seed and a digest, `summary.json` what an
     ingested trace's does and the statistics. An older dataset there is replaced as a whole.
@@ -125,12 +127,12 @@ def _summary(config: SyntheticConfig, table: pa.Table) -> Json:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare or write the trace; see --help. Returns the exit status."""
+    """Compare or write the trace; see --help. Return the exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m pipeline.traces.synthetic.generate", description=main.__doc__
     )
     parser.add_argument("--scale", default="demo", help="demo, small or large (default: demo)")
-    parser.add_argument("--seed", type=int, default=0, help="default: 0")
+    parser.add_argument("--seed", type=int, default=0, help="seed (default: 0)")
     parser.add_argument("--out", type=Path, help="write the trace there as a dataset")
     parser.add_argument(
         "--leaks", type=int, metavar="SEEDS", help="print the leak checks over SEEDS"

@@ -1,4 +1,4 @@
-"""Job names and workload profiles of the synthetic trace, drawn without a look at durations.
+"""Job names and workload profiles of the synthetic trace, drawn independently of durations.
 
 The functions here are given the number of templates and which template each job belongs to,
 never a duration, a user, a gang size or a state: what they draw can tell nothing about them.
@@ -157,7 +157,7 @@ class Labels:
 
 
 def tabulate(config: SyntheticConfig, jobs: Drawn) -> pa.Table:
-    """Jobs as drawn, with names and workloads, as a table in TRACE_SCHEMA."""
+    """Return the drawn jobs, with names and workloads, as a table in TRACE_SCHEMA."""
     # A large odd constant keeps the derived seed apart from the seeds people choose.
     labels_seed = config.seed + 0x9E3779B9 if config.labels_seed is None else config.labels_seed
     labels = draw_labels(labels_seed, jobs.templates, jobs.template, config.gpu_memory_mib)
@@ -198,7 +198,7 @@ def tabulate(config: SyntheticConfig, jobs: Drawn) -> pa.Table:
 
 
 def draw_labels(seed: int, templates: int, template: Ints, gpu_memory_mib: float) -> Labels:
-    """Names and profiles of jobs in order of submission.
+    """Return names and profiles of jobs in order of submission.
 
     Args:
         seed: of these labels alone.
@@ -258,7 +258,8 @@ def draw_labels(seed: int, templates: int, template: Ints, gpu_memory_mib: float
 def profile(
     family: Ints, size: Floats, batch: Ints, amp: NDArray[np.bool_], gpu_memory_mib: float
 ) -> tuple[Floats, Floats, Floats]:
-    """(GPU utilisation pct, memory utilisation pct, memory MiB) of workloads, one element each.
+    """Return (GPU utilisation pct, memory utilisation pct, memory MiB) of workloads, one element
+    each.
 
     Utilisation rises with the work per step, size x batch, and saturates; memory is linear in the
     batch and bends smoothly below what the GPU has.
@@ -324,7 +325,7 @@ def _names(
 
 
 def _nth(template: Ints) -> Ints:
-    """How many earlier elements are equal, for each element."""
+    """Return how many earlier elements are equal, for each element."""
     order = np.argsort(template, kind="stable")
     ordered = template[order]
     starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))

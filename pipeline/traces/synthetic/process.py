@@ -107,7 +107,9 @@ class Drawn:
 
 
 def draw(config: SyntheticConfig) -> Drawn:
-    """Draw the jobs of a trace. Raises SyntheticError when a VC's load cannot be reached."""
+    """Draw the jobs of a trace at random, and return them. Raise SyntheticError when a VC's load
+    cannot be reached.
+    """
     streams = np.random.SeedSequence(config.seed).spawn(4)
     who, when, size, how_long = (np.random.Generator(np.random.PCG64(s)) for s in streams)
     templates = _templates(config, who)
@@ -132,14 +134,14 @@ def draw(config: SyntheticConfig) -> Drawn:
 
 
 def pick(rng: np.random.Generator, weights: Floats, n: int) -> Ints:
-    """n indices drawn with the given relative weights."""
+    """Return n indices drawn with the given relative weights."""
     edges = np.cumsum(weights)
     found: Ints = np.searchsorted(edges, rng.random(n) * edges[-1], side="right")
     return np.minimum(found, len(weights) - 1)
 
 
 def lognormal(rng: np.random.Generator, median: float, sigma: float, n: int) -> Floats:
-    """n lognormal values."""
+    """Return n lognormal values."""
     return median * np.exp(sigma * rng.standard_normal(n))
 
 
@@ -233,7 +235,7 @@ def _submissions(
 
 
 def _expected(templates: Templates) -> Floats:
-    """How much longer than usual a template's runs are, as a log; 0 for short ones."""
+    """Return how much longer than usual a template's runs are, as a log; 0 for short ones."""
     return np.maximum(templates.log_duration - np.median(templates.log_duration), 0.0)
 
 

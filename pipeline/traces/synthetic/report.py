@@ -1,4 +1,4 @@
-"""The synthetic trace beside the published statistics, and the search for leaks in it.
+"""The synthetic trace compared with published statistics, and the search for leaks in it.
 
 Published figures are quoted with their source; no row of a public trace is read or drawn.
 """
@@ -56,7 +56,7 @@ PUBLISHED = (
 
 
 def statistics(table: pa.Table) -> dict[str, float]:
-    """What is published of GPU clusters, of a trace in TRACE_SCHEMA.
+    """Return the statistics that are published of GPU clusters, for a trace in TRACE_SCHEMA.
 
     Keys end in their unit; `*_gpu_pct` are shares of GPU-time, other `*_pct` shares of jobs.
     """
@@ -91,7 +91,7 @@ def statistics(table: pa.Table) -> dict[str, float]:
 
 
 def offered_load(config: SyntheticConfig, table: pa.Table) -> dict[str, float]:
-    """GPU-seconds submitted to each VC over its GPUs x the seconds of the trace."""
+    """Return the GPU-seconds submitted to each VC over its GPUs x the seconds of the trace."""
     gpu_s = _numbers(table, "duration_s") * _numbers(table, "gpus")
     vcs = np.asarray(table["vc"].cast(pa.string()).to_pylist())
     return {
@@ -105,7 +105,7 @@ def offered_load(config: SyntheticConfig, table: pa.Table) -> dict[str, float]:
 
 
 def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]:
-    """(Spearman, p) of each profile column with duration across templates, by their means.
+    """Return (Spearman, p) of each profile column with duration across templates, by their means.
 
     Templates, not jobs, are what is drawn independently: two jobs of one template share both.
     """
@@ -124,7 +124,7 @@ def profile_leak(jobs: Drawn, table: pa.Table) -> dict[str, tuple[float, float]]
 
 
 def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
-    """(Spearman, jobs) of a model that sees only what names add to their template.
+    """Return (Spearman, jobs) of a model that sees only what names add to their template.
 
     Hashed tokens of the name, without those that all runs of the template share, are fitted by
     ridge regression to the log duration relative to the template's mean; on half the templates,
@@ -154,7 +154,9 @@ def name_leak(jobs: Drawn, table: pa.Table) -> tuple[float, int]:
 
 
 def history_signal(jobs: Drawn) -> float:
-    """Spearman of a job's duration with that of the template's run submitted before it."""
+    """Return Spearman's correlation of a job's duration with that of the template's run before
+    it.
+    """
     order = np.argsort(jobs.template, kind="stable")  # stable: by submission within a template
     again = jobs.template[order][1:] == jobs.template[order][:-1]
     duration = jobs.duration_s[order]
@@ -165,7 +167,7 @@ def history_signal(jobs: Drawn) -> float:
 
 
 def comparison(table: pa.Table) -> str:
-    """Markdown table, published against this trace."""
+    """Return a Markdown table of the published statistics and this trace's."""
     ours = statistics(table)
     lines = [
         "| statistic | Helios | Helios Venus | Philly | this trace | source |",
@@ -179,7 +181,7 @@ def comparison(table: pa.Table) -> str:
 
 
 def leak_table(config: SyntheticConfig, seeds: int) -> str:
-    """Markdown table of the leak checks over that many seeds."""
+    """Return a Markdown table of the leak checks over that many seeds."""
     rows: dict[str, list[float]] = {column: [] for column in PROFILE_COLUMNS}
     small: dict[str, int] = dict.fromkeys(PROFILE_COLUMNS, 0)
     names, history = [], []

@@ -1,4 +1,4 @@
-"""Reference workloads: the training jobs of the field in torch, with a step count that is true.
+"""Reference workloads: common training jobs in torch, with a true step count.
 
 Each runs on synthetic data made on the device, so that what is measured is the GPU and not a disk.
 Names, datasets (as shapes) and batch sizes follow the public single-GPU measurements of Lucid's
@@ -78,7 +78,9 @@ class Config:
 
 
 def parse_config(text: str, size: Size = "full") -> Config:
-    """Read ``MODEL[/BATCH][/amp]``; the batch size defaults to the family's smallest."""
+    """Read ``MODEL[/BATCH][/amp]``, and return the configuration. The batch size defaults to the
+    family's smallest.
+    """
     name, *options = text.split("/")
     workload = WORKLOADS.get(name)
     if workload is None:
@@ -97,12 +99,12 @@ def parse_config(text: str, size: Size = "full") -> Config:
 
 
 def default_batch(workload: Workload, size: Size) -> int:
-    """The smallest batch size measured, or the tiny one."""
+    """Return the smallest batch size measured, or the tiny one."""
     return workload.tiny_batch if size == "tiny" else workload.batches[0]
 
 
 def all_configs(size: Size = "full") -> list[Config]:
-    """Every family x batch size x precision, in a fixed order."""
+    """Return every family x batch size x precision, in a fixed order."""
     found = []
     for each in WORKLOADS.values():
         batches = each.batches if size == "full" else (each.tiny_batch,)

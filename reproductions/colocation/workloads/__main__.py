@@ -25,7 +25,7 @@ from reproductions.colocation.workloads import WORKLOADS, Config, Size, default_
 
 
 class Writer:
-    """JSON lines to a file, flushed one by one; a closed reader ends the process quietly."""
+    """Writes JSON lines to a file, each flushed. A closed reader ends the process quietly."""
 
     def __init__(self, file: TextIO) -> None:
         self.file = file

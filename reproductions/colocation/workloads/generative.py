@@ -75,7 +75,7 @@ class Adversarial:
 
 
 def shared(*widths: int) -> nn.Sequential:
-    """The same small net applied to every point."""
+    """Return the small net that is applied to every point."""
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(widths):
         layers += [nn.Conv1d(inputs, outputs, 1), nn.BatchNorm1d(outputs), nn.ReLU(True)]

@@ -25,7 +25,9 @@ WARMUP_STEPS = 3
 
 
 def pick_device(device: str) -> str:
-    """`auto`, `cpu` or `cuda[:N]` as torch names it; raises when it is not there."""
+    """Return `auto`, `cpu` or `cuda[:N]` as torch names it. Raise where the device does not
+    exist.
+    """
     if device == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     if device.startswith("cuda") and not torch.cuda.is_available():
@@ -34,7 +36,7 @@ def pick_device(device: str) -> str:
 
 
 def build(config: Config, device: str, size: Size, seed: int = 0) -> Task:
-    """The task of a configuration, its data and model on the device."""
+    """Return the task of a configuration, with its data and model on the device."""
     module = importlib.import_module(
         f"reproductions.colocation.workloads.{WORKLOADS[config.model].module}"
     )
@@ -55,7 +57,7 @@ def train(
     stop: Callable[[], bool],
     report_every_s: float = 1.0,
 ) -> None:
-    """Step until `stop()`; reports ``ready`` after a warm-up, ``progress`` lines, then ``done``.
+    """Train until `stop()`. Report ``ready`` after a warm-up, ``progress`` lines, then ``done``.
 
     ``steps`` counts from ``ready``. The last line also holds the mean steps per second. Progress
     comes at irregular moments (0.5 to 1.5 times `report_every_s`): a regular one would put a
@@ -94,21 +96,23 @@ def train(
 
 
 def peak_memory_mib(device: str) -> float | None:
-    """What torch reserved on the GPU at most since the last reset, MiB; None on a CPU."""
+    """Return the most memory (MiB) that torch reserved on the GPU since the last reset; None on a
+    CPU.
+    """
     if not device.startswith("cuda"):
         return None
     return float(torch.cuda.max_memory_reserved()) / 2**20
 
 
 def release(device: str) -> None:
-    """Give cached GPU memory back, so that the next workload's own use is seen."""
+    """Free cached GPU memory, so that the next workload's own use is measured."""
     if device.startswith("cuda"):
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether torch raised this for lack of memory."""
+    """Return whether torch raised this error for lack of memory."""
     return isinstance(error, torch.OutOfMemoryError | MemoryError) or (
         isinstance(error, RuntimeError) and "not enough memory" in str(error)
     )

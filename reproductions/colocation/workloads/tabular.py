@@ -17,7 +17,7 @@ DISCOUNT = 0.99
 
 
 class NeuMF(nn.Module):
-    """User and item ids to one score: a product of factors beside a small net."""
+    """Maps user and item ids to one score: a product of factors beside a small net."""
 
     def __init__(self, users: int, items: int, factors: int) -> None:
         super().__init__()
@@ -51,7 +51,9 @@ class CartPole:
         self.state = 0.05 * setup.normal(count, 4)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
-        """Push right where `action` is 1; returns (reward, done), and restarts what fell."""
+        """Push right where `action` is 1. Return (reward, done), and restart the poles that
+        fell.
+        """
         x, speed, angle, turn = self.state.unbind(1)
         force = 20.0 * action - 10.0
         sine, cosine = angle.sin(), angle.cos()

@@ -18,12 +18,12 @@ class Task(Protocol):
     """A training job that can be advanced one step at a time."""
 
     def step(self) -> Tensor:
-        """One optimiser step; returns the loss, still on the device."""
+        """Make one optimiser step. Return the loss, still on the device."""
         ...
 
 
 class Setup:
-    """Where and how precisely a task computes.
+    """The device and precision with which a task computes.
 
     Mixed precision is float16 with loss scaling on a GPU, bfloat16 on a CPU.
     """
@@ -43,14 +43,14 @@ class Setup:
         return self.size == "tiny"
 
     def forward(self) -> AbstractContextManager[None]:
-        """Context in which a loss is computed."""
+        """Return a context in which a loss is computed."""
         found: AbstractContextManager[None] = torch.autocast(
             self.device.type, dtype=self._dtype, enabled=self.amp
         )
         return found
 
     def update(self, loss: Tensor, optimizer: torch.optim.Optimizer) -> None:
-        """Backward, step, gradients cleared."""
+        """Compute gradients, step the optimiser, and clear the gradients."""
         scaled: Tensor = self._scaler.scale(loss)
         scaled.backward()
         self._scaler.step(optimizer)

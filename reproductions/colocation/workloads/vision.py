@@ -19,7 +19,7 @@ from reproductions.colocation.workloads.task import Batch, Setup, Supervised, Ta
 def conv(
     inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1, act: str = "relu"
 ) -> nn.Sequential:
-    """Convolution, batch norm, activation."""
+    """Return a convolution with batch norm and activation."""
     acts: dict[str, nn.Module] = {
         "relu": nn.ReLU(True),
         "relu6": nn.ReLU6(True),
@@ -188,7 +188,9 @@ def cross_entropy(model: nn.Module, batch: Batch) -> Tensor:
 
 
 def build(name: str, batch: int, setup: Setup) -> Task:
-    """The task called `name`; tiny ones keep the architecture and lose depth, width or pixels."""
+    """Return the task called `name`. Tiny ones keep the architecture and lose depth, width or
+    pixels.
+    """
     tiny = setup.tiny
     imagenet = name in ("ResNet50", "MobileNetV3")
     classes = 1000 if imagenet else 10

@@ -28,7 +28,7 @@ COLUMNS = ("name", "time", "application", "num_replicas", "batch_size")
 
 
 def applications(folder: Path) -> dict[str, Application]:
-    """Every application under `traces/`."""
+    """Return every application under `traces/`."""
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder; it should hold a folder per application")
     return {path.name: Application(path) for path in sorted(folder.iterdir()) if path.is_dir()}
@@ -40,10 +40,10 @@ def open_workload(
     apps: Mapping[str, Application] | None = None,
     interference: float = 0.0,
 ) -> AllocationWorkload:
-    """A workload CSV of the artifact on its cluster of 16 nodes with 4 GPUs.
+    """Return the workload of a CSV of the artifact, on its cluster of 16 nodes with 4 GPUs.
 
     Args:
-        path: of the CSV; `traces/` is looked for beside its folder.
+        path: path of the CSV; `traces/` is looked for beside its folder.
         apps: what was measured, when it is already read.
         interference: see `TrainingGroundTruth`.
 
@@ -91,7 +91,7 @@ def _read(path: Path) -> tuple[list[Job], dict[str, tuple[str, int]]]:
 
 
 def recorded(folder: Path, policy: str) -> dict[str, dict[str, float]]:
-    """Completion times (s) that the artifact recorded, by workload and job.
+    """Return the completion times (s) that the artifact recorded, by workload and job.
 
     Args:
         folder: `results-jobload`.

@@ -35,10 +35,10 @@ Floats = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Application:
-    """What was measured of one application.
+    """The measurements of one application.
 
     Args:
-        folder: of its files.
+        folder: folder of its files.
 
     Raises:
         UserError: a file is missing, or lacks a column, or holds what is no number.
@@ -88,36 +88,39 @@ class Application:
         return StepTimes(float(step_s), float(sync_s))
 
     def measurements(self) -> Iterator[tuple[tuple[int, ...], int, StepTimes]]:
-        """Every measured (GPUs on each node, batch on each GPU, seconds)."""
+        """Yield every measured (GPUs on each node, batch on each GPU, times)."""
         for gpus, (batches, step, sync) in self._by_placement.items():
             for batch, step_s, sync_s in zip(batches, step, sync, strict=True):
                 yield gpus, int(batch), StepTimes(float(step_s), float(sync_s))
 
     def noise(self, epoch: int, batch: int) -> GradientNoise:
-        """Gradient statistics in an epoch (from 0), between the measured batch sizes."""
+        """Return the gradient statistics in an epoch (from 0), interpolated between measured batch
+        sizes.
+        """
         return GradientNoise(
             float(np.interp(batch, self._batches, self._square[:, epoch])),
             float(np.interp(batch, self._batches, self._variance[:, epoch])),
         )
 
     def metric(self, epoch: int, batch: int) -> float:
-        """Validation metric at the end of an epoch."""
+        """Return the validation metric at the end of an epoch."""
         return float(np.interp(batch, self._batches, self._metric[:, epoch]))
 
     def losses(self, epochs: int, batch: int) -> tuple[float, ...]:
-        """A loss at the end of each of the first epochs: the metric, or what it lacks to be 1
-        (or 100) where more of it is better."""
+        """Return a loss at the end of each of the first epochs. It is the validation metric; for a
+        metric that rises, the difference to its maximum, 1 or 100.
+        """
         rises = self._metric[:, -1].mean() > self._metric[:, 0].mean()
         most = 100.0 if self._metric.max() > 1.0 else 1.0
         metrics = [self.metric(epoch, batch) for epoch in range(epochs)]
         return tuple(most - m if rises else m for m in metrics)
 
     def iterations(self, epoch: int, batch: int) -> float:
-        """Updates of a batch size by the end of an epoch (from 0)."""
+        """Return the number of updates with a batch size by the end of an epoch (from 0)."""
         return float(np.interp(batch, self._batches, self._iterations[:, epoch]))
 
     def split(self, batch: int, gpus: int) -> Batch:
-        """How a batch size is spread over GPUs: as few passes as their memory allows.
+        """Return how a batch size is spread over GPUs: with as few passes as their memory allows.
 
         One GPU alone makes two passes of a batch beyond the initial one: the gradient's noise
         cannot be seen otherwise.

@@ -1,4 +1,6 @@
-"""How measured applications get on: epochs of changing statistical efficiency, restarts, rounds."""
+"""The progress of measured applications: epochs of changing statistical efficiency, restarts,
+rounds.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ GPUS_PER_NODE = 4  # of the cluster that was measured
 
 @dataclass(slots=True)
 class Training:
-    """How far one job has got.
+    """How far one job has progressed.
 
     Attributes:
         app: what it trains; batch: the batch size it was submitted with.
@@ -68,7 +70,7 @@ class Training:
 
 
 def rate(app: Application, epoch: int, gpus: tuple[int, ...], batch: Batch) -> float:
-    """Progress per second."""
+    """Return the progress per second."""
     step_s, sync_s = app.step_times(gpus, batch.per_gpu)
     total = batch.total(sum(gpus))
     scale = total / app.limits.initial
@@ -78,7 +80,7 @@ def rate(app: Application, epoch: int, gpus: tuple[int, ...], batch: Batch) -> f
 
 
 class TrainingGroundTruth:
-    """Applications that train for their epochs.
+    """A truth in which applications train for their epochs.
 
     Args:
         applications: by name.
@@ -271,7 +273,7 @@ def _remaining_steps(training: Training) -> float:
 
 
 def _training_report(training: Training) -> TrainingReport:
-    """What the job tells of itself."""
+    """Return what the job tells of itself."""
     app, epoch = training.app, training.epoch
     begun = float(app.progress[epoch - 1]) if epoch else 0.0
     part = (training.progress - begun) / (float(app.progress[epoch]) - begun)

@@ -1,4 +1,4 @@
-"""What the service knows of an attempt that it is not done with."""
+"""What the service knows of an attempt that it has not finished with."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class LocalAttempt:
         return self.claim.get("purpose") == Purpose.PROFILE
 
     def pace(self, now: float, company: LocalAttempt | None) -> float | None:
-        """Its speed beside another once that has been seen for long enough; None: not known."""
+        """Return the speed beside another job once it has been measured for long enough, or
+        None.
+        """
         if self.beside is None:
             return None
         if self.over or company is None or company.over:
@@ -70,7 +72,7 @@ class LocalAttempt:
 
     @property
     def settled(self) -> bool:
-        """Whether no shim may still be on its way to find the folder, or to find it gone.
+        """Whether no shim may still be on its way to the folder.
 
         Each request makes one shim; the one that made the folder is no longer on its way.
         """
@@ -78,12 +80,12 @@ class LocalAttempt:
 
     @property
     def alive(self) -> bool:
-        """Whether its shim still stands by it: this process, and no other of the same number."""
+        """Whether the attempt's shim is alive: the same process, and no other with its pid."""
         claim = self.claim
         return start_ticks(claim["pid"]) == claim["ticks"] and claim["boot"] == boot_id()
 
     def signal(self, number: int) -> None:
-        """Signal its shim, and nobody else should the process id have been given again."""
+        """Send a signal to the shim, and to no other process that was given its pid since."""
         try:
             shim = os.pidfd_open(self.claim["pid"])
         except OSError:
@@ -97,7 +99,7 @@ class LocalAttempt:
             os.close(shim)
 
     def end_watch(self, after_s: float = 0.0, *, ended: bool = False) -> Answer:
-        """Stop watching; what its first `after_s` seconds showed."""
+        """Stop watching. Return what the first `after_s` seconds showed."""
         if self.watch is None:
             return None, "it ended before it could be watched, or while the service was away"
         found, self.watch = self.watch.end(after_s, ended=ended), None

@@ -1,4 +1,4 @@
-"""The local backend: real processes on this host.
+"""The local backend: it runs jobs as real processes on this host.
 
 The service writes requests and reads records; beginning something is the shims' business
 (`shim`), and what they leave on disk (`spool`) is the truth. At most once: an attempt belongs to
@@ -71,7 +71,7 @@ LIMITS = ("memory_mib", "time_limit_s", "limit_s", "watch_s")
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What every command is held to.
+    """Limits for every command.
 
     Attributes:
         grace_s: between SIGTERM and SIGKILL when it is stopped.
@@ -225,8 +225,8 @@ class LocalBackend:
         return frozenset(live | self._acked.begun())
 
     def news(self) -> Sequence[Event]:
-        """Nodes to drain, since processes of an attempt would not end there and may use its GPUs;
-        and GPUs to close, since they do not answer, or to open again.
+        """Return the nodes to drain, because processes of an attempt do not end there and may use
+        its GPUs. Also return the GPUs to close, because they do not answer, or to open again.
 
         No report is given before they are `heard`.
         """
@@ -238,7 +238,7 @@ class LocalBackend:
             self.health.heard(event)
 
     def decided(self, decisions: Sequence[Decision]) -> None:
-        """Nothing here shows reasons."""
+        """Do nothing: this backend shows no reasons."""
 
     def close(self) -> None:
         for attempt in self._attempts.values():
@@ -252,7 +252,7 @@ class LocalBackend:
     # --- beyond it ----------------------------------------------------------------------------
 
     def output(self, job_id: str, attempt: int) -> Path:
-        """Where an attempt's output is, or would be."""
+        """Return the path of an attempt's output, whether or not it exists."""
         return self.spool.log(name_of(job_id, attempt))
 
     # --- beginning ----------------------------------------------------------------------------
@@ -448,7 +448,9 @@ class LocalBackend:
     def _profile_of(
         self, attempt: LocalAttempt, ran_s: float, *, ended: bool
     ) -> tuple[Profile | None, str]:
-        """What watching an attempt that is over showed; kept on disk until it is acknowledged."""
+        """Return what watching an attempt that is over showed; kept on disk until it is
+        acknowledged.
+        """
         if not attempt.profiling:
             attempt.end_watch()
             return None, ""
@@ -505,8 +507,9 @@ class LocalBackend:
         self._unacked[key] = replace(report, at=at)
 
     def _when(self, attempt: LocalAttempt, record: Started | Over) -> float:
-        """When something was written down, on this service's clock: so long ago as it is, as the
-        time of day may have been set since. After a restart of the host, as it was written."""
+        """Return when something was written down, on this service's clock: so long ago as it is, as
+        the time of day may have been set since. After a restart of the host, as it was written.
+        """
         then = record.get("monotonic")
         if then is None or attempt.claim["boot"] != boot_id():
             return float(record["at"])

@@ -21,7 +21,7 @@ PIDS = 8192
 
 
 def own(proc: Path = Path("/proc/self")) -> Path | None:
-    """Folder of this process's group; None: there is no cgroup v2 here."""
+    """Return the folder of this process's group, or None where there is no cgroup v2."""
     try:
         groups = (proc / "cgroup").read_text().splitlines()
         mounts = (proc / "mountinfo").read_text().splitlines()
@@ -37,8 +37,9 @@ def own(proc: Path = Path("/proc/self")) -> Path | None:
 
 
 def base(group: Path | None = None) -> Path | None:
-    """Folder in which groups of attempts can be made; None: nowhere, or the kernel is older than
-    `cgroup.kill` (Linux 5.14)."""
+    """Return the folder in which groups of attempts can be made. Return None where there is none,
+    or the kernel is older than `cgroup.kill` (Linux 5.14).
+    """
     group = group or own()
     if group is None or ".." in group.parts:
         return None
@@ -58,8 +59,9 @@ def base(group: Path | None = None) -> Path | None:
 
 
 def make(group: Path, memory_mib: float | None) -> None:
-    """A group for an attempt, held to so much memory and to `PIDS` where the kernel counts them.
-    Raises OSError."""
+    """Make a group for an attempt, limited to so much memory and to `PIDS` where the kernel counts
+    them. Raises OSError.
+    """
     group.mkdir(exist_ok=True)
     limits = {"pids.max": str(PIDS)}
     if memory_mib is not None:
@@ -70,12 +72,12 @@ def make(group: Path, memory_mib: float | None) -> None:
 
 
 def enter(group: Path) -> None:
-    """Put this process, and all that it begins, into a group. Raises OSError."""
+    """Put this process, and all that it starts, into a group. Raises OSError."""
     (group / "cgroup.procs").write_text("0")
 
 
 def members(group: Path) -> list[int]:
-    """Living processes of a group and of groups below it."""
+    """Return the living processes of a group and of groups below it."""
     found = []
     for folder, _, _ in os.walk(group):
         with contextlib.suppress(OSError):
@@ -84,7 +86,9 @@ def members(group: Path) -> list[int]:
 
 
 def end(group: Path, patience_s: float = 5.0) -> list[int]:
-    """Kill all that is in a group and remove it; processes that would not die in that time."""
+    """Kill all that is in a group and remove it. Return the processes that did not die in that
+    time.
+    """
     deadline = time.monotonic() + patience_s
     while group.exists():
         with contextlib.suppress(OSError):

@@ -15,12 +15,12 @@ BY_OTHERS = ("request", "limit", "memory")
 
 
 def failed(over: Over) -> bool:
-    """Whether it ended by itself, and what it wrote last says why."""
+    """Return whether the command ended by itself, so that its last output says why."""
     return over["reason"] not in BY_OTHERS and over["code"] != 0 and not over["kernel_oom"]
 
 
 def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
-    """How an attempt ended, and one line about it. `last`: what it wrote last."""
+    """Return how an attempt ended, and one line about it. `last` is what it wrote last."""
     reason, code = over["reason"], over["code"]
     if reason == "request":
         return State.CANCELLED, "stopped on request"
@@ -41,7 +41,9 @@ def judge(claim: Claim, over: Over, last: Ended) -> tuple[State, str]:
 
 
 def exit_code(over: Over) -> int | None:
-    """As shells have it: 128 + n when signal n ended it; None when it was ended from outside."""
+    """Return the exit code as shells have it, 128 + n when signal n ended the command; None when it
+    was ended from outside.
+    """
     code = over["code"]
     if over["reason"] != "exited" or code is None:
         return None
@@ -49,7 +51,9 @@ def exit_code(over: Over) -> int | None:
 
 
 def reached_profile_limit(claim: Claim, over: Over) -> bool:
-    """Whether this is a profiling run that reached its limit, and not the job's own."""
+    """Return whether this is a profiling run that reached its limit, and not the job's own
+    limit.
+    """
     if claim["purpose"] != Purpose.PROFILE or over["reason"] != "limit":
         return False
     limit_s, time_limit_s = claim["limit_s"], claim["time_limit_s"]
@@ -57,5 +61,5 @@ def reached_profile_limit(claim: Claim, over: Over) -> bool:
 
 
 def line(text: str) -> str:
-    """One line of bounded length."""
+    """Return one line of bounded length."""
     return plain(" ".join(text.split()))[:LONGEST_LINE]

@@ -1,4 +1,4 @@
-"""Whose output is read, and where: of a launch, and again after a restart."""
+"""Which output of a launch is read, and where; also after a restart."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ def asked_of(launch: Launch, allowed: bool) -> Claim:
 
 
 def followed_of(claim: Claim, output: Path, reading: Reading) -> Followed | None:
-    """An attempt as it was claimed, to be read; None where its output is not to be, or two share
-    its GPUs, so that its pace is not its own."""
+    """Return a reader of an attempt, as it was claimed. Return None where its output is not to be
+    read, or where it shares its GPUs, so that its pace is not its own.
+    """
     if not claim.get("progress"):
         return None
     own, uid = claim["own"], os.geteuid()

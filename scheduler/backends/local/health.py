@@ -1,4 +1,4 @@
-"""GPUs of this host that do not answer: each is closed alone, and opened when it answers again.
+"""GPUs of this host that do not answer. Each is closed alone, and opened when it answers again.
 
 The driver may hang on a GPU that is lost: each is asked on a thread of its own.
 """
@@ -26,7 +26,7 @@ News = dict[tuple[Kind, int], Event]  # by kind and node
 
 
 class Health:
-    """Which GPUs of which nodes do not answer.
+    """Watches which GPUs of which nodes do not answer.
 
     Args:
         drained: which nodes a release before this one drained for a GPU, and why, as JSON.
@@ -43,8 +43,9 @@ class Health:
         self.asking: Thread | None = None
 
     def begin(self, news: News, now: float) -> None:
-        """Put in what the host showed when it was opened, of nodes where every GPU answers too:
-        the log may know otherwise."""
+        """Add the events for what the host showed when it was opened, also for nodes where every
+        GPU answers, since the log may say otherwise.
+        """
         if self.host.fake:
             return
         kept: dict[str, str] = {}
@@ -56,13 +57,13 @@ class Health:
         self._compare(self.host.silent, news, now)
 
     def heard(self, event: Event) -> None:
-        """An event of `begin` or `look` is in the log."""
+        """Called when an event of `begin` or `look` is in the log."""
         if "ends" in event.body:
             self._drained.unlink(missing_ok=True)
 
     def look(self, news: News, now: float) -> None:
-        """Put in which GPUs are closed from now on, where others are than before, by what was asked
-        last; asks again when that is due.
+        """Add the events for GPUs that are closed or opened by the last answers. Ask the GPUs again
+        when that is due.
 
         Args:
             now: the time that the events get.

@@ -1,4 +1,4 @@
-"""What attempts print, as far as it is read: how far they are, and what their last lines say.
+"""Reads what attempts print: how far they are, and what their last lines say.
 
 Nothing of it is read here: see `profiler.progress.apart`.
 """
@@ -26,7 +26,7 @@ class Hearing:
         self.warm, self.close = self._reading.warm, self._reading.close
 
     def follow(self, attempt: LocalAttempt) -> None:
-        """Follow what an attempt prints from now on, where it is to be read."""
+        """Read what an attempt prints from now on, where that is allowed."""
         output = self._spool.log(attempt.name)
         attempt.follower = attempt.last = followed_of(attempt.claim, output, self._reading)
 
@@ -49,8 +49,8 @@ class Hearing:
         return None
 
     def is_out(self, attempt: LocalAttempt, over: Over, *, wait: bool) -> bool:
-        """Return whether the end of an attempt can be reported: its last lines are read, say
-        nothing of such an end, or did not come within `LAST_WORDS_S`.
+        """Return whether the end of an attempt can be reported: its last lines are read, are not
+        needed, or did not come within `LAST_WORDS_S`.
 
         The first call has them read, and the bell of the spool rings when they are.
 

@@ -1,4 +1,4 @@
-"""This host as nodes of a cluster: which GPUs a decision means, and what a command may see.
+"""This host as nodes of a cluster: which GPUs a decision means, and which a command may see.
 
 Several nodes may be mapped to one host, and on a machine without any GPU they may be declared.
 """
@@ -31,12 +31,12 @@ PLAIN = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}  # of anothe
 
 
 class HostError(ValueError):
-    """A host that is not as declared, or a launch that does not fit it; one line."""
+    """Raised for a host that is not as declared, or a launch that does not fit it; one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """A profile that is declared, not measured, for commands that match a pattern.
+    """A declared profile, not a measured one, for commands that match a pattern.
 
     Attributes:
         command: shell-style pattern on the words of the command, joined by blanks.
@@ -47,7 +47,7 @@ class Declared:
 
 
 def read_declared(path: Path) -> tuple[Declared, ...]:
-    """Profiles from a JSON list of objects: ``command`` and the fields of a `Profile`.
+    """Return profiles from a JSON list of objects: ``command`` and the fields of a `Profile`.
 
     Raises HostError naming the entry and the field.
     """
@@ -93,7 +93,7 @@ class Host:
 
     @classmethod
     def with_fake(cls, sizes: Sequence[int], declared: Sequence[Declared] = ()) -> Host:
-        """Nodes of so many GPUs each, which are declared and numbered through all of them."""
+        """Return a host with nodes of so many declared GPUs each, numbered through all of them."""
         there = [str(number) for number in range(sum(sizes))]
         return cls(_dealt(there, sizes), fake=True, declared=tuple(declared))
 
@@ -101,8 +101,8 @@ class Host:
     def here(
         cls, sizes: Sequence[int], nvml_module: Any = None, *, known: Path | None = None
     ) -> Host:
-        """The GPUs there are, dealt out in their order to nodes of so many each; one that does not
-        answer keeps its place, so that those after it keep theirs.
+        """Return this host with its GPUs dealt out in order to nodes of so many each. A GPU that
+        does not answer keeps its place, so that those after it keep theirs.
 
         Args:
             known: where `keep` has put them: one that is not even listed any more keeps its place.
@@ -132,14 +132,14 @@ class Host:
         return cls(_dealt(there, sizes), silent=silent_ones)
 
     def keep(self, known: Path) -> None:
-        """Put down which GPUs this host has, if all of them are known."""
+        """Write down which GPUs this host has, if all of them are known."""
         named = not any(d.startswith(PLACE) for node in self.devices for d in node)
         if named and not self.fake:
             with suppress(OSError):  # then only a start without one of them needs it
                 write_json(known, self.devices)
 
     def again(self, found: Survey) -> tuple[Host, dict[str, str]]:
-        """This host with the GPUs that answer now where they did not, and those that do not."""
+        """Return this host with the GPUs that answer again, and those that do not answer."""
         by_place = {_place(gpu.label): gpu.uuid for gpu in found.gpus}
         devices = tuple(tuple(by_place.get(d, d) for d in node) for node in self.devices)
         answer = {gpu.uuid for gpu in found.gpus}
@@ -150,7 +150,7 @@ class Host:
         return replace(self, devices=devices, silent=silent), silent
 
     def chosen(self, launch: Launch) -> tuple[str, ...]:
-        """The GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
+        """Return the GPUs of a launch, as CUDA_VISIBLE_DEVICES calls them. Raises HostError."""
         found: list[str] = []
         for node, gpus in zip(launch.nodes, launch.gpus, strict=True):
             if self.fake and not (node < len(self.devices) and max(gpus) < len(self.devices[node])):
@@ -168,13 +168,14 @@ class Host:
         return tuple(found)
 
     def declared_profile(self, command: Sequence[str]) -> Profile | None:
-        """The profile declared for a command, first match first; None: none is."""
+        """Return the first profile declared for a command, or None."""
         words = " ".join(command)
         found = (d.profile for d in self.declared if fnmatchcase(words, d.command))
         return next(found, None)
 
     def environment(self, launch: Launch) -> dict[str, str]:
-        """What the command sees: an allow-list, what was asked for, and its GPUs.
+        """Return the environment that the command sees: an allow-list, what was asked for, and its
+        GPUs.
 
         Another user's command starts from a plain environment instead of the service's.
 
@@ -196,7 +197,7 @@ class Host:
 
 
 def own_user() -> str:
-    """Name of the account this process has; "" when it has no name."""
+    """Return the name of this process's account; "" when it has none."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
@@ -204,12 +205,12 @@ def own_user() -> str:
 
 
 def printable(text: str) -> str:
-    """Fit for an environment variable."""
+    """Return a text that an environment variable can hold."""
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def check_command(launch: Launch) -> None:
-    """Raises HostError for a command that is none."""
+    """Raise HostError for a command that cannot be one."""
     words: Mapping[str, Sequence[str]] = {"command": launch.command, "workdir": [launch.workdir]}
     if not launch.command or not launch.command[0]:
         raise HostError("the command is empty")
@@ -225,14 +226,16 @@ def _place(label: str) -> str:
 
 
 def _slots(found: Survey) -> list[str]:
-    """What the GPUs of this host are called, in their order; its place, where one is silent."""
+    """Return what the GPUs of this host are called, in their order; its place, where one is
+    silent.
+    """
     slots = [(gpu.label, gpu.uuid) for gpu in found.gpus]
     slots += [(label, _place(label)) for label in found.silent]
     return [name for _, name in sorted(slots, key=lambda s: [int(n) for n in s[0].split(":")])]
 
 
 def _read_known(known: Path | None, sizes: Sequence[int]) -> tuple[tuple[str, ...], ...]:
-    """What `Host.keep` put down of nodes of these sizes; () where that is not there."""
+    """Return what `Host.keep` put down of nodes of these sizes; () where that is not there."""
     if known is None:
         return ()
     try:

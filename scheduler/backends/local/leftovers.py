@@ -1,4 +1,4 @@
-"""What an attempt left behind whose shim is gone: it is ended, or found and reported.
+"""Ends or reports what an attempt left behind whose shim has died.
 
 A shim is the parent of all that its command begins, so only one that was itself killed leaves
 anything. A command in the service's own account can do that. What it began is then looked for in
@@ -26,7 +26,9 @@ PATIENCE_S = 5.0
 
 
 def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
-    """End what an attempt left; processes that would not die. `output`: where it wrote."""
+    """End what an attempt left behind. Return the processes that did not die. `output` is where it
+    wrote.
+    """
     left = set(cgroup.end(Path(claim["group"]))) if claim.get("group") else set()
     left.update(procs.sweep(claim["run_id"], PATIENCE_S))
     # one that gave up its marker and left the tree still writes where its output went
@@ -42,7 +44,7 @@ def clear_up(claim: Claim, output: Path, zygote: int | None) -> list[int]:
 
 
 def orphans(zygote: int) -> list[int]:
-    """Processes below a zygote that no shim stands by: their shim died, and they were handed on.
+    """Return the processes below a zygote that have no shim any more, because their shim died.
 
     A shim runs the zygote's own program; whatever it began has run another since.
     """
@@ -64,7 +66,7 @@ def orphans(zygote: int) -> list[int]:
 def on_gpus(
     devices: Sequence[str], claim: Claim, shims: Iterable[int], nvml_module: Any
 ) -> list[int]:
-    """Processes that compute on GPUs, began after an attempt and are nobody's that is known.
+    """Return the processes that compute on GPUs, began after an attempt and belong to no known job.
 
     `shims`: of attempts that go on.
     """

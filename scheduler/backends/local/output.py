@@ -1,4 +1,4 @@
-"""What an attempt has written, read in parts: a part costs the same however much there is."""
+"""What an attempt has written, read in parts. A part costs the same however much there is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _CONTINUES = range(0x80, 0xC0)  # a byte within a character of UTF-8
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Part of an output. `start`, `next`: bytes from its beginning; `size`: of all there is now."""
+    """Part of an output. `start` and `next` are bytes from its beginning; `size` is that of all
+    there is now.
+    """
 
     text: str
     start: int
@@ -31,8 +33,9 @@ class Part:
 def read_part(
     spool: Path, job_id: str, attempt: int, offset: int, most: int, *, whole: bool
 ) -> Part:
-    """At most `most` bytes from `offset` on; below 0: so many before the end. An offset beyond the
-    end is that of a file that was emptied meanwhile: it is read from its beginning.
+    """Return at most `most` bytes from `offset` on; if it is below 0, so many before the end. An
+    offset beyond the end means that the file was emptied meanwhile, so it is read from its
+    beginning.
 
     Args:
         spool: the backend's folder. whole: nothing more is written to it.

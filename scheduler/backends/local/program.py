@@ -1,4 +1,4 @@
-"""Whether a job's program is there, asked at submission."""
+"""Checks at submission whether a job's program exists."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ MOST_LINKS = 40  # that are followed on a path, as the kernel does
 
 
 def missing(command: Sequence[str], workdir: str, environment: Mapping[str, str], user: str) -> str:
-    """Why a command cannot be executed on this host, a sentence; "" = it can, or only its start can
-    show it.
+    """Return why a command cannot be executed on this host, a sentence; "" where it can, or only
+    its start can show it.
 
     For a job in another account than the service's, only what that account could find out itself
     counts: the answer must not say which files there are where it may not look.
@@ -51,8 +51,9 @@ def _is_executable(mode: int) -> bool:
 
 
 def _can_be(fits: Callable[[int], bool], path: str, uid: int | None) -> bool:
-    """Whether what is at an absolute path may be as it has to be; so it may where `uid` (None: the
-    service's own account) cannot look."""
+    """Return whether what is at an absolute path may be as it has to be; so it may where `uid`
+    (None: the service's own account) cannot look.
+    """
     with suppress(OSError, ValueError):
         os.stat(path)  # mounts what is mounted on demand
     try:

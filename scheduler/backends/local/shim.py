@@ -34,11 +34,11 @@ POLL_S, MEMORY_POLL_S, RETRY_S = 2.0, 0.2, 1.0
 
 
 class Refused(Exception):
-    """The command cannot be started at all."""
+    """Raised where the command cannot be started at all."""
 
 
 class Shim(Guardian):
-    """A guardian that answers to the spool instead of to a parent."""
+    """A guardian that reports to the spool instead of to a parent process."""
 
     def __init__(self, spool: Spool, name: str, config: Config, control: int) -> None:
         super().__init__(control, -1, config)
@@ -77,7 +77,7 @@ class Shim(Guardian):
             self.over(values)
 
     def over(self, values: Mapping[str, Any]) -> None:
-        """Write down how it ended."""
+        """Write down how the command ended."""
         status = values["status"]
         survivors = set(values["survivors"])
         if self.group is not None:
@@ -130,7 +130,7 @@ class Account:
 
     @classmethod
     def named(cls, name: str) -> Account | None:
-        """The account; None when it is the one that this process has. Raises Refused."""
+        """Return the account, or None when this process has it already. Raises Refused."""
         try:
             entry = pwd.getpwnam(name)
         except KeyError:
@@ -186,7 +186,7 @@ def _write_quietly(file: int, text: bytes) -> None:
 
 
 class Request(TypedDict):
-    """What the zygote is asked: to begin this attempt."""
+    """A request to the zygote to begin an attempt."""
 
     name: str
     claim: Claim
@@ -194,7 +194,7 @@ class Request(TypedDict):
 
 
 def shim(spool: Spool, request: Request, lock: int) -> None:
-    """Live the life of one attempt: claim it, or leave it to whoever has."""
+    """Run one attempt: claim it, or leave it to the shim that has."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # the zygote ignores it, and that is inherited
     procs.prctl(procs.PR_SET_CHILD_SUBREAPER, 1)
@@ -216,7 +216,7 @@ def shim(spool: Spool, request: Request, lock: int) -> None:
 
 
 def write_down(spool: Spool, name: str, over: Over) -> None:
-    """Write the last record, however long it takes: while the disk is full nothing is forgotten."""
+    """Write the last record, however long it takes. While the disk is full, it is tried again."""
     while True:
         try:
             spool.record(name, OVER, over, durable=True)
@@ -229,7 +229,7 @@ def write_down(spool: Spool, name: str, over: Over) -> None:
 
 
 def zygote(root: str, requests: int, lock: int) -> None:
-    """Fork a shim for each request, until the service is gone."""
+    """Fork a shim for each request, until the service has ended."""
     spool = Spool(Path(root))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     # what a shim that is killed stood by is handed on to here, where it is looked for
@@ -256,7 +256,7 @@ def zygote(root: str, requests: int, lock: int) -> None:
 
 
 def main() -> None:
-    """Entry point: `main(spool folder, request pipe, lock)` from the command line."""
+    """Run the zygote: `main(spool folder, request pipe, lock)` from the command line."""
     root, requests, lock = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     os.set_inheritable(requests, False)
     os.set_inheritable(lock, False)

@@ -1,4 +1,5 @@
-"""What is on disk about attempts: a folder each, made by whoever may begin it, and a log of acks.
+"""The files about attempts: a folder for each, made by the process that may begin it, and a log of
+acknowledgements.
 
     lock                   held by the service and by whatever may still begin something
     bell                   a FIFO: shims write a folder's name to it when they have changed it
@@ -39,7 +40,7 @@ Key = tuple[str, int]
 
 
 class Claim(TypedDict, total=False):
-    """Who begins an attempt, and what was asked for; one that is prevented has less."""
+    """Which process begins an attempt, and what was asked for. One that is prevented has less."""
 
     job_id: str
     attempt: int
@@ -89,11 +90,13 @@ class Over(TypedDict, total=False):
 
 
 class SpoolError(RuntimeError):
-    """The spool cannot be used; one line for a person."""
+    """Raised where the spool cannot be used; one line for a person."""
 
 
 def name_of(job_id: str, attempt: int) -> str:
-    """Folder name of an attempt: every id has one, no two share one, none leaves the folder."""
+    """Return the folder name of an attempt. Every id has one, no two share one, and none leads out
+    of the folder.
+    """
     name = quote(job_id, safe="", errors="surrogatepass").replace(".", "%2E").replace("~", "%7E")
     if len(name) > LONGEST_NAME:
         digest = hashlib.sha256(job_id.encode("utf-8", "surrogatepass")).hexdigest()
@@ -102,7 +105,7 @@ def name_of(job_id: str, attempt: int) -> str:
 
 
 def start_ticks(pid: int) -> int | None:
-    """When a living process began, in clock ticks since boot; None when it is no more."""
+    """Return when a living process began, in clock ticks since boot, or None when it has ended."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             text = file.read()
@@ -113,11 +116,12 @@ def start_ticks(pid: int) -> int | None:
 
 
 class SpoolBusy(SpoolError, BackendBusy):
-    """Another service uses it."""
+    """Raised where another service uses the spool."""
 
 
 class Spool:
-    """The folder. Reading and writing need no lock; beginning something needs `lock`.
+    """The folder with the files about attempts. Reading and writing need no lock; beginning
+    something needs `lock`.
 
     Raises:
         SpoolError: it cannot be made, or others can write to it.
@@ -139,7 +143,8 @@ class Spool:
             raise SpoolError(f"spool {self.root}: belongs to, or can be written by, somebody else")
 
     def lock(self, patience_s: float) -> int:
-        """File descriptor of the lock, held; whoever inherits it holds it too.
+        """Return the file descriptor of the lock, held. A process that inherits it holds the lock,
+        too.
 
         Raises:
             SpoolBusy: somebody else holds it, for all of `patience_s` seconds.
@@ -159,7 +164,8 @@ class Spool:
     # --- attempts -----------------------------------------------------------------------------
 
     def claim(self, name: str, records: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Make the folder of an attempt, with these records in it. False: somebody was first.
+        """Make the folder of an attempt, with these records in it. Return False where another
+        process was first.
 
         On disk for good when this returns: what follows is done at most once, power cuts included.
         """
@@ -183,14 +189,14 @@ class Spool:
         write_whole(path, _encoded(values), durable=durable, mode=0o600, folders=False)
 
     def read(self, name: str, kind: str) -> Any:
-        """A record; None when there is none (or a power cut has emptied it)."""
+        """Return a record, or None when there is none (or a power cut has emptied it)."""
         try:
             return json.loads(read_given(self.attempts / name / kind, LARGE))
         except (FileNotFoundError, ValueError):
             return None
 
     def names(self) -> list[str]:
-        """Every attempt that has a folder. What was left half-made is removed."""
+        """Return every attempt that has a folder, and remove what was left half-made."""
         found = []
         for name in os.listdir(self.attempts):
             if name.startswith("."):
@@ -204,7 +210,7 @@ class Spool:
         shutil.rmtree(self.attempts / name, ignore_errors=True)
 
     def log(self, name: str) -> Path:
-        """Where the output of an attempt goes."""
+        """Return the path of an attempt's output."""
         return self.output / f"{name}.log"
 
     def prune_output(self, most_mib: float, keep: Container[str]) -> None:
@@ -229,7 +235,7 @@ class Spool:
 
 
 class Acks:
-    """What was acknowledged: which reports of attempts that go on, and which attempts are done.
+    """The acknowledgements: which reports of attempts that go on, and which attempts are done.
 
     A file of lines, each a job, an attempt, what happened and when; the newest `KEPT` ends are
     kept.
@@ -247,7 +253,7 @@ class Acks:
         self._file = self._open()
 
     def add(self, lines: Iterable[tuple[str, int, str, bool, float]]) -> None:
-        """Keep (job, attempt, what, nothing more comes, when)."""
+        """Add lines of (job, attempt, what, nothing more comes, when)."""
         text = ""
         for line in lines:
             self._take(*line)
@@ -259,12 +265,12 @@ class Acks:
             self._file = self._open()
 
     def mend(self, by_s: float) -> None:
-        """All of it happened so much earlier: the host's time was wrong."""
+        """Date everything earlier by so much, because the host's time was wrong."""
         self.latest = max(0.0, self.latest - by_s)
         self._compact()
 
     def begun(self) -> set[Key]:
-        """Attempts that are done and did begin."""
+        """Return the attempts that are done and did begin."""
         return {key for key, what in self.done.items() if what != NOT_STARTED}
 
     def close(self) -> None:

@@ -18,15 +18,17 @@ Answer = tuple[Profile | None, str]  # the profile, and one line on why there is
 
 
 class Watch(Protocol):
-    """One command being watched."""
+    """The watch of one command."""
 
     def end(self, after_s: float, *, ended: bool) -> Answer:
-        """What it showed in its first `after_s` seconds; `ended`: it ended by itself."""
+        """Stop watching. Return what the command showed in its first `after_s` seconds. `ended`
+        says that it ended by itself.
+        """
         ...
 
 
 class Known:
-    """There is nothing to watch: the answer is known beforehand."""
+    """A watch with nothing to do: the answer is known beforehand."""
 
     def __init__(self, profile: Profile | None, why: str) -> None:
         self._answer = profile, why
@@ -36,7 +38,7 @@ class Known:
 
 
 class Sampled:
-    """A command on GPUs, read at 10 Hz on a thread."""
+    """A watch of a command on GPUs, sampled at 10 Hz on a thread."""
 
     def __init__(
         self, target: Target, shim: int, origin: float, baseline: Mapping[str, float]
@@ -69,7 +71,7 @@ def watch(
     *,
     nvml_module: Any = None,
 ) -> Watch:
-    """Begin to watch a command.
+    """Begin to watch a command, and return the watch.
 
     Args:
         devices: its GPUs, as CUDA_VISIBLE_DEVICES calls them.
@@ -88,7 +90,7 @@ def watch(
 
 
 def held_mib(host: Host, devices: Sequence[str], nvml_module: Any = None) -> dict[str, float]:
-    """Memory in use on GPUs now, MiB by channel; empty where it cannot be read."""
+    """Return the memory in use on GPUs now, MiB by channel; empty where it cannot be read."""
     if host.fake:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""What the NVIDIA driver wrote to the kernel's log of its GPUs, while a job ran: Xid errors."""
+"""Xid errors that the NVIDIA driver wrote to the kernel's log while a job ran."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_WHOM = re.compile(r"(?:pid='?[^,]{0,40}|name=[^,]{0,60}|Ch [0-9a-f]{1,8})(?:
 
 
 class Xid(NamedTuple):
-    """One error: of which GPU (its place on the bus), its number, and what the driver says."""
+    """One error: its GPU (its place on the bus), its number, and what the driver says."""
 
     gpu: str
     number: int
@@ -28,8 +28,9 @@ class Xid(NamedTuple):
 
 
 def since(monotonic_s: float, kernel: Path = KERNEL) -> list[Xid]:
-    """Return what was written since a moment of the monotonic clock; nothing where the kernel's log
-    cannot be read from here."""
+    """Return the errors written since a moment of the monotonic clock; none where the kernel's log
+    cannot be read.
+    """
     found: dict[Xid, None] = {}
     with suppress(OSError):
         file = os.open(kernel, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -58,7 +59,7 @@ def _next(file: int) -> bytes:
 
 
 def words_of(errors: list[Xid]) -> str:
-    """Return them in words; "" of none. Which job one is of, the driver does not say."""
+    """Return errors in words; "" for none. The driver does not say which job one is from."""
     if not errors:
         return ""
     named = [

@@ -1,4 +1,4 @@
-"""The service's end of the zygote: asking for shims, and replacing a zygote that was killed."""
+"""The service's side of the zygote: it asks for shims, and replaces a zygote that was killed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAIN = "import scheduler.backends.local.shim as s; s.main()"
 
 
 class Zygote:
-    """A zygote, called when it is first needed.
+    """A zygote, started when it is first needed.
 
     Args:
         root: the spool's folder.
@@ -31,13 +31,14 @@ class Zygote:
 
     @property
     def pid(self) -> int | None:
-        """Its process, if it has been called and is there."""
+        """Pid of the zygote, if it runs."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     def ask(self, request: bytes) -> bool:
-        """Hand it a request (a line). False: it was dead, and asking again will call another, or
-        none could be called."""
+        """Send it a request (a line). Return False where it had died, so that asking again starts
+        another, or where none could be started.
+        """
         if self._process is None and not self._call():
             return False
         try:
@@ -49,7 +50,7 @@ class Zygote:
         return True
 
     def dismiss(self) -> None:
-        """Wait for its end; it ends by itself once nobody can ask it for anything."""
+        """Wait for its end. It ends by itself once nobody can ask it for anything."""
         if self._process is not None:
             os.close(self._requests)
             self._process.wait()
@@ -80,9 +81,8 @@ class Zygote:
 
 
 def end_strays(root: Path) -> bool:
-    """Kill what a service that is gone left behind, and what could still begin something: a zygote
-    or a shim that hangs before it claims its attempt. It holds the spool's lock, and would keep
-    everybody from deciding for as long.
+    """Kill a zygote or shim of an ended service that hangs before it claims its attempt. It holds
+    the spool's lock, and would keep every service from deciding. Return whether there was one.
 
     Nothing is lost by it: an attempt that nobody has claimed is asked for again. A shim that has
     claimed one has let go of the lock. Returns whether there was any; none is looked for while the
@@ -102,7 +102,7 @@ def end_strays(root: Path) -> bool:
 
 
 def _owner_lives(lock: Path) -> bool:
-    """Whether the process that took a lock is there; others may hold it by inheritance."""
+    """Return whether the process that took a lock is there; others may hold it by inheritance."""
     inode = str(lock.stat().st_ino)
     try:
         held = [line.split() for line in Path("/proc/locks").read_text().splitlines()]

@@ -1,1 +1,3 @@
-"""What may happen: copies of the core, run forward into drawn futures."""
+"""Forecasts: copies of the core, run forward into simulated futures with random durations and
+arrivals.
+"""

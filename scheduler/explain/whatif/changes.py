@@ -1,4 +1,4 @@
-"""What a waiting job could be instead, and how a copy of the core gets it."""
+"""Changes that a waiting job could be given, and how a copy of the core gets them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from scheduler.explain.whatif.futures import Believed
 
 
 class NotPossible(ValueError):
-    """The job cannot be that; one line that says why."""
+    """Raised where the job cannot be changed so; one line that says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What is different.
+    """A change of a job.
 
     Attributes:
         to: what it asks for instead, by name.
@@ -33,7 +33,9 @@ class Change:
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> Change:
-        """From plain values, "" for none. NotPossible names a field that cannot be changed."""
+        """Return the change from plain values, "" for none. NotPossible names a field that cannot
+        be changed.
+        """
         known = {*TRIED, "first", "held"}
         odd = sorted(set(body) - known)
         if odd:
@@ -43,14 +45,14 @@ class Change:
         return cls(to, body.get("first", False), body.get("held"))
 
     def body(self) -> Json:
-        """The inverse of `from_body`."""
+        """Return the plain values from which `from_body` makes this change."""
         found = {name: "" if value is None else value for name, value in self.to.items()}
         if self.first:
             found["first"] = True
         return found if self.held is None else {**found, "held": self.held}
 
     def words(self) -> str:
-        """As the beginning of a sentence: "with 4 GPUs"."""
+        """Return the change as the beginning of a sentence: "with 4 GPUs"."""
         parts = [TRIED[name].words(self.to[name]) for name in TRIED if name in self.to]
         if self.held is not None:
             parts.append("held" if self.held else "released")
@@ -59,17 +61,17 @@ class Change:
         return ", ".join(parts)
 
     def job(self, job: Job) -> Job:
-        """The job as it would be."""
+        """Return the job as it would be."""
         return replace(job, **{name: to for name, to in self.to.items() if name in OF_JOB})
 
     @property
     def shape(self) -> bool:
-        """Whether the job itself is another, and not only its place in line."""
+        """Whether the job itself changes, and not only its place in line."""
         return bool(OF_JOB & self.to.keys())
 
 
 def apply(core: Core, job_id: str, change: Change, now: float, predicted_s: float | None) -> None:
-    """Make a waiting job of a copied core another; it keeps its place by order of arrival.
+    """Change a waiting job in a copy of the core. It keeps its place by order of arrival.
 
     Args:
         predicted_s: duration believed of what it would be; None: as before.

@@ -1,4 +1,4 @@
-"""A copy of the decision core that can be made again and again, and run without consequences.
+"""Copies of the decision core that can be made repeatedly, and run without consequences.
 
 Pickled once and loaded per copy: a millisecond where a fork costs fifteen. What never changes
 (jobs, profiles, scores) and what only answers questions (predictors, models) is shared between the
@@ -30,7 +30,7 @@ _ESTIMATOR, _ORACLE = -1, -2
 
 
 class CoreCopy:
-    """The core as it stands now.
+    """A frozen copy of the core as it is now.
 
     Args:
         core: copied; nothing done to a copy reaches it.
@@ -45,11 +45,13 @@ class CoreCopy:
         self._bytes = buffer.getvalue()
 
     def __len__(self) -> int:
-        """Size, bytes."""
+        """Return the size in bytes."""
         return len(self._bytes)
 
     def restore(self, estimator: Estimator) -> Core:
-        """A new copy, which asks `estimator` for durations. About 20 us per job in the core."""
+        """Return a new core, which asks `estimator` for durations. That takes about 20 us per job
+        in the core.
+        """
         core = _Unpickler(io.BytesIO(self._bytes), self._shared, estimator).load()
         assert isinstance(core, Core)
         core.keeps_receipts = False

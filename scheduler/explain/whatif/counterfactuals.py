@@ -1,4 +1,5 @@
-"""What if a waiting job were different: the core is run again, into the same futures.
+"""What would happen if a waiting job were different: the core is run again, into the same simulated
+futures.
 
 Both worlds are drawn alike, so what differs between them is what was changed and nothing else.
 Nothing is claimed that was not seen to happen in them.
@@ -54,7 +55,9 @@ AsShown = Callable[[str, StartForecast], StartForecast]
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A job whose start moves. Seconds at the median over the futures; above 0 is later."""
+    """A job whose start moves, by so many seconds at the median over the futures; above 0 is
+    later.
+    """
 
     job_id: str
     owner: str
@@ -99,16 +102,18 @@ class Outcome:
 
     @property
     def costs(self) -> bool:
-        """It ends later for it; or has fewer GPUs or shares them, and when it would end otherwise
-        is unknown."""
+        """Whether the job ends later for it. Where that is unknown, whether it has fewer GPUs or
+        shares them.
+        """
         if self.costs_s is None:
             return "gpus" in self.change.to or self.beside
         return self.costs_s > MINUTE_S
 
     @property
     def helps(self) -> bool:
-        """It starts at once, or earlier by a minute or more, and not by the luck of the draw: in
-        each of the futures, and at all odds near even ones."""
+        """Whether the job starts at once, or earlier by a minute or more, and not by chance: in
+        each of the futures, and at all odds near even ones.
+        """
         gain = self.gain_s is not None and self.gain_s >= MINUTE_S and self.futures >= LEAST
         always = self.earlier == self.futures
         return self.starts_now or (gain and always and self._earlier_near_even_odds)
@@ -125,10 +130,10 @@ class Outcome:
 
 @dataclass
 class WhatIf:
-    """Asks what would be.
+    """Answers what would happen after a change.
 
     Args:
-        futures: of the core as it stands.
+        futures: futures of the core as it stands.
         predict: duration believed of a job that is asked for differently; None: as before.
         samples: futures at most.
         budget_s: processor seconds per question.
@@ -152,7 +157,7 @@ class WhatIf:
         others: bool = False,
         budget_s: float | None = None,
     ) -> Outcome:
-        """The start of a job as it is and as it would be.
+        """Return the start of a job as it is and as it would be.
 
         Args:
             others: also say whose start moves.
@@ -215,7 +220,9 @@ class WhatIf:
         )
 
     def _is_behind(self, job_id: str, changed: QueuedJob) -> bool:
-        """Whether a job stands, as it is or as it would be, behind those who are followed."""
+        """Return whether a job stands, as it is or as it would be, behind those who are
+        followed.
+        """
         as_it_is = self.futures.core.jobs[job_id]
         return any(is_behind(self.futures, one) for one in (as_it_is, changed))
 
@@ -256,15 +263,15 @@ class WhatIf:
         )
 
     def _waiting(self, job_id: str, change: Change) -> int:
-        """How many others wait in the virtual clusters concerned."""
+        """Return how many others wait in the virtual clusters concerned."""
         whole, other = self.futures.whole, change.to.get("vc")
         own = whole.jobs[job_id]
         lines = [whole.queues[vc] for vc in dict.fromkeys((own.job.vc, other)) if vc is not None]
         return sum(map(len, lines)) - sum(own in line for line in lines)
 
     def suggestions(self, job_id: str, vcs: Iterable[str] = (), *, most: int = 3) -> list[Outcome]:
-        """Changes that would help a waiting job: those that cost it nothing first, and of them
-        those that start it at once.
+        """Return changes that would help a waiting job. Those that cost it nothing come first, and
+        of them those that start it at once.
 
         Each was seen to help: at once by a decision of the core, earlier in most futures. A start
         is of the run: to be profiled is none.
@@ -340,7 +347,7 @@ class WhatIf:
         )
 
     def _is_profiled(self, job: Job) -> bool:
-        """Whether the profiling partition takes a job of that size, if its owner lets it."""
+        """Return whether the profiling partition takes a job of that size, if its owner lets it."""
         stage, partition = self.futures.core.profiling, self.futures.core.cluster.profiling
         most = partition.gpus if stage is None else min(stage.max_gpus, partition.gpus)
         return stage is not None and job.gpus <= most
@@ -351,11 +358,13 @@ class WhatIf:
         return [group.gpu_type for group in spec.groups_of(job.vc)] if spec.groups else []
 
     def starts(self, job_id: str, change: Change) -> bool:
-        """Whether the core starts the changed job at once. Raises NotPossible."""
+        """Return whether the core starts the changed job at once. Raises NotPossible."""
         return self.start(job_id, change) is not None
 
     def start(self, job_id: str, change: Change) -> Decision | None:
-        """How the core starts the changed job at once; None: it does not. Raises NotPossible."""
+        """Return the decision by which the core starts the changed job at once, or None. Raises
+        NotPossible.
+        """
         futures, core = self.futures, self.futures.core
         predicted, _, _ = self._predicted(core.jobs[job_id].job, change)
         if len(core.jobs) > MANY:  # who does not start with nobody beside it does not at all
@@ -381,8 +390,9 @@ class WhatIf:
     def _predicted(
         self, job: Job, change: Change
     ) -> tuple[float | None, float | None, tuple[str, ...]]:
-        """What the core would believe of the changed job, how long it is taken to last, and what is
-        taken for granted with it: with fewer GPUs it has the same work to do."""
+        """Return what the core would believe of the changed job, how long it is taken to last, and
+        what is taken for granted with it: with fewer GPUs it has the same work to do.
+        """
         if not change.shape:
             return None, None, ()
         asked = change.job(job)
@@ -416,7 +426,7 @@ class WhatIf:
         ]
 
     def effect(self, change: Callable[[Core], None]) -> Effect:
-        """Whose start moves if the cluster or the settings change.
+        """Return which starts move if the cluster or the settings change.
 
         Args:
             change: makes it, to a copy of the core.
@@ -478,7 +488,7 @@ class WhatIf:
 
 
 def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ()) -> list[Change]:
-    """What might help a waiting job.
+    """Return changes that might help a waiting job.
 
     Args:
         vcs, gpu_types: what it could ask for instead.
@@ -504,12 +514,14 @@ def candidates(job: Job, vcs: Iterable[str] = (), gpu_types: Iterable[str] = ())
 
 
 def _kind(change: Change) -> tuple[str, ...]:
-    """What a change is about: of several alike the one that helps most is enough."""
+    """Return what a change is about: of several alike the one that helps most is enough."""
     return tuple(change.body())
 
 
 def _start_of(core: Core, job_id: str, now: float) -> Decision | None:
-    """How a job starts to run at once, on GPUs of its own or beside another; None: it does not."""
+    """Return how a job starts to run at once, on GPUs of its own or beside another; None: it does
+    not.
+    """
     decided = core.decide(now)
     return next((d for d in decided if d.job_id == job_id and d.action in STARTS), None)
 
@@ -522,15 +534,16 @@ def _speed(start: Decision | None) -> float | None:
 
 
 def _guessed(start: Decision) -> bool:
-    """Whether the speed of a pair is that of jobs as their owners usually send."""
+    """Return whether the speed of a pair is that of jobs as their owners usually send."""
     return any(ASSUMED in step for step in start.tree_path)
 
 
 def _company(
     start: Decision | None, made: Sequence[World], job_id: str
 ) -> tuple[bool, float | None]:
-    """Whether a job starts beside another, and its speed: as was decided, else as in the futures in
-    which it starts."""
+    """Return whether a job starts beside another, and its speed: as was decided, else as in the
+    futures in which it starts.
+    """
     if start is not None:
         return start.action is Action.PACK, _speed(start)
     seen = [world[job_id] for world in made if isfinite(world[job_id][0])]
@@ -541,7 +554,9 @@ def _company(
 
 
 def _costs(is_now: StartForecast, then: StartForecast) -> float | None:
-    """How much later than as it is a job ends, seconds; None where one of the two is unknown."""
+    """Return how much later than as it is a job ends, seconds; None where one of the two is
+    unknown.
+    """
     if is_now.end_p50 is None or then.end_p50 is None:
         return None
     return then.end_p50 - is_now.end_p50
@@ -615,7 +630,7 @@ def _beside(
 
 
 def _starts_in(worlds: list[World], job_id: str) -> bool:
-    """Whether a job starts in at least half of the futures, as far as they were followed."""
+    """Return whether a job starts in at least half of the futures, as far as they were followed."""
     return 2 * sum(isfinite(world[job_id][0]) for world in worlds) >= max(len(worlds), 1)
 
 
@@ -634,7 +649,7 @@ def _moved(
 
 
 def answer_of(outcome: Outcome, job_id: str, owner: str, *, names: bool = False) -> WhatIfAnswer:
-    """An outcome for the owner of the job.
+    """Return an outcome for the owner of the job.
 
     Args:
         names: name the jobs of others too (operators).

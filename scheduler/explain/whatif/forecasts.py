@@ -1,4 +1,6 @@
-"""When a job will start and end, as p50 and p90, by running many futures of the same core."""
+"""Forecasts when a job will start and end, as p50 and p90, by simulating many futures of the same
+core.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ LEAST = 9  # fewer futures than this say nothing of a p90
 
 
 class WhyNot(StrEnum):
-    """Why there is no forecast, and the sentence that says so."""
+    """The reasons why there is no forecast, with their sentences."""
 
     NO_TIME = "there was no time to run enough futures"
     NOT_YET = "its futures are still to be run"
@@ -49,7 +51,7 @@ class WhyNot(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StartForecast:
-    """Start and end of a job, seconds since the epoch; all None: estimate unavailable.
+    """Start and end of a job, seconds since the epoch. All are None where no estimate is available.
 
     Attributes:
         samples: futures it was read from; 0 for what is known already.
@@ -80,7 +82,7 @@ class StartForecast:
 
 
 class Futures:
-    """The possible futures of a core at one moment.
+    """The simulated futures of a core at one moment.
 
     Args:
         core: as it stands after its decisions at `now`; only read, and to be left as it is while
@@ -115,7 +117,7 @@ class Futures:
 
     @cached_property
     def snapshot(self) -> CoreCopy:
-        """The whole core as it stands."""
+        """The whole core as it is at that moment."""
         return CoreCopy(self.core, self.now)
 
     @cached_property
@@ -124,12 +126,12 @@ class Futures:
         return Beliefs.of(self.memory, self.core, self.now, user_correlation=self._user_correlation)
 
     def copy(self) -> Core:
-        """A copy of the core that asks no model."""
+        """Return a copy of the core that asks no model."""
         predicted = {job_id: past.predicted_s for job_id, past in self.beliefs.jobs.items()}
         return self.snapshot.restore(Believed(predicted))
 
     def ends_at(self, run: Run) -> float:
-        """When a run has ended with even odds."""
+        """Return when a run has ended with even odds."""
         job_id = run.job.job_id
         if job_id not in self._ends:
             self._ends[job_id] = self.now + _left_s(self.core, self.memory, run, self.now)
@@ -144,7 +146,8 @@ class Futures:
         *,
         until_cpu_s: float = inf,
     ) -> Future:
-        """Run a copy into future number `sample` until the awaited jobs have started.
+        """Run a copy into future number `sample` until the awaited jobs have started. Return the
+        future.
 
         Args:
             otherwise: durations of jobs that are not what they were when the copy was made.
@@ -172,7 +175,7 @@ class Futures:
         budget_s: float = inf,
         between: Callable[[], object] = lambda: None,
     ) -> dict[str, StartForecast]:
-        """Forecasts of jobs that have not ended.
+        """Return forecasts of jobs that have not ended.
 
         Args:
             awaited: their ids.
@@ -228,19 +231,19 @@ class Futures:
         )
 
     def end_of(self, job_id: str) -> StartForecast:
-        """The forecast of a job that runs."""
+        """Return the forecast of a running job."""
         return end_of(self.core, self.memory, self.now, job_id)
 
 
 def unfinished(made: StartForecast) -> bool:
-    """Whether there was no time to run enough futures, unless the job is held."""
+    """Return whether there was no time to simulate enough futures, unless the job is held."""
     return made.start_p50 is None and made.estimate is None and made.samples < LEAST
 
 
 def starting(
     made: StartForecast, p10: float | None, start_p50: float | None, start_p90: float | None
 ) -> StartForecast:
-    """A forecast with another start; the end moves with it."""
+    """Return a forecast with another start; the end moves with it."""
     if start_p50 is not None:
         p10 = None if p10 is None else min(p10, start_p50)
         start_p90 = None if start_p90 is None else max(start_p50, start_p90)
@@ -265,8 +268,9 @@ def starting(
 
 
 def still_waiting(made: StartForecast, now: float) -> StartForecast:
-    """The forecast of a job that has not started by `now`. Beyond its even odds the chance that it
-    waits on falls by as much in every second: by e in so long that p90 was as far as it was."""
+    """Return the forecast of a job that has not started by `now`. Past its median, the chance that
+    it still waits falls exponentially, by a factor e in the time that p90 was away.
+    """
     p10, p50, p90 = made.start_p10, made.start_p50, made.start_p90
     if p50 is None or p50 > now:
         return made if p10 is None else replace(made, start_p10=max(p10, now))
@@ -277,7 +281,7 @@ def still_waiting(made: StartForecast, now: float) -> StartForecast:
 
 
 def why_stuck(core: Core, job_id: str) -> WhyNot | None:
-    """Why a job starts in no future unless somebody acts; None when it may."""
+    """Return why a job starts in no future unless somebody acts, or None when it may start."""
     if core.waiting.is_held(job_id):
         return WhyNot.HELD
     blocked = core.waiting.blocked(job_id)
@@ -293,7 +297,9 @@ _NEVER = {why: WhyNot[why.name] for why in Never}
 
 
 def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
-    """Of which jobs these forecasts do not hold, since a deadline may come first, and that."""
+    """Return the jobs for which these forecasts do not hold, since a deadline may come first, with
+    that in words.
+    """
     outlook, found = core.policy.outlook, dict[str, str]()
     for job_id, one in made.items():
         latest = inf if outlook is None else outlook.latest(job_id)
@@ -305,19 +311,19 @@ def too_late(core: Core, made: Mapping[str, StartForecast]) -> dict[str, str]:
 
 
 def kept_back(now: float, why_not: WhyNot) -> StartForecast:
-    """The forecast of a job that `why_stuck` keeps: a held one may be released."""
+    """Return the forecast of a job that `why_stuck` keeps. A held job may be released."""
     may_change = why_not is WhyNot.HELD or why_not is WhyNot.CLOSED
     estimate = None if may_change else ForecastKind.IMPOSSIBLE
     return StartForecast(now, why_not=why_not, estimate=estimate)
 
 
 def crudely(now: float, at: float, lasts_s: float) -> StartForecast:
-    """A crude forecast of a start, and of the end after so many seconds."""
+    """Return a crude forecast of a start, and of the end after so many seconds."""
     return StartForecast(now, at, None, at + lasts_s, why_not=CRUDE, estimate=ForecastKind.CRUDE)
 
 
 def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
-    """A rough start of every waiting job, however many: work ahead of it over GPUs.
+    """Return a rough start of every waiting job, however many: the work ahead of it over the GPUs.
 
     Counted are what the runs have left and the predicted work of those before it in its queue, in
     GPU-seconds; those in no queue yet come last. It takes about a microsecond a job. Without p90:
@@ -362,8 +368,9 @@ def crude(core: Core, memory: Memory, now: float) -> dict[str, StartForecast]:
 def roughly(
     core: Core, memory: Memory, now: float, job_ids: Iterable[str], soon: float
 ) -> dict[str, StartForecast]:
-    """Crude forecasts of jobs of a followed Slurm: by work ahead, or by when backfill has it start
-    where that is sooner; of those that would start now, by `soon`."""
+    """Return crude forecasts for jobs of a followed Slurm: the time for the work ahead, or the
+    start that backfill plans where that is sooner. Jobs that would start now get `soon`.
+    """
     found, outlook, by_work = {}, core.policy.outlook, crude(core, memory, now)
     for job_id in job_ids:
         work = by_work.get(job_id, crudely(now, soon, TYPICAL_S))
@@ -422,7 +429,7 @@ def _past(core: Core, memory: Memory, job_id: str) -> SubmittedJob:
 
 
 def end_of(core: Core, memory: Memory, now: float, job_id: str) -> StartForecast:
-    """The forecast of a job that runs; what it loses by sharing GPUs is not counted."""
+    """Return the forecast of a running job. What it loses by sharing GPUs is not counted."""
     start = core.cluster.runs[job_id].start_time
     past = _past(core, memory, job_id)
     made = _end(now, start, memory.quantiles(past, now - start, core))
@@ -442,7 +449,7 @@ def _end(now: float, start: float, quantiles: Quantiles) -> StartForecast:
 
 
 def summary(now: float, starts: list[float], ends: list[float], horizon_s: float) -> StartForecast:
-    """A forecast from the starts and ends of one job in several futures."""
+    """Return a forecast from the starts and ends of one job in several futures."""
     if len(starts) < LEAST:
         return StartForecast(now, samples=len(starts), why_not=WhyNot.NO_TIME)
     if not any(map(isfinite, starts)):

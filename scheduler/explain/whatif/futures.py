@@ -1,4 +1,4 @@
-"""One possible future: a copy of the core run forward with drawn durations and arrivals.
+"""One simulated future: a copy of the core run forward with random durations and arrivals.
 
 It is the simulator's own engine (`scheduler.simulation.engine.Engine`), begun in the middle: jobs
 that run go on from where they are, and nature is what is believed of the jobs instead of the truth.
@@ -37,7 +37,7 @@ _NORMAL = NormalDist()
 
 
 class Believed(Estimator):
-    """Answers with the predictions that were already made.
+    """An estimator that answers with the predictions that were already made.
 
     Args:
         predicted: seconds by job.
@@ -85,7 +85,7 @@ class BelievedSpeeds:
 
 
 class Arrival(NamedTuple):
-    """A job of the past that may come again.
+    """A job of the past that may come again in a future.
 
     Attributes:
         since_s: seconds into its piece of the past.
@@ -103,7 +103,9 @@ Piece = dict[str, list[Arrival]]  # by virtual cluster
 
 
 class Asked(dict[str, Quantiles]):
-    """Quantiles by job, made when they are first asked for: of a long line most never are."""
+    """Quantiles by job, computed when first asked for, since most jobs of a long queue never
+    are.
+    """
 
     def __init__(self, make: Callable[[str], Quantiles]):
         super().__init__()
@@ -141,7 +143,7 @@ class Beliefs:
     def of(
         cls, memory: Memory, core: Core, now: float, *, user_correlation: float = 0.2
     ) -> Beliefs:
-        """What is believed of the jobs of a core at `now`."""
+        """Return what is predicted of the jobs of a core at `now`."""
         jobs: dict[str, SubmittedJob] = {}
         for job_id in core.jobs:
             jobs[job_id] = memory.believed(core.jobs[job_id])
@@ -182,7 +184,8 @@ class Beliefs:
 
 
 class Draw(dict[str, Work]):
-    """The truth of one possible future: made up job by job, the same for the same seed and job.
+    """The random numbers of one simulated future, made job by job, the same for the same seed and
+    job.
 
     Two futures of one seed and number differ only in what was done differently, never by chance.
     Of two that follow each other the second has durations as far below their medians as the first
@@ -210,7 +213,7 @@ class Draw(dict[str, Work]):
         return work
 
     def chance(self, *about: object) -> float:
-        """A number in (0, 1)."""
+        """Return a number in (0, 1), the same for the same subject."""
         return self._chance(self._seed, *about)
 
     def _chance(self, *about: object) -> float:
@@ -228,7 +231,7 @@ class Draw(dict[str, Work]):
         return sign * _NORMAL.inv_cdf(0.5 + (place + within) / (2 * BLOCK))
 
     def seconds(self, job: Job, quantiles: Quantiles) -> float:
-        """A duration from its distribution, alike for jobs of one user."""
+        """Return a duration drawn from its distribution, similar for jobs of one user."""
         kin = self._beliefs.user_correlation
         own = self._score("job", job.job_id)
         shared = self._score("user", job.user) if kin else 0.0
@@ -236,12 +239,12 @@ class Draw(dict[str, Work]):
         return at_level(quantiles, _NORMAL.cdf(self._side * score))
 
     def profile(self, job_id: str) -> Profile | None:
-        """The profile that a job not yet profiled may have."""
+        """Return the profile that a job not yet profiled may have."""
         seen = self._beliefs.profiles
         return seen[int(self.chance("profile", job_id) * len(seen))] if seen else None
 
     def piece(self, number: int) -> Piece:
-        """The piece of the past that comes again as piece `number` of the future."""
+        """Return the piece of the past that comes again as piece `number` of the future."""
         pieces = self._beliefs.pieces
         return pieces[int(self.chance("piece", number) * len(pieces))]
 
@@ -301,7 +304,9 @@ class Future(Engine):
                 self._seen(job_id, runs[job_id].start_time, self.end_of(job_id))
 
     def look(self) -> Future:
-        """Run until every awaited job has started, or the horizon."""
+        """Run until every awaited job has started, or until the horizon. Return the future
+        itself.
+        """
         self._more()
         self._plan_wake(self._beliefs.now)
         with suppress(_Enough):
@@ -310,7 +315,7 @@ class Future(Engine):
         return self
 
     def submit(self, job: Job) -> None:
-        """A job that is known to come at its time."""
+        """Add a job that is known to come, at its time."""
         self.results[job.job_id] = JobResult(job, 0.0)
         self._push(job.submit_time, SUBMIT, job)
 
@@ -407,7 +412,7 @@ class Future(Engine):
         self._awaited.discard(job_id)
 
     def end_of(self, job_id: str) -> float:
-        """When a running job will have ended if nobody else joins it."""
+        """Return when a running job will have ended if no other joins it."""
         run = self._running[job_id]
         partner = self._partner(run)
         alone = run.since + run.remaining / run.rate

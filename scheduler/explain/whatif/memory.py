@@ -1,4 +1,4 @@
-"""What the analyst remembers of the past beside the core: predictions, durations, arrivals."""
+"""What the analyst remembers besides the core: predictions, durations, arrivals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARKED = 1000  # withdrawn jobs that are kept at least, before they are swept
 
 @dataclass(slots=True)
 class SubmittedJob:
-    """A job that was submitted, as far as it has been seen.
+    """A submitted job, as far as it has been seen.
 
     Attributes:
         predicted_s: what the policy was given; None when there is no prediction.
@@ -48,7 +48,7 @@ class SubmittedJob:
 
 
 class Memory(Estimator):
-    """An estimator that passes everything on to another and remembers what it heard.
+    """An estimator that passes everything on to another and remembers the events.
 
     Set it as the estimator of a core before the first event: whatever reaches the one reaches
     the other. Memory is bounded: arrivals older than `DAYS` days are forgotten.
@@ -78,7 +78,7 @@ class Memory(Estimator):
         return getattr(self.inner, name)
 
     def of(self, job_id: str) -> SubmittedJob | None:
-        """What is remembered of a job that has not ended."""
+        """Return what is remembered of a job that has not ended."""
         return self._live.get(job_id)
 
     def live(self) -> Mapping[str, SubmittedJob]:
@@ -86,7 +86,7 @@ class Memory(Estimator):
         return self._live
 
     def believed(self, queued: QueuedJob) -> SubmittedJob:
-        """The same of one in a core, whose own progress counts where it is known."""
+        """Return what is known of a core's job. Its own progress counts where it is known."""
         past = self._live.get(queued.job.job_id)
         outlived_s = queued.outlived_s
         if past is None:
@@ -102,7 +102,7 @@ class Memory(Estimator):
         return replace(past, predicted_s=with_progress(Estimate(before), queued.progress).seconds)
 
     def recall(self, past: SubmittedJob) -> None:
-        """What is known of a job submitted before this memory began; in order of submission."""
+        """Take in a job that was submitted before this memory began; in order of submission."""
         if self.first is None:
             self.first = past.job.submit_time
         self.arrivals.append(past)
@@ -112,7 +112,8 @@ class Memory(Estimator):
             self.durations.learn(past.predicted_s, past.ran_s)
 
     def predicted(self, job: Job, now: float) -> float | None:
-        """Predicted seconds of a job as if it were submitted now; None: nobody predicts it.
+        """Return the predicted seconds of a job as if it were submitted now, or None where nobody
+        predicts it.
 
         Of one that was submitted already: what would be believed of it if it were changed now to
         what is asked about. A question: it changes nothing, whatever comes next.
@@ -130,7 +131,9 @@ class Memory(Estimator):
     def quantiles(
         self, past: SubmittedJob, elapsed_s: float = 0.0, core: Core | None = None
     ) -> Quantiles:
-        """Distribution of a job's duration, given how long it has run: as a core believes."""
+        """Return the distribution of a job's duration, given how long it has run, as a core
+        predicts it.
+        """
         believed = self.believed_by(core)
         least_s = max(elapsed_s, past.outlived_s)
         return believed.quantiles(past.predicted_s, least_s, past.job.time_limit_s)
@@ -144,18 +147,19 @@ class Memory(Estimator):
         return self.believed_by(core).receipt(past.predicted_s, least_s, limit_s)
 
     def believed_by(self, core: Core | None) -> DurationDistribution:
-        """The distribution that a core decides by; of one without, or whose durations are those
-        on a reference GPU type, what is learned here."""
+        """Return the distribution by which a core decides. Where it has none, or its durations are
+        on a reference GPU type, return the one learned here.
+        """
         if core is None or core.policy.distribution is None or core.cluster.spec.mixes_types:
             return self.durations
         return core.policy.distribution
 
     def profiles(self) -> Iterable[Profile]:
-        """Profiles of the recent arrivals that have one."""
+        """Yield the profiles of the recent arrivals that have one."""
         return (past.profile for past in self.came() if past.profile is not None)
 
     def came(self) -> Iterable[SubmittedJob]:
-        """The recent arrivals, oldest first, but for those that were withdrawn."""
+        """Yield the recent arrivals, oldest first, without those that were withdrawn."""
         return (past for past in self.arrivals if not past.withdrawn)
 
     # --- the estimator ----------------------------------------------------------------------

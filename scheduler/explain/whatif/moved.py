@@ -1,4 +1,5 @@
-"""Why a start is foreseen later than it was: what has happened since, undone on a copy.
+"""Why a start is forecast later than it was. What has happened since is undone on a copy, and what
+moves the start is named.
 
 Named is only what, undone, brings the start forward there by the crude rule (work ahead over GPUs):
 jobs that came later and stand before it or run, runs that have outlived their predictions, nodes
@@ -24,7 +25,7 @@ def moved(
     latest: StartForecast,
     closed: Mapping[int, float],
 ) -> MovedStart | None:
-    """Whether and why a job is foreseen to start at another time than was promised.
+    """Return whether and why a job is forecast to start at another time than was promised.
 
     Args:
         closed: the closed nodes, each with since when (seconds since the epoch).
@@ -63,7 +64,9 @@ def _crude(futures: Futures, job_id: str, gone: Iterable[Item]) -> float | None:
 def _since(
     futures: Futures, job_id: str, since: float, closed: Mapping[int, float]
 ) -> Iterable[tuple[str, tuple[Item, ...]]]:
-    """What has happened in its virtual cluster since (`Cause.kind`), and who leaves to undo it."""
+    """Return what has happened in its virtual cluster since (`Cause.kind`), and who leaves to undo
+    it.
+    """
     core, now = futures.core, futures.now
     queued = core.jobs[job_id]
     vc = queued.job.vc

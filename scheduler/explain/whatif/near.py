@@ -1,4 +1,4 @@
-"""Futures of a long line: its front alone is followed, and for a day.
+"""Futures of a long queue: only its front is simulated, and for a day.
 
 A copy of a core in which fifty thousand jobs wait takes seconds, and each future two of them. Who
 stands at the front of a line is before all that are left out; of who stands behind it nothing is
@@ -20,8 +20,9 @@ FRONT = 1_000  # jobs of it
 
 
 def near(whole: Futures, also: Collection[str] = ()) -> Futures:
-    """The same futures of the front of each line and of the jobs `also`, where the lines are long;
-    else all of it."""
+    """Return the same futures of the front of each long queue and of the jobs `also`. Short queues
+    stay whole.
+    """
     core = whole.core
     if len(core.jobs) - len(core.cluster.runs) <= LONG:
         return whole
@@ -39,20 +40,21 @@ def near(whole: Futures, also: Collection[str] = ()) -> Futures:
 
 
 def place_of(futures: Futures, queued: QueuedJob) -> int:
-    """The place of a job, as it is or as it would be, in the whole line."""
+    """Return the place of a job, as it is or as it would be, in the whole queue."""
     queue = futures.whole.queues[queued.job.vc]
     own = futures.whole.jobs.get(queued.job.job_id)
     return queue.position(queued) - (own is not None and own in queue and own < queued)
 
 
 def is_behind(futures: Futures, queued: QueuedJob) -> bool:
-    """Whether a job stands where not everybody before it is followed."""
+    """Return whether some of the jobs before this one are not simulated."""
     return futures.whole is not futures.core and place_of(futures, queued) > FRONT
 
 
 def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
-    """Return the crude start of each of some jobs at its place in the whole line, as it is or as
-    it would be: that of the job which stands there now."""
+    """Return a crude start for each of some jobs: that of the job which now has its place in the
+    whole queue.
+    """
     rough, found = crude(futures.whole, futures.memory, futures.now), []
     for queued in asked:
         queue, made = futures.whole.queues[queued.job.vc], None
@@ -64,7 +66,7 @@ def by_work(futures: Futures, *asked: QueuedJob) -> list[StartForecast]:
 
 
 def left_out(futures: Futures) -> tuple[str, ...]:
-    """What is stated of figures that rest on the front of a line."""
+    """Return notes on figures that rest on the front of a queue."""
     if futures.whole is futures.core:
         return ()
     waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
@@ -75,7 +77,7 @@ def left_out(futures: Futures) -> tuple[str, ...]:
 
 
 def by_work_alone(futures: Futures) -> tuple[str, ...]:
-    """What is stated of a start of a job that stands behind the front."""
+    """Return notes on the start of a job behind the front."""
     waiting = len(futures.whole.jobs) - len(futures.whole.cluster.runs)
     return (
         f"{count(waiting, 'job')} wait, too many to follow: "

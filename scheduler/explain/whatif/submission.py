@@ -1,4 +1,6 @@
-"""A job that nobody has sent: what would be decided about it now, and when it would start."""
+"""Forecasts for a job that nobody has submitted: what would be decided about it now, and when it
+would start.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,10 @@ def tried(
     samples: int,
     budget_s: float,
 ) -> NewJob:
-    """What becomes of a job that is submitted to a copy of the core.
+    """Return what happens to a job that is submitted to a copy of the core.
 
     Args:
-        futures: of the core as it stands.
+        futures: futures of the core as it stands.
         job: with an id that no job has.
         corrected: a forecast of a job in a core, as forecasts are shown.
         samples, budget_s: futures at most, and processor seconds for them.

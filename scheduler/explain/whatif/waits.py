@@ -1,4 +1,4 @@
-"""When those that wait will start, learned from how those that stood like them fared.
+"""Predicts the starts of waiting jobs from how earlier jobs fared that waited in a similar place.
 
 Every now and then the crude rule (work ahead over GPUs) is asked about a few of those that wait,
 and what came of them is kept beside its answer. Of a job that waits now, the latest that stood
@@ -85,7 +85,7 @@ class Waits:
     # --- what happens -----------------------------------------------------------------------
 
     def look(self, core: Core, memory: Memory, now: float) -> None:
-        """Note where a few of those that wait stand, if it is time for that."""
+        """Note the places of a few waiting jobs, if it is time for that."""
         if now < self._look_at:
             return
         waiting = [job_id for job_id in core.jobs if job_id not in core.cluster.runs]
@@ -112,12 +112,12 @@ class Waits:
         self._open.setdefault(job_id, []).append(note)
 
     def started(self, job_id: str, at: float, waited_s: float) -> None:
-        """A job got its GPUs."""
+        """Note that a job got its GPUs."""
         self._recent.append(waited_s)
         self._closed(job_id, at, started=True)
 
     def left(self, job_id: str, at: float) -> None:
-        """A job left without having started, or is not what it was."""
+        """Note that a job left without having started, or was changed."""
         self._closed(job_id, at, started=False)
 
     def _closed(self, job_id: str, at: float, *, started: bool) -> None:
@@ -137,7 +137,7 @@ class Waits:
         roughly: Mapping[str, StartForecast],
         now: float,
     ) -> dict[str, StartForecast]:
-        """Forecasts from futures, drawn (in logarithms) to what queue figures say.
+        """Return forecasts from futures, moved (in logarithms) toward what queue figures say.
 
         Where there was no time for futures the queue figures stand alone, and are called crude.
 
@@ -206,7 +206,7 @@ class Waits:
 def kaplan_meier(
     logs: Iterable[float], ended: Iterable[bool], weights: Floats, levels: Iterable[float]
 ) -> list[float]:
-    """Quantiles of a logarithm of times, of which some are seen only as lower bounds.
+    """Return quantiles of the logarithm of times, some of which are known only as lower bounds.
 
     Args:
         logs: (n,); ended: (n,), False: it lasted for at least so long; weights: (n,).
@@ -233,8 +233,8 @@ def kaplan_meier(
 def not_before(
     ends: Sequence[float], made: StartForecast, mixed: Sequence[float], now: float
 ) -> Sequence[float]:
-    """Levels of a start that is not before the same levels of an end that it must wait for: its
-    median is that of the end, where futures say that it waits for nothing else.
+    """Return levels of a start that are not before those of an end that it must wait for. Where
+    futures say that it waits for nothing else, the medians are equal.
 
     Args:
         ends: `StartForecast.after`.
@@ -249,7 +249,7 @@ def not_before(
 
 
 def _stands(core: Core, job_id: str, crude_s: float) -> tuple[float, float, float]:
-    """Where a job stands: work ahead, its prediction and its size, as logarithms."""
+    """Return where a job stands: work ahead, its prediction and its size, as logarithms."""
     queued = core.jobs[job_id]
     lasts = TYPICAL_S if queued.estimate_s is None else queued.estimate_s
     return log(SOON_S + max(0.0, crude_s)), log(SOON_S + max(0.0, lasts)), log2(queued.job.gpus + 1)

@@ -44,7 +44,7 @@ class Backfill:
         self._within_s = max((left_s(run) for run in there), default=0.0)
 
     def admits(self, queued: QueuedJob) -> bool:
-        """Whether a job is likely to be gone before the holder can have the GPUs."""
+        """Return whether a job is likely to have ended before the holder can have the GPUs."""
         if queued.job.gpus in self._too_many:
             return False
         assert queued.estimate_s is not None
@@ -53,11 +53,13 @@ class Backfill:
         return 0.0 < (queued.job.time_limit_s or 0.0) <= self._within_s
 
     def has_room(self, gpus: int) -> bool:
-        """Whether so many GPUs fit with the help of reserved ones."""
+        """Return whether so many GPUs can be had with the help of reserved ones."""
         return gpus not in self._too_many and self._place(gpus) is not None
 
     def start(self, queued: QueuedJob) -> bool:
-        """Start a job with the help of reserved GPUs, where it fits."""
+        """Start a job with the help of reserved GPUs, where it fits. Return whether it was
+        started.
+        """
         if not self.admits(queued):
             return False
         placement = self._place(queued.job.gpus)
@@ -79,5 +81,5 @@ class Backfill:
 
 
 def _is_on(masks: Mapping[int, int], run: Run) -> bool:
-    """Whether a run has any of these GPUs, bit masks by node."""
+    """Return whether a run has any of these GPUs, bit masks by node."""
     return any(masks.get(n, 0) & gpus for n, gpus in zip(run.nodes, run.gpus, strict=True))

@@ -23,13 +23,13 @@ from scheduler.policies.pellucid.settings import Borrowing
 
 
 class Lending:
-    """Idle GPUs are lent on `terms`."""
+    """Lends idle GPUs of virtual clusters on `terms`."""
 
     def __init__(self, terms: Borrowing):
         self.terms = terms
 
     def admits(self, queued: QueuedJob, distribution: DurationDistribution) -> bool:
-        """Whether a job may borrow at all."""
+        """Return whether a job may borrow at all."""
         lend_s = self.terms.lend_s
         if lend_s is None:
             return True
@@ -41,7 +41,8 @@ class Lending:
         return distribution.quantile_s(queued.estimate_s, level, outlived_s) <= lend_s
 
     def span(self, own: Pool, lenders: Iterable[Pool], gpus: int) -> Placement | None:
-        """GPUs for a job that its own virtual cluster has no room for; None when there are too few.
+        """Return GPUs for a job for which its own virtual cluster has no room, or None when there
+        are too few.
 
         Up to a node's worth comes from the first lender that has a node for it. A larger job takes
         wholly idle nodes, its own first, wherever they are.

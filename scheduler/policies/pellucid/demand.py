@@ -49,7 +49,7 @@ class _Asked:
 
 @dataclass(slots=True, kw_only=True)
 class DemandMemory:
-    """What a count of demand knows.
+    """A count of demand as a plain record.
 
     Attributes:
         jobs: of each that has not ended: where, GPUs, what the clock showed when it came.
@@ -63,7 +63,7 @@ class DemandMemory:
 
 
 class Demand:
-    """Counts the jobs that have not ended.
+    """Counts the GPUs asked for by jobs that have not ended.
 
     Args:
         pooled: virtual clusters use one another's GPUs; what counts is what all of them ask for.
@@ -76,7 +76,9 @@ class Demand:
         self._paused: dict[str, float] = {}  # jobs to come back: what they waited, by the clock
 
     def joins(self, queued: QueuedJob, now: float) -> None:
-        """A job joins its queue; one that comes back, or is another now, is counted once."""
+        """Count a job that joins its queue. One that comes back, or has changed, is counted
+        once.
+        """
         job, where = queued.job, self._where(queued.job.vc)
         asked, known = self._asked[where], self._jobs.get(job.job_id)
         came, waited_s = asked.clock(now), max(now - queued.submit_time, 0.0)
@@ -94,20 +96,22 @@ class Demand:
         asked.change(now, job.gpus)
 
     def remember(self) -> DemandMemory:
-        """What it counted, as a plain record."""
+        """Return what was counted, as a plain record."""
         asked = {
             where: replace(one, unseen_s=dict(one.unseen_s)) for where, one in self._asked.items()
         }
         return DemandMemory(jobs=dict(self._jobs), asked=asked, paused=dict(self._paused))
 
     def restore(self, memory: DemandMemory) -> None:
-        """Know what another counted, of the same virtual clusters."""
+        """Restore what `remember` returned, for the same virtual clusters."""
         self._jobs, self._paused = dict(memory.jobs), dict(memory.paused)
         for where, one in memory.asked.items():
             self._asked[where] = replace(one, unseen_s=dict(one.unseen_s))
 
     def take_over(self, other: Demand, jobs: Iterable[QueuedJob], now: float) -> None:
-        """Know what another counted; what each of `jobs` waited by its clock counts in this one."""
+        """Take over what another has counted. What each of `jobs` waited by the other's clock
+        counts in this one.
+        """
         self._paused = other._paused
         if self.pooled == other.pooled:
             self._jobs, self._asked = other._jobs, other._asked
@@ -118,7 +122,7 @@ class Demand:
             self.joins(queued, now)
 
     def begin(self, turn: Turn) -> None:
-        """A turn begins, in which so many GPUs are there."""
+        """Note that a turn begins, and how many GPUs there are now."""
         where = self._where(turn.vc)
         there = turn.cluster.spec.gpus if self.pooled else turn.pool.gpus
         asked = self._asked[where]
@@ -131,7 +135,7 @@ class Demand:
         asked.unseen_s.clear()
 
     def waited_s(self, job_id: str, now: float) -> float | None:
-        """What a job has waited by the fair clock; None: it is not counted."""
+        """Return what a job has waited by the fair clock, or None where it is not counted."""
         if job_id not in self._jobs:
             return self._paused.get(job_id)
         where, _, came = self._jobs[job_id]
@@ -139,38 +143,40 @@ class Demand:
         return asked.clock(now) - came + asked.unseen_s.get(job_id, 0.0) / asked.slowdown
 
     def pause(self, job_id: str, waited_s: float | None) -> None:
-        """A job that is not counted now comes back, and has waited so long by then."""
+        """Note how long a job has waited that is not counted now but will come back."""
         if waited_s is not None:
             self._paused[job_id] = waited_s
 
     def over(self, job_id: str, now: float) -> None:
-        """A job, if it was counted, is over."""
+        """Stop counting a job, if it was counted."""
         self._paused.pop(job_id, None)
         if job_id in self._jobs:
             where, gpus, _ = self._jobs.pop(job_id)
             self._asked[where].change(now, -gpus)
 
     def clock(self, vc: str, now: float) -> float:
-        """What the fair clock of a virtual cluster shows, seconds."""
+        """Return the fair clock of a virtual cluster, seconds."""
         return self._asked[self._where(vc)].clock(now)
 
     def restricted_to(self, kept: Collection[str]) -> Demand:
-        """The same count; of the jobs themselves only those among `kept` are known."""
+        """Return the same count, in which only the jobs among `kept` are known."""
         demand = copy(self)
         demand._jobs = {job_id: job for job_id, job in self._jobs.items() if job_id in kept}
         return demand
 
     def clock_at_arrival(self, job_id: str) -> float | None:
-        """What it showed when a job came; None: it is not counted."""
+        """Return the fair clock at the arrival of a job, or None where it is not counted."""
         job = self._jobs.get(job_id)
         return None if job is None else job[2]
 
     def slowdown(self, vc: str) -> float:
-        """How many times slower than the wall's clock it runs now."""
+        """Return how many times slower than the wall clock the fair clock runs now."""
         return self._asked[self._where(vc)].slowdown
 
     def share(self, turn: Turn) -> float:
-        """What is asked for where a job of this turn may run, in units of all GPUs there."""
+        """Return the GPUs asked for where a job of this turn may run, as a multiple of the GPUs
+        there.
+        """
         asked = self._asked[self._where(turn.vc)]
         return asked.gpus / max(asked.there, 1)
 

@@ -1,4 +1,4 @@
-"""Several types of GPU in one cluster: who gets which.
+"""Which job gets which type of GPU, in a cluster with several types.
 
 A job is profiled on one type; how fast it runs on the others is believed, not known
 (`models.bundle.gputypes`). For every group of like nodes on which it may run, its cost in seconds
@@ -65,7 +65,8 @@ class PredictedTypes:
 
 
 def described_by_name(model: GpuTypeSpeed) -> Callable[[Job], tuple[str, int | None]]:
-    """Reads model family and batch size off a job's name ("resnet-50 bs64"), as far as it says.
+    """Return a function that reads the model family and batch size off a job's name ("resnet-50
+    bs64").
 
     The longest family that the name contains, letters and digits alone compared; "" when none.
     """
@@ -100,7 +101,7 @@ class TableSpeeds:
 
 @dataclass(frozen=True, slots=True)
 class TypedNodes:
-    """A group of like nodes of one virtual cluster: as a bit mask, and how many GPUs it has."""
+    """A group of equal nodes of one virtual cluster, as a bit mask, and how many GPUs it has."""
 
     group: NodeGroup
     nodes: int
@@ -109,7 +110,7 @@ class TypedNodes:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What starting (or waiting for) a group would cost a job. Seconds."""
+    """The costs, in seconds, of starting a job on a group of nodes, or of waiting for one."""
 
     typed: TypedNodes
     placement: Placement | None
@@ -120,7 +121,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Where a job starts now, the speeds and costs behind it, and whether it waits by choice."""
+    """Where a job starts now, the speeds and costs behind that, and whether it waits by choice."""
 
     placement: Placement | None
     evidence: Evidence = ()
@@ -154,11 +155,15 @@ class TypedPlacement:
 
     @property
     def patient(self) -> bool:
-        """Whether a job may wait for better GPUs: not without a belief which are better."""
+        """Whether a job may wait for better GPUs. Without predicted speeds nobody knows which are
+        better.
+        """
         return self._settings.wait_for_faster and self.belief is not None
 
     def use(self, bundle: Bundle) -> None:
-        """Believe a bundle's model of GPU types from now on, where it knows what counts."""
+        """Predict by a bundle's model of GPU types from now on, where it knows the type that
+        durations are counted on.
+        """
         counted_on = self._settings.counted_on
         if counted_on is None or "gpu_types" not in bundle.parts:
             return
@@ -183,7 +188,7 @@ class TypedPlacement:
             self._typed_nodes_of |= dict.fromkeys(members, typed)
 
     def candidates(self, job: Job) -> list[TypedNodes]:
-        """The groups a job may run on: of the type it asks for, where it fits."""
+        """Return the groups of nodes a job may run on: of the type it asks for, where it fits."""
         wanted = job.gpu_type
         return [
             typed
@@ -194,7 +199,7 @@ class TypedPlacement:
         ]
 
     def speed(self, job: Job, gpu_type: str) -> float:
-        """Believed speed of a job on a type."""
+        """Return the predicted speed of a job on a type of GPU."""
         if self.belief is None:
             return 1.0
         key = job.name, job.gpus, gpu_type
@@ -204,19 +209,19 @@ class TypedPlacement:
         return found
 
     def speed_of(self, run: Run) -> float:
-        """Believed speed of a run where it is."""
+        """Return the predicted speed of a run where it is."""
         return self.speed(run.job, self.type_of(run))
 
     def type_of(self, run: Run) -> str:
-        """GPU type a run is on; a gang never spans two."""
+        """Return the GPU type that a run is on; a gang never spans two."""
         return self._typed_nodes_of[run.nodes[0]].group.gpu_type
 
     def fits(self, job: Job, run: Run) -> bool:
-        """Whether a job is believed to fit on the GPUs of a run."""
+        """Return whether a job is predicted to fit on the GPUs of a run."""
         return self.speed(job, self.type_of(run)) > 0
 
     def begin(self, turn: Turn) -> None:
-        """A turn begins: work out what is typical of those who wait and run here."""
+        """Work out, as a turn begins, what is typical of the jobs that wait and run here."""
         self._taken.clear()
         if self.belief is None:
             return
@@ -234,7 +239,7 @@ class TypedPlacement:
         *,
         patient: bool = True,
     ) -> Choice:
-        """Where a job of `expected_s` seconds of work starts now, if it does.
+        """Return where a job of `expected_s` seconds of work starts now, or that it waits.
 
         Args:
             ends_in: predicted seconds until a run's GPUs are free.
@@ -301,7 +306,9 @@ class TypedPlacement:
         return ends[-1][0] if ends else 0.0
 
     def view(self, pool: Pool, queued: QueuedJob) -> PoolView:
-        """The nodes on which GPUs are kept for a job: where it is fastest, of those it fits on."""
+        """Return the nodes on which GPUs are kept for a job: of those it fits on, the ones where it
+        is fastest.
+        """
         job = queued.job
         best = max(self.candidates(job), key=lambda s: (self.speed(job, s.group.gpu_type), s.gpus))
         return PoolView(pool, best)
@@ -310,7 +317,7 @@ class TypedPlacement:
 def typed_placement(
     cluster: ClusterSpec, settings: GpuTypes, belief: TypeSpeeds | None
 ) -> TypedPlacement | None:
-    """How a cluster's groups of nodes are chosen among; None where all GPUs are alike.
+    """Return what chooses among a cluster's groups of nodes, or None where all GPUs are alike.
 
     Args:
         belief: speeds by type; None: those of the settings.
@@ -332,7 +339,7 @@ def typed_placement(
 
 
 class PoolView:
-    """One group's nodes of a pool, for whoever thinks that all nodes of a pool are alike."""
+    """The nodes of one group, for code that expects all nodes of a pool to be alike."""
 
     def __init__(self, pool: Pool, typed: TypedNodes):
         self._pool = pool

@@ -1,4 +1,4 @@
-"""What `pellucid` remembers from turn to turn, and how it comes to know it again.
+"""What `pellucid` remembers from turn to turn, and how it is restored.
 
 The same calls feed it where turns are taken and where they are followed: `begin` as a turn begins,
 and what the parts of the policy hear of jobs that come, start and end.
@@ -73,7 +73,7 @@ class PellucidMemory:
 
 
 class Parts(Protocol):
-    """What of the policy remembers something; see `Pellucid`."""
+    """The parts of the policy that remember something; see `Pellucid`."""
 
     distribution: DurationDistribution
     fairness: Fairness
@@ -100,7 +100,7 @@ class Parts(Protocol):
 
 
 class PellucidLearned(Learned):
-    """What the policy remembers."""
+    """What `pellucid` remembers from turn to turn."""
 
     Memory = PellucidMemory
 
@@ -177,7 +177,9 @@ class PellucidLearned(Learned):
             self._policy.estimates[queued.job.job_id] = queued.estimate_s
 
     def followed(self, turn: Turn) -> None:
-        """Keep nothing where GPUs were closed: no decision says that, one says what is kept."""
+        """Drop the reservation where one of its GPUs was closed: no decision records that. A
+        decision records a new reservation.
+        """
         policy = self._policy
         policy.memos.pop(turn.vc, None)  # of passes that were decided here
         held, pool = policy.reservations.get(turn.vc), turn.pool

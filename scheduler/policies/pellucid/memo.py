@@ -1,4 +1,4 @@
-"""What a pass over a queue found out that still holds in the next one.
+"""Findings of one pass over a queue that still hold in the next pass.
 
 Why a job waits for whom nothing can be done depends on its number of GPUs alone, and stays so until
 GPUs are freed, taken or kept. Jobs that are alike in all that the moves of a pass look at (`Kind`)
@@ -22,14 +22,14 @@ _Entry = tuple[int, float, int, QueuedJob]  # sorts as the queue does, at C's sp
 
 
 class Kind(NamedTuple):
-    """What decides alike about waiting jobs, once evaluated.
+    """What the policy compares waiting jobs by. Jobs of one kind are passed over together.
 
     Attributes:
         obstacle: why they wait; None: they have not been evaluated.
-        shares: their owners let them share.
-        seeks: partners can be sought for them.
-        considered: a partner was, in their last search.
-        pays: they are worth profiling.
+        shares: whether their owners let them share.
+        seeks: whether partners can be sought for them.
+        considered: whether their last search considered a partner.
+        pays: whether they are worth profiling.
     """
 
     gpus: int
@@ -45,7 +45,7 @@ def everybody(queued: QueuedJob) -> bool:
 
 
 class Line:
-    """The waiting jobs of a virtual cluster by their kind.
+    """The waiting jobs of a virtual cluster, grouped by their kind.
 
     It follows its queue (`scheduler.core.queue.Index`); what a copy of a core needs of it is made
     again from the queue.
@@ -60,7 +60,7 @@ class Line:
         return Line, ()
 
     def follow(self, queue: Queue, kind: Callable[[QueuedJob], Kind]) -> None:
-        """Be the line of a queue as it is now."""
+        """Group the jobs of a queue as it is now, and be notified of its changes from then on."""
         if queue.index is not self:
             queue.index, self._stale = self, True
         if not self._stale:
@@ -84,7 +84,7 @@ class Line:
         self._stale = True
 
     def file(self, queued: QueuedJob, kind: Kind) -> None:
-        """A job was evaluated, and is of this kind now."""
+        """Move a job to the kind that its evaluation showed."""
         job_id = queued.job.job_id
         was, entry = self._filed[job_id]
         if was != kind:
@@ -92,7 +92,7 @@ class Line:
             self._put(job_id, kind, entry)
 
     def wait_before(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
-        """Whether a job that stands before this one waits for the same."""
+        """Return whether a job ahead of this one waits for the same reason."""
         entry = _entry(queued)
         return any(
             kind is not None and kind.obstacle is obstacle and entries[0] < entry
@@ -102,12 +102,12 @@ class Line:
     def offered(
         self, wanted: Callable[[Kind], Filter | None], stamp: Callable[[], object]
     ) -> Iterator[QueuedJob]:
-        """The jobs of the kinds that are wanted, in the order of the queue.
+        """Yield the jobs of the wanted kinds, in the order of the queue.
 
         Those that were not evaluated yet are. The job at hand may be filed or leave meanwhile.
 
         Args:
-            wanted: whom of a kind, or None: nobody.
+            wanted: returns which jobs of a kind are wanted; None: none.
             stamp: `wanted` is asked again when this changes.
         """
         heap: list[tuple[_Entry, int, list[_Entry], Filter]] = []
@@ -163,24 +163,24 @@ class Memo:
         self._hold: object = None
 
     def begin(self, pool: Pool, hold: object) -> None:
-        """A pass begins; `hold`: what GPUs are kept for. What holds no longer is forgotten."""
+        """Begin a pass, and forget what no longer holds. `hold` is what GPUs are kept for."""
         if self._changes != pool.changes or self._hold is not hold:
             self.why.clear()
         self._hold = hold
 
     def find(self, gpus: int, obstacle: Obstacle) -> None:
-        """Why jobs of so many GPUs wait."""
+        """Note why jobs of so many GPUs wait."""
         if self.why.get(gpus) is not obstacle:
             self.why[gpus] = obstacle
             self.stamp += 1
 
     def forget(self) -> None:
-        """GPUs were taken: nothing found before holds."""
+        """Forget all findings, since GPUs were taken."""
         self.why.clear()
         self.stamp += 1
 
     def end(self, pool: Pool) -> None:
-        """The pass is over."""
+        """End the pass: the findings hold for the pool as it is now."""
         self._changes = pool.changes
 
 

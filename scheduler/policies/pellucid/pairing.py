@@ -31,7 +31,7 @@ UNKNOWN = (0.8, 0.8)  # speeds believed of a pair where nothing predicts them
 
 
 def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
-    """Gain of a pair, seconds of total completion time.
+    """Return the gain of a pair, seconds of total completion time.
 
     Args:
         newcomer_s, partner_s: expected seconds of work left.
@@ -43,7 +43,7 @@ def gain_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> 
 
 
 def held_longer_s(newcomer_s: float, partner_s: float, speeds: tuple[float, float]) -> float:
-    """Seconds that a pair holds its GPUs beyond the end of the partner alone.
+    """Return the seconds that a pair holds its GPUs beyond the end of the partner alone.
 
     Args:
         newcomer_s, partner_s: expected seconds of work left.
@@ -77,7 +77,7 @@ class _Refusal:
 
 
 class Pairing:
-    """Looks for partners; remembers within a turn what it worked out."""
+    """Looks for running jobs to share GPUs with. Within a turn it remembers what it worked out."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Pairing:
 
     @property
     def evidence(self) -> Evidence:
-        """The pair that the last search was about: the one it found, or the best it refused."""
+        """The pair that the last search was about: the one it found, or the best one it refused."""
         if self._found is None:
             return ()
         gpus, newcomer_s, found = self._found
@@ -128,11 +128,11 @@ class Pairing:
         )
 
     def time_passed(self) -> None:
-        """A turn begins: what is left of runs is less than in the last one."""
+        """Forget what was left of each run, as a turn begins."""
         self._left.clear()
 
     def begin(self, turn: Turn, hold: object, *, remembers: bool = True) -> None:
-        """Partners are looked for from now on in this turn.
+        """Look for partners in this turn from now on.
 
         Args:
             hold: what GPUs are kept for.
@@ -148,7 +148,7 @@ class Pairing:
         self._refusals[turn.vc] = {}
 
     def left(self, turn: Turn, run: Run) -> float:
-        """Expected seconds of work left of a run."""
+        """Return the expected seconds of work left of a run."""
         job_id = run.job.job_id
         left = self._left.get(job_id)
         if left is None:
@@ -169,7 +169,7 @@ class Pairing:
     def best(
         self, turn: Turn, queued: QueuedJob, pair_predictor: PairPredictor, least: float
     ) -> Run | Obstacle:
-        """The partner with the greatest gain, or the guard that stood in every candidate's way.
+        """Return the partner with the greatest gain, or the obstacle that refused every candidate.
 
         `queued.considered` says which run came closest.
 
@@ -203,7 +203,7 @@ class Pairing:
         return run
 
     def nobody(self, turn: Turn, queued: QueuedJob) -> Obstacle:
-        """What `best` says where no run could be a partner."""
+        """Return why a job has to wait where no run could be its partner."""
         self._found = queued.considered = None
         return turn.obstacle(queued)
 
@@ -273,7 +273,7 @@ class Pairing:
         return observations, self.distribution.refreshed
 
     def falls_until(self, turn: Turn, run: Run) -> float:
-        """Until when what is left of a run only falls."""
+        """Return the time until which the expected rest of a run only falls."""
         job_id = run.job.job_id
         until = self._until.get(job_id)
         if until is None:
@@ -385,7 +385,7 @@ class _Search:
             self.guard = Obstacle.OTHERS if priced else Obstacle.SPEED
 
     def _hold(self, gpus: int, own_s: float, left_s: float, speeds: tuple[float, float]) -> Hold:
-        """What a pair would cost the jobs in front that ask for no more GPUs than it has."""
+        """Return what a pair would cost the jobs in front that ask for no more GPUs than it has."""
         turn = self._turn
         kept_out = self._kept_out.get(gpus)
         if kept_out is None:

@@ -58,16 +58,16 @@ class Parts(Protocol):
     spent: dict[str, float]  # by virtual cluster: when searches last did not do for everybody
 
     def knows(self, job_id: str) -> bool:
-        """Whether a job is here and has not ended."""
+        """Return whether a job is known here and has not ended."""
         ...
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """Sort key of a waiting job."""
+        """Return the sort key of a waiting job."""
         ...
 
 
 class Pass:
-    """One pass. `run` makes it; the policy's parts must have begun the turn.
+    """One pass over a queue, made by `run`. The policy's parts must have begun the turn.
 
     Attributes:
         moves: what a waiting job is offered, in this order; each says whether it serves the job.
@@ -95,7 +95,7 @@ class Pass:
         self._served = 0  # jobs that do not wait any more
 
     def run(self) -> None:
-        """Make the pass, in six steps; each leaves a line in the log of level `debug`."""
+        """Make the pass, in six steps. Each writes a debug line to the log."""
         policy, turn, memo = self.policy, self.turn, self.memo
         # 1. sort those who wait by kind: jobs of one kind fare alike
         policy.pairing.time_passed()
@@ -182,7 +182,9 @@ class Pass:
         return None
 
     def _missed(self) -> bool:
-        """Whether few GPUs are free: those of an isolated virtual cluster always count as few."""
+        """Return whether few GPUs are free: those of an isolated virtual cluster always count as
+        few.
+        """
         if not self.policy.borrows:
             return True
         turn = self.turn
@@ -192,7 +194,9 @@ class Pass:
     # --- a move about the queue -------------------------------------------------------------
 
     def reserve(self) -> None:
-        """Serve the holder of the reservation; reserve for the oldest job past its bound."""
+        """Start the job that GPUs are reserved for, if it fits now. Reserve GPUs for the oldest job
+        past its bound.
+        """
         queue = self.turn.queue
         reservations, vc = self.policy.reservations, self.turn.vc
         held = reservations.get(vc)
@@ -256,7 +260,9 @@ class Pass:
     # --- moves of a waiting job -------------------------------------------------------------
 
     def pack_early(self, queued: QueuedJob) -> bool:
-        """Where GPUs are missed: into a pair that runs nearly as fast as apart."""
+        """Pack a job where GPUs are scarce and the pair runs nearly as fast as apart. Return
+        whether it was packed.
+        """
         least = self.policy.pack_first_above
         if least is None or not self.scarce or queued.profile is None:
             return False
@@ -265,14 +271,16 @@ class Pass:
         return self._pack(queued, least, self._pressure) is None
 
     def profile_first(self, queued: QueuedJob) -> bool:
-        """Where GPUs are missed and a profiling slot is free: only then can it share."""
+        """Profile a job where GPUs are scarce and there is room to profile, since it can share only
+        with a profile. Return whether profiling began.
+        """
         if not (self._profiles and self.pays_to_profile(queued) and self.turn.try_profile(queued)):
             return False
         self._profiles = bool(self.turn.cluster.profiling.free)
         return True
 
     def start(self, queued: QueuedJob) -> bool:
-        """On GPUs of its own."""
+        """Start a job on GPUs of its own. Return whether it was started."""
         gpus = queued.job.gpus
         untried = gpus not in self._too_many or self.policy.types is not None
         if untried and self._start(queued):
@@ -282,21 +290,25 @@ class Pass:
         return False
 
     def backfill(self, queued: QueuedJob) -> bool:
-        """On GPUs that are kept for a job which cannot have them yet."""
+        """Start a job on GPUs that are kept for a job which cannot have them yet. Return whether it
+        was started.
+        """
         if self.open is None or not self.open.start(queued):
             return False
         self.memo.forget()
         return True
 
     def pack(self, queued: QueuedJob) -> bool:
-        """Where sharing costs less than the wait that it saves."""
+        """Pack a job where sharing costs less than the wait that it saves. Return whether it was
+        packed.
+        """
         if not self._may_search(queued):
             return False
         self._refusal = self._pack(queued, 0.0)
         return self._refusal is None
 
     def wait(self, queued: QueuedJob) -> None:
-        """Nothing serves it: say why."""
+        """Record why a job waits that no move could serve."""
         turn, types = self.turn, self.policy.types
         obstacle = turn.obstacle(queued)
         kept = types is None and self._is_kept_from(queued, obstacle)
@@ -317,7 +329,7 @@ class Pass:
     # --- packing and profiling --------------------------------------------------------------
 
     def can_share(self, queued: QueuedJob) -> bool:
-        """Whether partners can be sought for a job."""
+        """Return whether partners can be sought for a job."""
         return (
             self.policy.pair_predictor is not None
             and queued.job.share
@@ -326,7 +338,9 @@ class Pass:
         )
 
     def pays_to_profile(self, queued: QueuedJob) -> bool:
-        """Worth losing what it does while profiled: only then can it share from its start."""
+        """Return whether profiling a job is worth the work lost by it. Only then can the job share
+        from its start.
+        """
         job, policy = queued.job, self.policy
         assert queued.estimate_s is not None
         return (
@@ -356,7 +370,7 @@ class Pass:
         return None
 
     def _opts_out(self, gpus: int, shares: bool) -> bool:
-        """Whether a job might share but for its owner's wish."""
+        """Return whether a job might share but for its owner's wish."""
         policy = self.policy
         if shares or policy.pair_predictor is None or gpus > policy.max_gpus:
             return False
@@ -398,7 +412,7 @@ class Pass:
         return True
 
     def _is_kept_from(self, queued: QueuedJob, obstacle: Obstacle) -> bool:
-        """Whether a job would fit if the reservation were not there."""
+        """Return whether a job would fit if the reservation were not there."""
         if not self.holder or obstacle is not Obstacle.SCATTERED:
             return False
         gpus, pool = queued.job.gpus, self.turn.pool
@@ -434,12 +448,13 @@ class Pass:
 
 
 def waiting(queue: Queue, job_id: str) -> QueuedJob | None:
-    """A job of the queue by its id. Older ones may have come back from profiling before it."""
+    """Return the job with this id, or None where it is not in the queue."""
     return next((queued for queued in queue if queued.job.job_id == job_id), None)
 
 
 def first_starving(queue: Queue, after: str = "") -> QueuedJob | None:
-    """The job past its bound that is served next; only a higher priority stands before it.
+    """Return the first job past its bound, or None; only jobs of higher priority may stand before
+    it. The job `after` is skipped.
 
     `after`: and next when this one is gone.
     """

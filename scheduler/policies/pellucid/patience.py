@@ -1,4 +1,4 @@
-"""Whether waiting counts in the order of a queue: not where it is deep.
+"""Whether the time a job waits counts in the order of its queue. In a deep queue it does not.
 
 What a job is forgiven for its wait is to be little beside what jobs are predicted to take. Where a
 queue holds weeks of work everybody has waited for days: counted by the clock, that is more than any
@@ -18,21 +18,21 @@ DEEP = 3.0
 
 
 class Patience:
-    """Keeps in which virtual clusters the queue is deep: there, waiting does not count."""
+    """Knows the virtual clusters whose queue is deep. There, the time waited does not count."""
 
     def __init__(self, deep: Iterable[str] = ()) -> None:
         self._deep = set(deep)
 
     def remember(self) -> list[str]:
-        """Return what it knows, as a plain record."""
+        """Return the virtual clusters with a deep queue, as a plain record."""
         return sorted(self._deep)
 
     def counts(self, vc: str) -> bool:
-        """Return whether waiting counts in the order of a virtual cluster."""
+        """Return whether the time waited counts in the order of a virtual cluster."""
         return vc not in self._deep
 
     def changed(self, vc: str, demand: Demand) -> bool:
-        """Look at the demand again. Returns whether that changed if waiting counts."""
+        """Look at the demand again. Return whether the answer of `counts` changed."""
         slowdown = demand.slowdown(vc)
         if self.counts(vc):
             if slowdown < DEEP:

@@ -60,7 +60,7 @@ from scheduler.policies.pellucid.worth import COUNTS, ODDS, described_by, forgiv
 
 
 class Pellucid(Policy):
-    """Pellucid. Without a pair predictor nobody shares."""
+    """The policy `pellucid`. Without a pair predictor no job shares."""
 
     Settings = PellucidSettings
     settings: PellucidSettings
@@ -136,7 +136,9 @@ class Pellucid(Policy):
         self.starvation.expect(queued)
 
     def key(self, queued: QueuedJob, now: float) -> float:
-        """What its duration counts, aged; a job past its bound comes first, by submission."""
+        """Return a job's predicted duration as it counts in the order, aged by its wait. A job past
+        its bound comes first, by submission.
+        """
         if self.starvation.goes_first(queued):
             return starving_key(queued)
         aged_s = forgiven(self, queued) * queued.submit_time
@@ -200,7 +202,9 @@ class Pellucid(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """A reservation stays with its holder, where it would be chosen alike."""
+        """Take over the knowledge of another `pellucid`. A reservation stays with its holder if the
+        new settings would choose the same.
+        """
         if not isinstance(before, Pellucid):
             return False
         here = [queued for queued in jobs if before.knows(queued.job.job_id)]
@@ -255,7 +259,7 @@ class Pellucid(Policy):
         self.usual.learn(job, profile)
 
     def next_wake(self, now: float) -> float | None:
-        """When the next waiting job reaches its bound."""
+        """Return when the next waiting job reaches its bound."""
         return self.starvation.next(now)
 
     def first(self, vcs: Iterable[str], now: float) -> str:
@@ -275,7 +279,9 @@ class Pellucid(Policy):
         return self.distribution.receipt(queued.estimate_s, queued.outlived_s).plain()
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
-        """Prediction, GPUs, credit, fairness: they sum to the key less `forgiven` times now."""
+        """Return prediction, GPUs, credit and fairness, which sum to the key less `forgiven` times
+        now.
+        """
         if is_starving(queued):
             return (("submitted, of those past the bound", queued.submit_time - now),)
         counts = worth_by(self, queued)
@@ -297,7 +303,9 @@ class Pellucid(Policy):
         return tuple(terms)
 
     def left_s(self, run: Run, queued: QueuedJob, now: float, level: float | None = None) -> float:
-        """As predicted; of one that has outlived its prediction, what is expected of such."""
+        """Return the predicted seconds left of a run. For one that has outlived its prediction,
+        that is what is expected of such jobs.
+        """
         if level is not None:
             speed, limit_s = self.type_speed(run), queued.job.time_limit_s
             done_s = (now - run.start_time) * speed

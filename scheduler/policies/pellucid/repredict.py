@@ -1,4 +1,4 @@
-"""When waiting jobs are predicted again.
+"""When the durations of waiting jobs are predicted again.
 
 Where a queue is deep its jobs were predicted long ago: of a burst submitted at one instant, before
 anything was known of such jobs. So a virtual cluster whose queue holds more predicted work than it
@@ -40,7 +40,7 @@ Group = list[QueuedJob]  # jobs of one prediction
 
 @dataclass(slots=True, kw_only=True)
 class LineMemory:
-    """Jobs that are alike; see `Alike`."""
+    """Jobs that are alike, as a plain record; see `Alike`."""
 
     jobs: list[str]
     seen: int | None
@@ -62,8 +62,8 @@ class AlikeMemory:
 
 
 class Alike:
-    """Jobs that wait, by what they ask for and who asks. Of an owner that is not known, and by an
-    estimator that may tell equal jobs apart, nobody is like another.
+    """Waiting jobs grouped by what they ask for and by their owner. Without a known owner, or with
+    an estimator that may tell equal jobs apart, each job is alone in its group.
     """
 
     in_copies: ClassVar = "new"  # of a core (`explain.whatif.copies`)
@@ -80,7 +80,7 @@ class Alike:
         self._news: dict[str, dict[Request, None]] = {}  # to be predicted again, by virtual cluster
 
     def remember(self) -> AlikeMemory:
-        """What it knows, as a plain record."""
+        """Return the groups, as a plain record."""
         places = {request: at for at, request in enumerate(self._waiting)}
         lines = [
             LineMemory(
@@ -95,7 +95,7 @@ class Alike:
         return AlikeMemory(lines=lines, ends=self._ends, news=news)
 
     def restore(self, memory: AlikeMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Know what another knew; `jobs`: all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
         requests = [_request(jobs[line.jobs[0]].job) for line in memory.lines]
         for request, line in zip(requests, memory.lines, strict=True):
             self._waiting[request] = {job_id: jobs[job_id] for job_id in line.jobs}
@@ -113,7 +113,9 @@ class Alike:
         self._news = {vc: {requests[at]: None for at in found} for vc, found in memory.news.items()}
 
     def asked(self, queued: QueuedJob, estimator: Estimator) -> Estimator:
-        """Return who is to be asked about a job that joins its queue: what is believed of its like.
+        """Return the estimator to be asked about a job that joins its queue. It answers with what
+        is predicted for jobs like it, or is the given one where those are to be predicted again in
+        the next turn.
 
         The estimator itself where the others are to be predicted again in the next turn.
         """
@@ -129,7 +131,7 @@ class Alike:
         return Known(estimator, Estimate(like.estimate_s, like.score, like.outlived_s))
 
     def joined(self, queued: QueuedJob, estimator: Estimator) -> None:
-        """A job joined its queue, predicted by an estimator."""
+        """Group a job that joined its queue, predicted by an estimator."""
         if not estimator.of_requests or not queued.job.user:
             return
         self.left(queued.job.job_id)
@@ -143,7 +145,7 @@ class Alike:
             self._as_of[request] = self._ends
 
     def left(self, job_id: str) -> None:
-        """A job waits no more."""
+        """Remove a job that no longer waits."""
         request = self._of.pop(job_id, None)
         if request is None:
             return
@@ -160,7 +162,7 @@ class Alike:
                 known.pop(kind, None)
 
     def ended(self, job: Job) -> None:
-        """A job ended: news of those of its kind, as the others of a sweep are."""
+        """Note that a job ended. Enough ends have the waiting jobs of its kind predicted again."""
         self.left(job.job_id)
         self._ends += 1
         kind = _kind(_request(job))
@@ -172,18 +174,22 @@ class Alike:
             self._news.setdefault(job.vc, {}).update(self._kinds[kind])
 
     def models_changed(self) -> None:
-        """Note that everybody who waits is to be predicted again: another model answers."""
+        """Have every waiting job predicted again, since another model answers."""
         for request in self._waiting:
             self._news.setdefault(request[0], {})[request] = None
 
     def due(self, turn: Turn) -> Iterable[QueuedJob]:
-        """The jobs of a virtual cluster of which something was heard since the last turn."""
+        """Return the waiting jobs of a virtual cluster that are to be predicted again, because jobs
+        like them ended since the last turn.
+        """
         for request in self._news.pop(turn.vc, ()):
             self._as_of[request] = self._ends
             yield from (one for one in self._waiting[request].values() if one in turn.queue)
 
     def groups(self, jobs: Iterable[QueuedJob]) -> Iterator[Group]:
-        """Waiting jobs by their prediction, in the order of the first of each."""
+        """Yield waiting jobs grouped by their prediction, in the order of the first of each
+        group.
+        """
         found: dict[object, Group] = defaultdict(list)
         for queued in jobs:
             request = self._of.get(queued.job.job_id)
@@ -193,7 +199,7 @@ class Alike:
 
 
 def _request(job: Job) -> Request:
-    """What a job asks for, without what is of this one alone; its virtual cluster first."""
+    """Return what a job asks for, without what is of this one alone; its virtual cluster first."""
     work = "" if job.work is None else repr(job.work)
     asked = job.cpus, job.memory_mib, job.gpu_type, job.time_limit_s, job.share, job.profile
     return job.vc, job.user, job.name, job.gpus, work, *asked, job.like, job.expect
@@ -211,7 +217,7 @@ def _whose(job: Job) -> str:
 
 
 def _as_seen(queued: QueuedJob) -> tuple[object, ...]:
-    """What a job has shown of itself."""
+    """Return what a job has shown of itself."""
     return queued.profile, queued.progress, queued.outlived_s
 
 
@@ -231,7 +237,7 @@ class RepredictMemory:
 
 
 class Repredict:
-    """Which jobs are predicted again, and when.
+    """Decides which jobs are predicted again, and when.
 
     Args:
         period_s: 0: never.
@@ -246,7 +252,7 @@ class Repredict:
         self.alike = Alike()
 
     def remember(self) -> RepredictMemory:
-        """What it knows, as a plain record."""
+        """Return what it knows, as a plain record."""
         return RepredictMemory(
             last=dict(self._last),
             newest=dict(self._newest),
@@ -255,19 +261,19 @@ class Repredict:
         )
 
     def restore(self, memory: RepredictMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Know what another knew; `jobs`: all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
         self._last, self._newest = dict(memory.last), dict(memory.newest)
         for vc, users in memory.heard.items():
             self._heard[vc] = set(users)
         self.alike.restore(memory.alike, jobs)
 
     def take_over(self, other: Repredict) -> None:
-        """Know what another knew."""
+        """Take over what another one knows."""
         self._last, self._newest = other._last, other._newest
         self._heard, self.alike = other._heard, other.alike
 
     def ended(self, job: Job) -> None:
-        """A job ended: the estimator has learned from it."""
+        """Note that a job ended, and that the estimator has learned from it."""
         self.alike.ended(job)
         if job.user:  # nobody knows what is whose: jobs without a user are not all of one
             self._newest[job.user] = max(job.submit_time, self._newest.get(job.user, -inf))
@@ -275,8 +281,9 @@ class Repredict:
             self._heard[job.vc].add(whose)
 
     def due(self, turn: Turn) -> list[Group]:
-        """The jobs of this virtual cluster that are to be predicted again now, those of one
-        prediction together."""
+        """Return the jobs of this virtual cluster to be predicted again now, grouped by their
+        prediction.
+        """
         heard_of = self._heard.pop(turn.vc, ()) if self._is_time(turn) else ()
         periodic = [one for one in turn.queue if _whose(one.job) in heard_of] if heard_of else []
         groups = [group for group in self.alike.groups(periodic) if self._apply(group)]
@@ -287,7 +294,7 @@ class Repredict:
         return [group for group in groups if group]
 
     def _is_time(self, turn: Turn) -> bool:
-        """Whether all who wait are to be predicted again."""
+        """Return whether all who wait are to be predicted again."""
         if not self.period_s:
             return False
         if turn.now - self._last.setdefault(turn.vc, turn.now) < self.period_s:

@@ -36,12 +36,12 @@ _BEFORE_ALL = 1e12  # keys of jobs past their bound are this much lower than any
 
 
 def starving_key(queued: QueuedJob) -> float:
-    """The key of a job past its bound: before all others, by submission."""
+    """Return the key of a job past its bound: before all others, by submission."""
     return queued.submit_time - _BEFORE_ALL
 
 
 def is_starving(queued: QueuedJob) -> bool:
-    """Whether the key is that of a job past its bound."""
+    """Return whether a job has the key of one past its bound."""
     return queued.key < -_BEFORE_ALL / 2
 
 
@@ -51,7 +51,7 @@ class Reservation:
 
     Attributes:
         holder: the job; "" when it is gone and they are to be let go.
-        changes: of the pool (`Pool.changes`), when the job was last found not to fit.
+        changes: changes of the pool (`Pool.changes`), when the job was last found not to fit.
         since: when GPUs were first kept for it.
     """
 
@@ -63,7 +63,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class PutOff:
-    """A job past its bound that does not go first yet, for what that is predicted to cost.
+    """A job past its bound that does not go first yet, because of the predicted cost to others.
 
     Attributes:
         times: it is asked about again after so many times its bound.
@@ -81,7 +81,7 @@ Awaited = tuple[float, int, str, str, float]  # when, order, job, virtual cluste
 
 @dataclass(slots=True, kw_only=True)
 class BoundMemory:
-    """Whose bound passes when.
+    """The waiting jobs and their bounds, as a plain record.
 
     Attributes:
         by_vc, patient: by virtual cluster, by the wall's clock and by the fair one; those that are
@@ -128,7 +128,7 @@ class StarvationBound:
         self._put_off: dict[str, PutOff] = {}
 
     def remember(self) -> BoundMemory:
-        """What it knows, as a plain record."""
+        """Return the jobs and their bounds, as a plain record."""
         return BoundMemory(
             by_vc={vc: [_awaited(one) for one in heap] for vc, heap in self._by_vc.items()},
             patient={vc: [_awaited(one) for one in heap] for vc, heap in self._patient.items()},
@@ -137,14 +137,16 @@ class StarvationBound:
         )
 
     def restore(self, memory: BoundMemory, jobs: Mapping[str, QueuedJob]) -> None:
-        """Know what another knew; `jobs`: all that have not ended, by id."""
+        """Restore what `remember` returned; `jobs` are all that have not ended, by id."""
         for ours, theirs in ((self._by_vc, memory.by_vc), (self._patient, memory.patient)):
             for vc, heap in theirs.items():
                 ours[vc] = [_entry_of(one, jobs) for one in heap]
         self._first, self._put_off = set(memory.first), dict(memory.put_off)
 
     def take_over(self, other: StarvationBound, jobs: Iterable[QueuedJob]) -> None:
-        """Go on for another; the demand it counts by has taken over already."""
+        """Take over the jobs of another. The demand that this one counts by must have taken over
+        already.
+        """
         if self._terms() == other._terms():
             self._by_vc, self._patient = other._by_vc, other._patient
             self._first, self._put_off = other._first, other._put_off
@@ -157,7 +159,7 @@ class StarvationBound:
         return self.max_wait_s, self.overload, self.backfill, self.price, demand
 
     def restricted_to(self, kept: Collection[str], demand: Demand) -> StarvationBound:
-        """The same bound on the jobs among `kept`, by another's clock."""
+        """Return the same bound on the jobs among `kept`, by the clock of `demand`."""
         found = StarvationBound(self.max_wait_s, self.overload, demand, self.backfill, self.price)
         for ours, theirs in ((found._by_vc, self._by_vc), (found._patient, self._patient)):
             for vc, heap in theirs.items():
@@ -167,8 +169,9 @@ class StarvationBound:
         return found
 
     def left_s(self, queued: QueuedJob, now: float, *, latest: bool = False) -> float:
-        """Seconds until a waiting job goes first, if neither more nor fewer GPUs are asked for; or
-        until it is asked again what that costs, but for `latest`."""
+        """Return the seconds until a waiting job goes first, or until its cost to others is asked
+        about again, if demand stays the same. With `latest`, that question is left out.
+        """
         if queued.job.job_id in self._first:
             return 0.0
         vc, bound_s = queued.job.vc, self.most_s if latest else self._bound_s(queued)
@@ -179,33 +182,35 @@ class StarvationBound:
         return max(wall_s, fair_s * self._demand.slowdown(vc), 0.0)
 
     def goes_first(self, queued: QueuedJob) -> bool:
-        """Whether a job goes before all others."""
+        """Return whether a job goes before all others."""
         return queued.job.job_id in self._first
 
     def put_off(self, queued: QueuedJob) -> PutOff | None:
-        """Why a job past its bound does not go first yet."""
+        """Return why a job past its bound does not go first yet, or None."""
         return None if self.goes_first(queued) else self._put_off.get(queued.job.job_id)
 
     def overdue(self, queued: QueuedJob, now: float) -> bool:
-        """Whether a waiting job has waited longer than its bound and `backfill` times that."""
+        """Return whether a waiting job has waited longer than its bound and `backfill` times the
+        bound again.
+        """
         came = self._demand.clock_at_arrival(queued.job.job_id)
         fair_s = 0.0 if came is None else self._demand.clock(queued.job.vc, now) - came
         late = fair_s >= self.most_s / self.overload
         return late and now - queued.submit_time >= self.most_s
 
     def expect(self, queued: QueuedJob) -> None:
-        """A job joins its queue."""
+        """Watch the bound of a job that joins its queue."""
         if not self.goes_first(queued):
             deadline = queued.submit_time + self._bound_s(queued)
             heappush(self._by_vc[queued.job.vc], (deadline, queued.seq, queued))
 
     def over(self, job_id: str) -> None:
-        """A job waits no more, or is to wait again."""
+        """Stop treating a job as past its bound: it no longer waits, or is to wait again."""
         self._first.discard(job_id)
         self._put_off.pop(job_id, None)
 
     def due(self, vc: str, now: float, costs_s: Callable[[QueuedJob], float]) -> list[QueuedJob]:
-        """Jobs of a virtual cluster that go first since the last call.
+        """Return the jobs of a virtual cluster that have come to go first since the last call.
 
         Args:
             costs_s: waiting that a job which goes first causes the others, in sum.
@@ -238,7 +243,9 @@ class StarvationBound:
         return due
 
     def _pays(self, queued: QueuedJob, now: float, costs_s: Callable[[QueuedJob], float]) -> bool:
-        """Whether a job past its bound goes first now; when it is asked about again if not."""
+        """Return whether a job past its bound goes first now; when it is asked about again if
+        not.
+        """
         before, most = self._put_off.get(queued.job.job_id), 1.0 + self.backfill
         times = 1.0 if before is None else before.times
         if self.goes_first(queued) or times >= most:
@@ -251,7 +258,7 @@ class StarvationBound:
         return False
 
     def next(self, now: float) -> float | None:
-        """When the next bound passes; those of jobs no longer waiting are included."""
+        """Return when the next bound passes. Bounds of jobs that no longer wait are included."""
         times = [heap[0][0] for heap in self._by_vc.values() if heap and heap[0][0] > now]
         for vc, heap in self._patient.items():
             if heap:
@@ -263,7 +270,7 @@ class StarvationBound:
 
     @property
     def most_s(self) -> float:
-        """The bound at any price."""
+        """The bound that holds whatever it costs others."""
         return (1.0 + self.backfill) * self.max_wait_s
 
     def _bound_s(self, queued: QueuedJob) -> float:
@@ -292,7 +299,8 @@ def _entry_of(awaited: Awaited, jobs: Mapping[str, QueuedJob]) -> _Entry:
 def choose(
     pool: Pool | PoolView, gpus: int, runs: Iterable[Run], ends_in: EndsIn
 ) -> Placement | None:
-    """The GPUs predicted to be free soonest, among those not held; None when there are too few.
+    """Return the GPUs predicted to be free soonest, among those not held; None when there are too
+    few.
 
     Up to the largest node's worth is sought on one node. More takes whole nodes, as many as are
     needed.
@@ -347,8 +355,9 @@ def _ready(
 
 
 def exchange(pool: Pool | PoolView, held: Placement) -> Placement:
-    """The same hold with busy nodes exchanged for like idle ones; whole nodes only. `held` is let
-    go."""
+    """Return the reserved GPUs with busy nodes exchanged for equal idle ones, whole nodes only.
+    `held` is unreserved.
+    """
     if any(mask != _whole(pool, node) for node, mask in held):
         return held
     mine = {node for node, _ in held}

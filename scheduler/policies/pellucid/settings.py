@@ -1,4 +1,4 @@
-"""What can be set of the policy `pellucid`; what each part is for is in `docs/policy.md`."""
+"""The settings of the policy `pellucid`. What each part is for is in `docs/policy.md`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ class Borrowing(Settings):
 
 
 class FairShare(Settings):
-    """Shares by user, and by virtual cluster where they borrow, of usage that fades."""
+    """Shares by user, and by virtual cluster where they borrow. Usage counts less the older it
+    is.
+    """
 
     weight: float = setting(
         0.0, "how far a user who has had more than its due is put back; 0: off", ge=0, le=1

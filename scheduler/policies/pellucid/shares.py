@@ -1,4 +1,4 @@
-"""Who has had how much: GPU-time by virtual cluster and by user, fading with a half-life.
+"""GPU-time used by each virtual cluster and user, fading with a half-life.
 
 What was used a half-life ago counts half: usage at t is the integral over s of the GPUs held at s
 times 2^-((t - s) / half-life). A user is entitled to a part of what the users of its virtual
@@ -27,7 +27,7 @@ HeldMemory = tuple[str, str, int, str | None]  # virtual cluster, user, GPUs, wh
 
 @dataclass(slots=True, kw_only=True)
 class GroupMemory:
-    """What each member of a group had, and all of them together."""
+    """What each member of a group used, and all of them together."""
 
     members: dict[str, UsageMemory]
     whole: UsageMemory
@@ -35,7 +35,7 @@ class GroupMemory:
 
 @dataclass(slots=True, kw_only=True)
 class SharesMemory:
-    """Who had how much, and holds what.
+    """Usage, and the GPUs held now, as a plain record.
 
     Attributes:
         half_life_s: by which it fades.
@@ -131,7 +131,7 @@ class _Group:
 
 
 class Shares:
-    """Decayed usage, and how far each is above its due.
+    """Decayed usage, and how far each user and virtual cluster is above its due.
 
     Args:
         dues: the half-life, and the weights of users and virtual clusters.
@@ -146,7 +146,7 @@ class Shares:
         self._held: dict[str, tuple[str, str, int, str | None]] = {}
 
     def restore(self, memory: SharesMemory) -> None:
-        """Know what each has had."""
+        """Restore the usage that `remember` returned."""
         self._held = dict(memory.held)
         self._vcs.restore(memory.vcs)
         for vc, known in memory.users.items():
@@ -154,7 +154,7 @@ class Shares:
             group.restore(known)
 
     def remember(self, due_at: dict[str, float], terms: dict[str, float]) -> SharesMemory:
-        """What each has had, as a plain record."""
+        """Return the usage of each user and virtual cluster, as a plain record."""
         return SharesMemory(
             half_life_s=self.half_life_s,
             vcs=self._vcs.remember(),
@@ -165,7 +165,7 @@ class Shares:
         )
 
     def take_over(self, other: Shares, now: float) -> None:
-        """Know what each has had, and go on with other weights and another half-life."""
+        """Take over another's usage, and go on with other weights and another half-life."""
         was_s, half_life_s = other.half_life_s, self.half_life_s
         self._held = other._held
         self._vcs.take_over(other._vcs, now, was_s, half_life_s)
@@ -174,12 +174,12 @@ class Shares:
             group.take_over(users, now, was_s, half_life_s)
 
     def join(self, vc: str, user: str, now: float) -> None:
-        """A user has work in a virtual cluster: both have a due from now on."""
+        """Note that a user has work in a virtual cluster: both have a due from now on."""
         self._vcs.join(vc, now)
         self._users.setdefault(vc, _Group(self._weights)).join(user, now)
 
     def began(self, run: Run, now: float) -> None:
-        """A run holds its GPUs from `now` on."""
+        """Count a run's GPUs as held from `now` on."""
         job, other = run.job, run.partner
         self.join(run.vc, job.user, now)
         self._hold(job.job_id, (run.vc, job.user, job.gpus, None), None, now)
@@ -188,7 +188,9 @@ class Shares:
             self._hold(other.job.job_id, self._held[other.job.job_id], job.job_id, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """A job, if it held GPUs, does so no more. A partner has them alone from now on."""
+        """Count a job's GPUs, if it held any, as no longer held by it. A partner has them alone
+        from now on.
+        """
         held = self._held.get(job_id)
         if held is None:
             return
@@ -199,22 +201,21 @@ class Shares:
         del self._held[job_id]
 
     def user(self, vc: str, user: str, now: float) -> float:
-        """Excess of a user among those of a virtual cluster, in [-1, 1]."""
+        """Return the excess of a user among those of a virtual cluster, in [-1, 1]."""
         group = self._users.get(vc)
         return 0.0 if group is None else group.excess(user, now, self.half_life_s)
 
     def users(self, vc: str) -> list[str]:
-        """Those who have had work in a virtual cluster."""
+        """Return the users who have had work in a virtual cluster."""
         group = self._users.get(vc)
         return [] if group is None else list(group.members)
 
     def part(self, vc: str, user: str, now: float) -> tuple[float, float]:
-        """The part of what the users of a virtual cluster had that this one had, and the part
-        due."""
+        """Return a user's part of what all users of a virtual cluster had, and the part due."""
         return self._users[vc].part(user, now, self.half_life_s)
 
     def vc(self, vc: str, now: float) -> float:
-        """Excess of a virtual cluster, in [-1, 1]."""
+        """Return the excess of a virtual cluster, in [-1, 1]."""
         return self._vcs.excess(vc, now, self.half_life_s)
 
     def _hold(
@@ -240,7 +241,7 @@ REKEY_S = 600.0  # terms of waiting jobs are worked out again when they are olde
 
 
 class Fairness:
-    """The fairness term of an order: what a job is put back by for what its user has had.
+    """The fairness term of an order: how far a job is put back for what its user has used.
 
     Args:
         settings: its weight (0 = off; the term is `weight * SPAN_S * excess`), and the dues.
@@ -256,16 +257,16 @@ class Fairness:
         self._terms: dict[str, float] = {}  # job -> the term in its key
 
     def remember(self) -> SharesMemory:
-        """What it knows, as a plain record."""
+        """Return what it knows, as a plain record."""
         return self.shares.remember(self._next, self._terms)
 
     def restore(self, memory: SharesMemory) -> None:
-        """Take over what another of the same settings remembered."""
+        """Restore what another with the same settings returned from `remember`."""
         self.shares.restore(memory)
         self._next, self._terms = dict(memory.due_at), dict(memory.terms)
 
     def take_over(self, other: Fairness, now: float) -> None:
-        """Know what another does, be it off: usage is counted all the same.
+        """Take over another's usage, also where either is off: usage is counted all the same.
 
         Where the settings are the same, so are the terms and when they are worked out again.
         """
@@ -274,16 +275,18 @@ class Fairness:
             self._terms, self._next = other._terms, other._next
 
     def parts(self, vc: str, now: float) -> Parts:
-        """What each user of a virtual cluster had, and is due."""
+        """Return what each user of a virtual cluster had, and is due."""
         members = {who: self.shares.part(vc, who, now) for who in self.shares.users(vc)}
         return Parts(members, self.shares.half_life_s, self.weight * self.SPAN_S)
 
     def withdraw(self, queued: QueuedJob) -> None:
-        """The decisions of a job tell of no term any more."""
+        """Remove the term from the evidence of a job's decisions."""
         queued.evidence = tuple(one for one in queued.evidence if one[0] not in NAMES)
 
     def on(self, queued: QueuedJob, now: float) -> float:
-        """The term of a job, seconds of predicted duration; its decisions tell it from now on."""
+        """Return the fairness term of a job, seconds of predicted duration, and add it to the
+        evidence of its decisions.
+        """
         if not self.weight:
             return 0.0
         job = queued.job
@@ -296,7 +299,9 @@ class Fairness:
         return term_s
 
     def refresh(self, turn: Turn, exempt: Callable[[QueuedJob], bool]) -> None:
-        """Work the terms of a queue out again, when they are old. Its order changes with them."""
+        """Work out the terms of a queue again when they are old. The order of the queue changes
+        with them.
+        """
         if not self.weight or turn.now < self._next.get(turn.vc, 0.0):
             return
         self._next[turn.vc] = turn.now + REKEY_S
@@ -308,14 +313,16 @@ class Fairness:
         turn.queue.replace(list(turn.queue))
 
     def first(self, vcs: Iterable[str], now: float) -> str:
-        """Of virtual clusters that may all borrow, the one that has had least beyond its due."""
+        """Return the virtual cluster that has used least beyond its due, where all may borrow from
+        each other.
+        """
         return min(vcs, key=lambda vc: self.shares.vc(vc, now)) if self.weight else next(iter(vcs))
 
     def began(self, run: Run, now: float) -> None:
-        """A run holds its GPUs."""
+        """Count a run's GPUs as held."""
         self.shares.began(run, now)
 
     def over(self, job_id: str, now: float) -> None:
-        """A job holds nothing any more."""
+        """Count a job's GPUs as no longer held."""
         self.shares.over(job_id, now)
         self._terms.pop(job_id, None)

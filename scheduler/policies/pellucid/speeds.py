@@ -1,4 +1,4 @@
-"""What pairs that shared GPUs were seen to do, set against what was believed of them.
+"""Corrections of predicted pair speeds by what pairs were measured to run at.
 
 Pair speeds are predicted from two profiles. Where that errs, it errs alike for jobs that look
 alike, and a pair that runs shows its speeds within minutes. The errors seen are kept by the kinds
@@ -24,7 +24,9 @@ STEPS = 5.0, 5.0, 1024.0  # percent, percent, MiB
 
 @lru_cache(maxsize=65_536)
 def kind_of(profile: Profile) -> Kind:
-    """Jobs of one kind look the same but for the noise of a short look. None: was not read."""
+    """Return the kind of a profile: those of one kind differ by the noise of a short measurement
+    only. None stands for a value that was not read.
+    """
     seen = profile.gpu_util_pct, profile.gpu_mem_util_pct, profile.gpu_mem_mib
     util, mem_util, mem = (
         round(x / step) if isfinite(x) else None for x, step in zip(seen, STEPS, strict=True)
@@ -59,7 +61,7 @@ class _PairError:
 
 @dataclass(slots=True, kw_only=True)
 class PairErrorsMemory:
-    """The errors seen, by the kind of the job and by the kinds of the two; and how often."""
+    """The errors measured, and how many, as a plain record."""
 
     own: list[_OwnError]
     pairs: list[_PairError]
@@ -67,7 +69,7 @@ class PairErrorsMemory:
 
 
 class PairErrors:
-    """The errors that a predictor of pair speeds was seen to make.
+    """The measured errors of a predictor of pair speeds.
 
     Attributes:
         seen: observations so far, one per member of a pair.
@@ -79,7 +81,7 @@ class PairErrors:
         self.pairs: dict[tuple[Kind, Kind], _Mean] = {}
 
     def add(self, own: Kind, other: Kind, error: float) -> None:
-        """One more of a job of a kind beside one of another."""
+        """Add one error of a job of kind `own` beside a job of kind `other`."""
         means = self.own.setdefault(own, _Mean()), self.pairs.setdefault((own, other), _Mean())
         for mean in means:
             mean.count += 1
@@ -87,7 +89,7 @@ class PairErrors:
         self.seen += 1
 
     def remember(self) -> PairErrorsMemory:
-        """What was seen, as a plain record."""
+        """Return the errors, as a plain record."""
         return PairErrorsMemory(
             own=[_OwnError(kind=kind, error=replace(one)) for kind, one in self.own.items()],
             pairs=[
@@ -98,18 +100,18 @@ class PairErrors:
         )
 
     def restore(self, memory: PairErrorsMemory) -> None:
-        """Know what was seen."""
+        """Restore what `remember` returned."""
         self.own = {one.kind: replace(one.error) for one in memory.own}
         self.pairs = {(one.kind, one.beside): replace(one.error) for one in memory.pairs}
         self.seen = memory.seen
 
 
 class Experienced:
-    """A predictor whose pair speeds are corrected by the errors that it was seen to make.
+    """A predictor whose pair speeds are corrected by its measured errors.
 
     Args:
         pair_predictor: predicts.
-        errors: that it was seen to make; added to by `learn`.
+        errors: the errors it was seen to make; `learn` adds to them.
         weight: how many observations its own prediction is worth.
     """
 
@@ -122,7 +124,7 @@ class Experienced:
 
     @property
     def seen(self) -> int:
-        """Observations so far."""
+        """Number of observations so far."""
         return self.errors.seen
 
     def predict_pair(self, newcomer: QueuedJob, partner: QueuedJob) -> PairPrediction | None:
@@ -143,7 +145,7 @@ class Experienced:
         return replace(prediction, speeds=speeds, speed_path=path)
 
     def learn(self, own: QueuedJob, other: QueuedJob, speed: float) -> None:
-        """A job was seen to run at `speed` of its speed alone, beside another."""
+        """Learn that a job was measured at `speed` of its speed alone, beside another."""
         prediction = self.pair_predictor.predict_pair(own, other)
         if prediction is None or prediction.speeds is None or own.profile is None:
             return

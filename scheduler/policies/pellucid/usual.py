@@ -1,4 +1,5 @@
-"""What a job is taken to do to a GPU before it was watched itself: what its user's jobs usually do.
+"""The profile that is assumed for a job before it was watched itself, by what its user's jobs
+usually do.
 
 Where a cluster has no profiling partition, a job is known once it has run alone for a few minutes.
 One that waits has not; without a belief about it, nobody without a name is ever packed there.
@@ -54,7 +55,9 @@ class _Seen:
 
 @dataclass(slots=True, kw_only=True)
 class UsualMemory:
-    """What was seen of whose jobs, those seen longest ago first; and `UsualProfiles.changes`."""
+    """What was measured of whose jobs, those seen longest ago first, and
+    `UsualProfiles.changes`.
+    """
 
     seen: list[_Usual]
     changes: dict[str, int]
@@ -69,7 +72,7 @@ class _Usual:
 
 
 class UsualProfiles:
-    """Profiles of jobs that were watched, by user and GPUs, else by user.
+    """Profiles of watched jobs, by user and GPUs, else by user.
 
     Attributes:
         changes: by virtual cluster, how often what is believed of anybody there has changed.
@@ -80,7 +83,7 @@ class UsualProfiles:
         self._seen: OrderedDict[_Key, _Seen] = OrderedDict()
 
     def remember(self) -> UsualMemory:
-        """What it was taught, as a plain record."""
+        """Return what was learned, as a plain record."""
         seen = [
             _Usual(vc=vc, user=user, gpus=gpus, seen=replace(one))
             for (vc, user, gpus), one in self._seen.items()
@@ -88,14 +91,14 @@ class UsualProfiles:
         return UsualMemory(seen=seen, changes=dict(self.changes))
 
     def restore(self, memory: UsualMemory) -> None:
-        """Know what another was taught."""
+        """Restore what `remember` returned."""
         self.changes = Counter(memory.changes)
         self._seen = OrderedDict(
             ((one.vc, one.user, one.gpus), replace(one.seen)) for one in memory.seen
         )
 
     def learn(self, job: Job, profile: Profile) -> None:
-        """A job was watched."""
+        """Learn from the profile of a job."""
         for key in _keys(job):
             seen = self._seen.setdefault(key, _Seen())
             self._seen.move_to_end(key)
@@ -104,7 +107,7 @@ class UsualProfiles:
             self._seen.popitem(last=False)
 
     def find(self, job: Job) -> Profile | None:
-        """What a job is believed to do; None where too few like it were watched."""
+        """Return the profile assumed for a job, or None where too few like it were watched."""
         found = (self._seen.get(key) for key in _keys(job))
         return next((seen.believed for seen in found if seen and seen.believed), None)
 

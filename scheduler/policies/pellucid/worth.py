@@ -1,4 +1,5 @@
-"""What the duration of a job counts in the order: the predicted number, or two of its curve.
+"""How a job's duration counts in the order: as the predicted number, or as two numbers of its
+curve.
 
 Users are bimodal: most of their jobs end within the hour, a few run for days and hold most of the
 GPU time. One predicted number between the two is true of neither. With `counted_s` the order goes
@@ -26,11 +27,11 @@ COUNTS, ODDS = "counts_s", "counts_odds"  # as they are recorded
 
 
 class Worth(NamedTuple):
-    """What it counts, seconds.
+    """How a job's duration counts in the order, seconds.
 
     Attributes:
         duration_s: of the duration.
-        sized_s: the same, for its GPUs.
+        sized_s: the seconds weighted by its GPUs.
         long_s: what the chance to be long adds.
         recorded: the numbers of the curve that decide.
     """
@@ -42,7 +43,7 @@ class Worth(NamedTuple):
 
     @property
     def sum_s(self) -> float:
-        """All of it."""
+        """The sum of both parts."""
         return self.sized_s + self.long_s
 
 
@@ -55,7 +56,7 @@ def worth(
     counted_s: float,
     long_s: float,
 ) -> Worth:
-    """Return what a predicted duration counts in the order.
+    """Return how a predicted duration counts in the order.
 
     Args:
         seconds: it counts whole where there is no curve.
@@ -70,7 +71,7 @@ def worth(
 
 
 class Orders(Protocol):
-    """What of a policy an order by durations depends on; see `PellucidSettings`."""
+    """The parts of a policy that an order by durations depends on; see `PellucidSettings`."""
 
     distribution: DurationDistribution
     patience: Patience
@@ -91,7 +92,7 @@ def forgiven(policy: Orders, queued: QueuedJob) -> float:
 
 
 def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
-    """Return what the predicted duration of a job counts in the order of a policy."""
+    """Return how the predicted duration of a job counts in the order of a policy."""
     seconds, counted_s = queued.estimate_s or 0.0, policy.counted_s
     curve = policy.distribution.alone(seconds, queued.outlived_s) if counted_s else None
     return worth(
@@ -105,7 +106,7 @@ def worth_by(policy: Orders, queued: QueuedJob) -> Worth:
 
 
 def described_by(policy: Orders, queued: QueuedJob) -> Evidence:
-    """Return what a policy believes of how long a job lasts, and what of it counts in the order."""
+    """Return what a policy predicts of a job's duration, and how much of it counts in the order."""
     assert queued.estimate_s is not None
     described = policy.distribution.described(queued.estimate_s, queued.outlived_s)
     return (*described, *worth_by(policy, queued).recorded)

@@ -1,4 +1,5 @@
-"""The analyst: when a job will start, why it waits, and what would change that.
+"""The analyst: it forecasts when a job will start, and says why it waits and what would change
+that.
 
 Nothing here decides. Every answer comes from copies of the decision core that are run forward.
 """

@@ -1,4 +1,4 @@
-"""What the analyst answers when it is asked."""
+"""The answers of the analyst to questions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class Follower(Protocol):
-    """Who follows the log, and forecasts."""
+    """The part of the analyst that follows the log and forecasts."""
 
     state: State
     memory: Memory
@@ -65,7 +65,7 @@ class Follower(Protocol):
 
 
 class Answers:
-    """Answers from copies of the core that an analyst follows; they change nothing.
+    """Answers from copies of the core that an analyst follows. They change nothing.
 
     Attributes:
         claimed: what the last answer claims and can be refuted.
@@ -85,7 +85,7 @@ class Answers:
         }
 
     def reply(self, kind: str, body: Mapping[str, Any]) -> Json:
-        """The answer to a question; `{"unavailable": why}` when there is none.
+        """Return the answer to a question; `{"unavailable": why}` when there is none.
 
         Args:
             kind: `cluster` (kind and body of events about nodes or settings), `order` (vc,
@@ -133,12 +133,12 @@ class Answers:
         return {"unavailable": f"no such question: {kind}"}
 
     def _shares(self, user: str) -> Shares:
-        """What a user has had of each virtual cluster, against what is due."""
+        """Return what a user has had of each virtual cluster, against what is due."""
         core = self._of.state.core
         return of_policy(core.policy, user, list(core.queues), self._of.now())
 
     def _new(self, body: Mapping[str, Any]) -> NewJob:
-        """What would become of a job that is not submitted."""
+        """Return what would become of a job that is not submitted."""
         submission = Submission.from_body(body["submission"])
         return tried(
             near(self._of.futures()),
@@ -165,7 +165,9 @@ class Answers:
         )
 
     def _suggested(self, body: Mapping[str, Any], owner: str) -> Json:
-        """What would help a job; whose starts it moves is not looked into, so nobody is named."""
+        """Return what would help a job; whose starts it moves is not looked into, so nobody is
+        named.
+        """
         job_id = str(body["job_id"])
         outcomes = self._trying(job_id, self._of.helps_s).suggestions(
             job_id, [str(vc) for vc in body.get("vcs") or ()]
@@ -245,7 +247,7 @@ class Answers:
             return ()
 
     def _cluster(self, changes: Sequence[Json]) -> Effect:
-        """What nodes or settings that change would do to those who wait."""
+        """Return what nodes or settings that change would do to those who wait."""
         now = self._of.now()
         events = [Event(Kind(one["kind"]), now, body=one["body"]) for one in changes]
 
@@ -288,7 +290,7 @@ class Answers:
         }
 
     def _unanswerable(self, kind: str, job_id: str) -> str:
-        """Why a question about a job has no answer; "" when it may have one."""
+        """Return why a question about a job has no answer; "" when it may have one."""
         core, record = self._of.state.core, self._of.state.ledger.records.get(job_id)
         if job_id not in core.jobs or record is None:
             over = record is not None and record.phase.over
@@ -301,7 +303,9 @@ class Answers:
         return "" if blocked is None else WhyNot.UNMET if blocked.never else WhyNot.DEPENDS
 
     def _after(self, job_id: str, other: str) -> Compared:
-        """Why another job went, or goes, before this one. LookupError when it was in no queue."""
+        """Return why another job went, or goes, before this one. LookupError when it was in no
+        queue.
+        """
         core, record = self._of.state.core, self._of.state.ledger.records.get(other)
         if other == job_id:
             raise LookupError("it is the same job; name another")

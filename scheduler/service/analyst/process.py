@@ -1,4 +1,4 @@
-"""The process that foresees: folds the log, forecasts what was submitted, answers questions.
+"""The analyst's process: it reads the log, forecasts what was submitted, and answers questions.
 
 It decides nothing. What it appends (FORECAST) no core reads; if it is gone, forecasts are
 "unavailable" and everything else goes on.
@@ -83,7 +83,7 @@ HELPS_S = 0.8  # what would help is tried for so long, however busy the machine;
 
 
 class Analyst:
-    """Foresees while it holds the lease; stands by otherwise.
+    """Forecasts while it holds the lease, and stands by otherwise.
 
     Args:
         store: a prepared database whose log has its HEADER.
@@ -157,7 +157,7 @@ class Analyst:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Foresee, or stand by, until stopped; `stopping` is asked often."""
+        """Forecast, or stand by, until stopped; `stopping` is asked often."""
         self._alive = stopping
         while not stopping():
             try:
@@ -184,7 +184,7 @@ class Analyst:
             self.lease = None
 
     def take_over(self) -> bool:
-        """Take the lease and fold the log. False: another holds it."""
+        """Take the lease and read the log. Return False where another holds it."""
         lease = self.store.take(LEASE, self.holder, self.lease_s)
         if lease is None:
             return False
@@ -247,7 +247,9 @@ class Analyst:
         core.estimator = self.memory = memory
 
     def turn(self) -> bool:
-        """Read the log, foresee what is new, answer. False when there was nothing to do."""
+        """Read the log, forecast what is new, answer questions. Return False when there was nothing
+        to do.
+        """
         self._renew()
         self._touched.clear()
         busy = self.read_on()
@@ -305,7 +307,7 @@ class Analyst:
     # --- the log ----------------------------------------------------------------------------
 
     def read_on(self) -> bool:
-        """Fold what was logged since. False when nothing was."""
+        """Take in what was logged since. Return False when nothing was."""
         self.read_at = self.now() if self.state.header is not None else 0.0
         events = self.store.read(self.state.seen)
         if not events:
@@ -368,21 +370,22 @@ class Analyst:
             self._refresh_at = min(self._refresh_at, self.clock.monotonic() + soon)
 
     def _phase(self, job_id: str) -> Phase | None:
-        """Where a job stands as of the last pass."""
+        """Return where a job stands as of the last pass."""
         record = self.state.ledger.records.get(job_id)
         return None if record is None else record.phase
 
     # --- forecasts --------------------------------------------------------------------------
 
     def now(self) -> float:
-        """The time on the service's clock."""
+        """Return the time on the service's clock."""
         header = self.state.header
         assert header is not None
         return max(self.state.now, header.clock(self.clock.now()))
 
     def futures(self) -> Futures:
-        """The futures of the core as it stood when the log was read; kept while nothing happens,
-        for a second."""
+        """Return the futures of the core as it was when the log was read. They are kept for a
+        second while nothing happens.
+        """
         now, kept = max(self.state.now, self.read_at), self._futures
         if kept is None or kept[0] != self.state.covered or now - kept[1] > 1.0:
             made = Futures(self.state.core, self.memory, now, seed=self.state.covered)
@@ -390,9 +393,10 @@ class Analyst:
         return kept[2]
 
     def forecast(self, job_ids: Iterable[str]) -> dict[str, StartForecast]:
-        """Forecasts of jobs that have not ended, corrected; the others are left out, and those
-        with whom something happened while futures ran: questions are answered in between, from
-        the log as it is then."""
+        """Return corrected forecasts of jobs that have not ended. Ended jobs are left out, and
+        those to which something happened while futures were simulated. Questions are answered in
+        between, from the log as it is then.
+        """
         state, seen = self.state, self.state.seen
         core, now = state.core, self.now()
         alive = set(core.jobs)
@@ -414,8 +418,9 @@ class Analyst:
         return {j: one for j, one in made.items() if self._touched.get(j, -1) <= seen}
 
     def as_shown(self, job_id: str, made: StartForecast) -> StartForecast:
-        """The forecast shown of a waiting job: the latest, or, before there is one, of futures
-        that were `made` just now."""
+        """Return the forecast shown for a waiting job: the latest, or, before there is one, one
+        from futures that were `made` just now.
+        """
         if (latest := self.latest.get(job_id)) is not None:
             return latest
         core, now = self.state.core, self.futures().now
@@ -452,7 +457,7 @@ class Analyst:
         self._write(made, first=True)
 
     def refresh(self) -> None:
-        """Make the forecasts of all jobs that have not ended."""
+        """Renew the forecasts of all jobs that have not ended."""
         self._stale, self._refresh_at = False, self.clock.monotonic() + self.refresh_s
         made = self.forecast(self.state.core.jobs)
         left = [(one.start_p50 or 0.0) - one.made_at for one in made.values()]
@@ -490,7 +495,7 @@ class Analyst:
     # --- questions --------------------------------------------------------------------------
 
     def answer(self, at_most: int = QUESTIONS) -> bool:
-        """Answer what was asked, each from the log as it then is. False when nothing was."""
+        """Answer questions, each from the log as it then is. Return False when none was asked."""
         open_ = and_(
             questions.c.answered_at.is_(None), questions.c.asked_at > self.clock.now() - QUESTION_S
         )
@@ -552,7 +557,7 @@ def _put(
 
 
 def _about_the_same(was: float | None, at: float, now: float) -> bool:
-    """Whether a crude start needs not be written again: a tenth of the wait is no news."""
+    """Return whether a crude start needs not be written again: a tenth of the wait is no news."""
     return was is not None and abs(at - was) <= max(60.0, 0.1 * (at - now))
 
 
@@ -579,7 +584,7 @@ def _place(state: State, job_id: str) -> tuple[int, float]:
 
 
 def run_analyst(settings: Settings, stopping: Callable[[], bool]) -> None:
-    """The process of the service that foresees, or stands by."""
+    """Run the analyst's process, which forecasts or stands by, until stopped."""
     store = ThreadedStore(settings.database)
     store.go_on()
     # a forecast may wait for the processor, a decision may not: this thread takes little where all

@@ -1,1 +1,1 @@
-"""The API: `create_app` in `service.app`."""
+"""The API; `create_app` is in `service.app`."""

@@ -1,4 +1,5 @@
-"""What a waiting job's owner, or an operator, does about it: change, hold, release, cancel many.
+"""What the owner of a waiting job, or an operator, does about it: change, hold, release, cancel
+many.
 
 Each is an event, taken by the next pass; with `preview` nothing is changed. Asked for again, each
 changes nothing.
@@ -27,12 +28,12 @@ from scheduler.service.log.store.rows import JobRow
 from scheduler.service.log.store.visibility import Role, Viewer
 
 router = APIRouter(tags=["jobs"])
-Preview = Annotated[bool, Query(description="Change nothing; say what would come of it.")]
+Preview = Annotated[bool, Query(description="Change nothing; show what the change would do.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What was asked for, checked: the event it becomes; None: it is so already."""
+    """A checked request, and the event that it becomes; None where nothing would change."""
 
     event: Event | None
     differs: Json = field(default_factory=dict)  # as a question to the analyst
@@ -53,7 +54,7 @@ class Acting:
             raise Problem(403, "forbidden", "a viewer's token cannot change jobs")
 
     def may_change(self, job: JobRow) -> None:
-        """Raise Problem (403, 409) for a viewer who may not change a job, whatever to."""
+        """Raise Problem (403, 409) for a viewer who may not change a job at all."""
         self._may(f"scontrol update JobId={job.job_id}")
 
     @property
@@ -86,8 +87,9 @@ class Acting:
         return Asked(self._event(Kind.CHANGED, job, **differs), question)
 
     def hold(self, job: JobRow) -> Asked:
-        """Keep a waiting job from starting. An operator's hold of another's job is the operators'
-        to release."""
+        """Keep a waiting job from starting. What an operator holds of another's jobs only operators
+        can release.
+        """
         self._may(f"scontrol hold {job.job_id}")
         self._holdable(job)
         operator = self._operator and job.owner != self.viewer.name
@@ -96,7 +98,7 @@ class Acting:
         return Asked(self._event(Kind.HELD, job, operator=operator), {"held": True})
 
     def release(self, job: JobRow) -> Asked:
-        """Let a held job start again."""
+        """Let a held job start again. Return the change."""
         self._may(f"scontrol release {job.job_id}")
         self._holdable(job)
         if not job.hold:
@@ -129,7 +131,7 @@ async def _act(
 
 
 def allowed(job_id: str, request: Request, view: VisibleQueries) -> None:
-    """Raise UnknownJob or Problem (403, 409) for one who may not change a job, whatever to."""
+    """Raise UnknownJob or Problem (403, 409) for somebody who may not change a job at all."""
     _acting(request, view).may_change(view.job(job_id))
 
 
@@ -146,7 +148,9 @@ def _acting(request: Request, view: VisibleQueries) -> Acting:
 async def change_job(
     job_id: str, asked: ChangeRequest, request: Request, view: Seen, preview: Preview = False
 ) -> JobChange:
-    """It keeps its place: when it was submitted, and what it has waited. Not for running jobs."""
+    """Change what a waiting job asks for. It keeps its place: when it was submitted, and what it
+    has waited. Running jobs cannot be changed.
+    """
     job = await run_in_threadpool(view.job, job_id)
     work = await run_in_threadpool(_acting(request, view).change, job, asked)
     return await _act(request, view, work, job, preview)
@@ -159,7 +163,9 @@ async def change_job(
     responses=responses(403, 404, 409),
 )
 async def hold(job_id: str, request: Request, view: Seen, preview: Preview = False) -> JobChange:
-    """It does not start until it is released; what it is held counts as no waiting."""
+    """Hold a waiting job: it does not start until it is released. The time it is held does not
+    count as waiting.
+    """
     job = await run_in_threadpool(view.job, job_id)
     return await _act(request, view, _acting(request, view).hold(job), job, preview)
 
@@ -171,7 +177,7 @@ async def hold(job_id: str, request: Request, view: Seen, preview: Preview = Fal
     responses=responses(403, 404, 409),
 )
 async def release(job_id: str, request: Request, view: Seen, preview: Preview = False) -> JobChange:
-    """What an operator holds only an operator can release."""
+    """Release a held job. What an operator holds only an operator can release."""
     job = await run_in_threadpool(view.job, job_id)
     return await _act(request, view, _acting(request, view).release(job), job, preview)
 
@@ -180,8 +186,9 @@ async def release(job_id: str, request: Request, view: Seen, preview: Preview = 
 def cancel_many(
     asked: CancelRequest, request: Request, view: Seen, preview: Preview = False
 ) -> CancelledMany:
-    """All that can be are cancelled, whatever is with the others; an array's id stands for its
-    tasks."""
+    """Cancel several jobs. Those that can be are cancelled, whatever happens to the others. An
+    array's id stands for its tasks.
+    """
     changes: Changes = request.app.state.changes
     changes.in_charge("scancel")
     if view.viewer.role is Role.VIEWER:

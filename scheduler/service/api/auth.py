@@ -1,4 +1,4 @@
-"""Who is asking, and whether they may.
+"""Decides who is asking, and whether they may.
 
 A bearer token in the `Authorization` header, or in a cookie for the pages; whom the site's proxy
 vouches for (`proxied`); on loopback, where tokens may be off, the user at the other end of the
@@ -52,14 +52,16 @@ _ASKING: set[object] = set()
 
 
 def only_asks(endpoint: Endpoint) -> Endpoint:
-    """Mark a POST that changes nothing: it is none of an account's changes a day."""
+    """Mark a POST that changes nothing, so that it does not count among an account's changes of a
+    day. Return it.
+    """
     _ASKING.add(endpoint)
     return endpoint
 
 
 @cache
 def service_user() -> str:
-    """Name of the user this process runs as."""
+    """Return the name of the user this process runs as."""
     uid = os.geteuid()
     try:
         return pwd.getpwuid(uid).pw_name
@@ -83,7 +85,7 @@ class Authenticator:
         self._kept = Buckets(kept / DAY_S, kept) if kept else None
 
     def admit(self, request: Request) -> Viewer:
-        """The viewer behind a request. Raises Problem (401, 403, 429)."""
+        """Return the viewer behind a request. Raises Problem (401, 403, 429)."""
         viewer, by_header = self._identify(request)
         request.state.actor = viewer.name
         wait = self._rate.take(viewer.name, self._cost(request))
@@ -99,7 +101,8 @@ class Authenticator:
         return viewer
 
     def may_send(self, request: Request) -> None:
-        """Raise Problem (401, 403) for who may send no large body: it is asked before one is read.
+        """Raise Problem (401, 403) for somebody who may send no large body. It is called before the
+        body is read.
 
         What may be done with it is for its route to say.
         """
@@ -107,7 +110,9 @@ class Authenticator:
             raise Problem(403, "forbidden", "a viewer sees, and changes nothing")
 
     def spend(self, viewer: Viewer, changes: float) -> None:
-        """Raise Problem (429) for one who changed so much that the log would grow without end."""
+        """Raise Problem (429) for a viewer who has changed so much that the log would grow without
+        end.
+        """
         if self._kept is None or viewer.role is Role.OPERATOR:
             return
         wait = self._kept.take(viewer.name, changes)
@@ -121,14 +126,16 @@ class Authenticator:
         return 1.0 + len(request.scope.get(BODY, b"")) // self._limits.request_bytes
 
     def still(self, request: Request, viewer: Viewer) -> bool:
-        """Whether who was admitted would be so again, with the same rights."""
+        """Return whether somebody who was admitted would be admitted again, with the same
+        rights.
+        """
         try:
             return self._identify(request)[0] == viewer
         except Problem:
             return False
 
     def enter(self, request: Request, secret: str) -> Viewer:
-        """The viewer of a secret given by hand. Raises Problem."""
+        """Return the viewer whose secret was entered by hand. Raises Problem."""
         address = request.client.host if request.client else ""
         known = self._fresh(secret)
         if known is not None:
@@ -165,7 +172,7 @@ class Authenticator:
             )
 
     def knows(self, request: Request) -> bool:
-        """Whether the token of a request was looked up a moment ago."""
+        """Return whether the token of a request was looked up a moment ago."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return scheme.lower() == "bearer" and self._fresh(secret.strip()) is not None
 
@@ -174,7 +181,9 @@ class Authenticator:
         return viewer if monotonic() < until else None
 
     def csrf_word(self, request: Request) -> str:
-        """What a form of our own pages sends along as `csrf` (or in the header X-CSRF-Token)."""
+        """Return the word that a form of our own pages sends along as `csrf` (or in the header
+        X-CSRF-Token).
+        """
         secret = request.cookies.get(COOKIE, "")
         return hmac.digest(secret.encode(errors="surrogatepass"), b"csrf", "sha256").hex()
 
@@ -186,12 +195,14 @@ class Authenticator:
             return False
 
     def secret(self, request: Request) -> str:
-        """The secret that a request was let in by; "" where tokens are off."""
+        """Return the secret by which a request was admitted; "" where tokens are off."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         return secret.strip() if scheme.lower() == "bearer" else request.cookies.get(COOKIE, "")
 
     def guest(self, request: Request, job_id: str, mark: str) -> tuple[Viewer, int]:
-        """Who a shared link lets in, and until when. Raises Problem (404, 429)."""
+        """Return the viewer that a shared link admits, and until when. Raises Problem (404,
+        429).
+        """
         with self._store.engine.connect() as connection:
             found = shares.opened(connection, job_id, mark, time())
         if found is not None:  # by job: behind a proxy all guests have one address
@@ -250,7 +261,7 @@ class Authenticator:
         return known[1]
 
     def same_origin(self, request: Request) -> None:
-        """Raise Problem when another site made the visitor's browser send this."""
+        """Raise Problem when another site made the visitor's browser send this request."""
         site = request.headers.get("sec-fetch-site", "same-origin")
         origin = request.headers.get("origin")
         host = request.headers.get("host", "")
@@ -259,7 +270,7 @@ class Authenticator:
             raise Problem(403, "cross-site-request", "this request was made by another site")
 
     def from_our_page(self, request: Request) -> None:
-        """Raise Problem unless one of our pages made the visitor's browser send this."""
+        """Raise Problem unless one of our pages made the visitor's browser send this request."""
         self.same_origin(request)
         if self._vouched.by_proxy(request) and not SAYS_WHENCE & set(request.headers):
             # the proxy's cookie may come along from anywhere
@@ -273,7 +284,7 @@ class Authenticator:
 
 
 def form(request: Request, lists: Collection[str] = ()) -> dict[str, str]:
-    """The fields of an HTML form; the body was read by the guard, and is small.
+    """Return the fields of an HTML form. The guard has read the body, and it is small.
 
     Args:
         lists: fields that hold many names each. All others are as long as a person writes.
@@ -300,7 +311,8 @@ def _fields(request: Request) -> dict[str, str]:
 
 
 def scheme(request: Request) -> str:
-    """`https` where the visitor speaks TLS, to this service or to a proxy that says so.
+    """Return `https` where the visitor speaks TLS, to this service or to a proxy that says so; else
+    the request's own scheme.
 
     A visitor who says so in the proxy's place changes only the answer to that visitor.
     """
@@ -324,7 +336,7 @@ def _is_address(host: str) -> bool:
 
 
 async def admitted(request: Request) -> Viewer:
-    """FastAPI dependency: who is asking."""
+    """Return who is asking, as a FastAPI dependency."""
     authenticator: Authenticator = request.app.state.authenticator
     if authenticator.knows(request):  # nothing to wait for: no need of a thread
         return authenticator.admit(request)
@@ -332,13 +344,13 @@ async def admitted(request: Request) -> Viewer:
 
 
 async def seen(request: Request, viewer: Asking) -> VisibleQueries:
-    """FastAPI dependency: the database as the one who asks may see it."""
+    """Return the database as the viewer may see it, as a FastAPI dependency."""
     reads: Reads = request.app.state.reads
     return reads.seen_by(viewer)
 
 
 async def operating(viewer: Asking) -> Viewer:
-    """FastAPI dependency: an operator."""
+    """Return an operator, as a FastAPI dependency. Raise Problem (403) for others."""
     if viewer.role is not Role.OPERATOR:
         raise Problem(403, "forbidden", "only an operator may do this")
     return viewer

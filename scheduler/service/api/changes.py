@@ -1,4 +1,6 @@
-"""Requests that change something, as events: appended in one transaction, or nothing happens."""
+"""Requests that change something, turned into events. All of a request is appended in one
+transaction, or nothing.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +42,16 @@ _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's: no letter looks l
 
 
 def new_job_id() -> str:
-    """Twelve characters, 60 random bits: short enough to type, and not to be guessed."""
+    """Return a new id: twelve characters, 60 random bits, short enough to type, and not to be
+    guessed.
+    """
     drawn = secrets.randbits(60)  # at once: every draw asks the kernel
     return "".join(_ALPHABET[drawn >> 5 * i & 31] for i in range(12))
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is asked for that has to be there."""
+    """The resources that must exist for a request."""
 
     vc: str | None
     gpus: int
@@ -55,7 +59,7 @@ class Wish:
 
 
 class Task(NamedTuple):
-    """A task of an array; `behind`: the number of the task whose end it waits for."""
+    """A task of an array. `behind` is the number of the task for whose end it waits."""
 
     array: str
     number: int
@@ -67,7 +71,7 @@ class Changes:
 
     Args:
         now: seconds since the epoch, as decisions count them.
-        room: of the waiting jobs of one submitter.
+        room: limits of the waiting jobs of one submitter.
         missing: why a command cannot be executed where it would run; "" = nothing is known.
         reads_commands: commands are read for how much they ask for, where their owners let them.
         follows: the service only follows Slurm: every request is turned down (409).
@@ -103,8 +107,9 @@ class Changes:
         key: str | None = None,
         task: Task | None = None,
     ) -> Future[Written]:
-        """Submit a job, or a task of an array; what came of it, once it is committed. Raises
-        Problem (403, 409, 422, 429)."""
+        """Submit a job, or a task of an array. Return a future of the result, set once it is
+        committed. Raises Problem (403, 409, 422, 429).
+        """
         submission = self.submission(viewer, asked, task)
         event = Event(
             Kind.SUBMITTED,
@@ -124,7 +129,9 @@ class Changes:
     def submission(
         self, viewer: Viewer, asked: SubmitRequest, task: Task | None = None
     ) -> Submission:
-        """What a request asks for, as it would be logged now. Raises Problem (403, 409, 422)."""
+        """Return what a request asks for, as it would be logged now. Raises Problem (403, 409,
+        422).
+        """
         self.in_charge("sbatch")
         fields = asked.model_dump(exclude={"array", "amounts"})
         job_id = new_job_id()
@@ -164,8 +171,9 @@ class Changes:
     def submit_array(
         self, viewer: Viewer, asked: ArrayRequest, key: str | None = None
     ) -> SubmittedArray:
-        """Submit the tasks of an array. Sent again under its key, only tasks that are missing are
-        submitted. Raises Problem as `submit` does; tasks before it stay."""
+        """Submit the tasks of an array. If it is sent again under its key, only missing tasks are
+        submitted. Raises Problem as `submit` does; tasks before it stay.
+        """
         numbers, at_once = tasks_of(asked.array)
         behind = [None] * at_once + numbers if at_once else [None] * len(numbers)
         keys: list[str | None] = [None] * len(numbers)
@@ -189,8 +197,9 @@ class Changes:
         return SubmittedArray(array_id, ids)
 
     def vc_for(self, viewer: Viewer, asked: Wish) -> str:
-        """The virtual cluster of a job. Raises Problem unless it can run there, now or once
-        the nodes are what they are to be."""
+        """Return the virtual cluster of a job. Raise Problem unless the job can run there, now or
+        once the pending changes of nodes are made.
+        """
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot submit jobs")
         known = self._shape
@@ -246,7 +255,8 @@ class Changes:
         return self._shape
 
     def check_vc(self, viewer: Viewer, job: JobRow, vc: str | None) -> None:
-        """Raise Problem unless the viewer may ask what would be of a job in `vc` (None: as it is).
+        """Raise Problem unless the viewer may ask what would happen to a job in `vc` (None: where
+        it is).
 
         Others' queues are not to be explored by asking.
         """
@@ -262,8 +272,9 @@ class Changes:
     def check_dependencies(
         self, viewer: Viewer, asked: Mapping[str, Any], job_id: str = ""
     ) -> None:
-        """Raise Problem (422) unless the jobs that one depends on are the viewer's to see, may
-        still end as they have to, and do not themselves wait for it (`job_id`; "": a new one)."""
+        """Raise Problem (422) unless the jobs that a job depends on are the viewer's to see, may
+        still end as required, and do not themselves wait for it (`job_id`; "" for a new one).
+        """
         view = VisibleQueries(self._store.engine, viewer)
         for field in ("after", "after_any"):
             others = named(asked.get(field) or "")
@@ -282,7 +293,7 @@ class Changes:
                     raise _unfit(field, f"job {other} waits, itself, for {job_id}")
 
     def check_messages(self, asked: Mapping[str, Any]) -> None:
-        """Raise Problem (422) for messages that nobody would send."""
+        """Raise Problem (422) where messages are asked for that nobody would send."""
         if asked.get("notify") and not self.mails:
             why = (
                 "this service sends no messages: `mail_program` is not set, an operator can set "
@@ -292,7 +303,7 @@ class Changes:
 
     @staticmethod
     def _waits_for(view: VisibleQueries, job: JobRow, wanted: str) -> bool:
-        """Whether a job is, or depends on, another, by as many steps as it takes."""
+        """Return whether a job is, or depends on, another, by as many steps as it takes."""
         seen, left = {job.job_id}, [job]
         while left:
             one = left.pop()
@@ -307,7 +318,7 @@ class Changes:
     # --- the rest ---------------------------------------------------------------------------
 
     def cancel(self, viewer: Viewer, job: JobRow) -> None:
-        """Ask for a job to be stopped. Nothing happens to one that is over."""
+        """Ask for a job to be stopped. Does nothing to one that has ended."""
         self.in_charge("scancel")
         if viewer.role is Role.VIEWER:
             raise Problem(403, "forbidden", "a viewer's token cannot cancel jobs")
@@ -315,7 +326,7 @@ class Changes:
             self.append(Kind.CANCEL_ASKED, viewer.name, job.job_id)
 
     def set_priority(self, viewer: Viewer, job: JobRow, priority: int) -> None:
-        """Let a job go sooner or later. Submitters may only put off their own."""
+        """Set the priority of a job. Submitters may only lower their own jobs'."""
         self.in_charge("scontrol update")
         self.check_priority(viewer, job, priority)
         if priority != job.priority:
@@ -335,11 +346,13 @@ class Changes:
             raise Problem(409, "only-follows", why)
 
     def close(self) -> None:
-        """Write what was asked for, and end."""
+        """Write what was asked for, then stop."""
         self._writer.close()
 
     def write(self, events: Iterable[Event]) -> None:
-        """Append events, together with what others ask for meanwhile."""
+        """Append events, together with what others ask for meanwhile. Return once they are
+        committed.
+        """
         for done in [self._writer.append(event) for event in events]:
             done.result()
 
@@ -349,7 +362,7 @@ class Changes:
 
 
 def runs_as(viewer: Viewer) -> str:
-    """Operating-system user the viewer's jobs run as; "" = the service's own.
+    """Return the operating-system user as which the viewer's jobs run; "" for the service's own.
 
     Only root can become somebody else. A service that is not root runs jobs as itself, and for
     those only whose user it is, or whose token names none. Raises Problem.

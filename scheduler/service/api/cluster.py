@@ -1,4 +1,4 @@
-"""The cluster and everybody's figures, as far as the one who asks may see them."""
+"""The cluster and figures about all users, as far as the viewer may see them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def who_am_i(viewer: Asking) -> WhoAmI:
 
 @router.get("/cluster", summary="Node by GPU, who is on it")
 def cluster_map(request: Request, view: Seen) -> ClusterMap:
-    """Others' jobs appear as "another job"."""
+    """Return the virtual clusters and every GPU. Others' jobs appear as "another job"."""
     changes: Changes = request.app.state.changes
     return ClusterMap(changes.now(), view.load(), view.cluster())
 
@@ -56,7 +56,7 @@ def queue(
     limit: Limit = 50,
     after: After = None,
 ) -> Page[QueueEntry]:
-    """The queue of a virtual cluster. Of another's job only the place is shown."""
+    """Return the queue of a virtual cluster. Of another's job only the place is shown."""
     if vc not in view.vcs():
         raise Problem(404, "not-found", "there is no virtual cluster of that name")
     return view.queue(vc, limit=limit, after=after)
@@ -64,21 +64,27 @@ def queue(
 
 @router.get("/causes", summary="Why jobs wait: all of them, by cause")
 def causes(request: Request, view: Seen) -> Causes:
-    """Of your jobs that wait, of an operator all; and whose end would free most of them."""
+    """Return the causes for which your jobs wait (for operators all jobs), and the jobs whose end
+    would free most of them.
+    """
     changes: Changes = request.app.state.changes
     return view.causes(changes.now())
 
 
 @router.get("/share", summary="What you have had lately, against what is due")
 async def share(request: Request, view: Seen, user: Word = None) -> Shares:
-    """By virtual cluster, or in front of a Slurm by account. Of another user for operators."""
+    """Return what a user has used and is due, by virtual cluster, or in front of a Slurm by
+    account. Only operators may ask about others.
+    """
     if user not in (None, view.viewer.name) and not view.viewer.sees_all:
         raise Problem(403, "forbidden", "only an operator may ask for another user")
     return await shares_of(request, view.viewer, user)
 
 
 async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -> Shares:
-    """What whoever decides, or foresees, says of the parts of a user; the viewer's own."""
+    """Return what the decider, or the analyst, says of a user's share; by default the viewer's
+    own.
+    """
     settings: Settings = request.app.state.settings
     questions: Questions = request.app.state.questions
     who = user or viewer.name
@@ -90,13 +96,15 @@ async def shares_of(request: Request, viewer: Viewer, user: str | None = None) -
 
 @router.get("/models", summary="The models in use")
 def models(view: Seen) -> Models:
-    """Digest of the bundle that scores come from, and the policy."""
+    """Return the digest of the bundle that scores come from, and the policy."""
     return view.models()
 
 
 @router.get("/models/beside", summary="Models that decide nothing, beside those that do")
 def models_beside(request: Request, _: Asking) -> Standing:
-    """A shadow's and the former models' predictions, scored on the jobs that ended since."""
+    """Return how the predictions of a shadow and of the former models compare, on the jobs that
+    ended since.
+    """
     settings: Settings = request.app.state.settings
     store: Store = request.app.state.store
     with store.reading() as connection:
@@ -105,30 +113,34 @@ def models_beside(request: Request, _: Asking) -> Standing:
 
 @router.get("/fairness", summary="GPU-time and waits per virtual cluster and user")
 def fairness(view: Seen, since: Since = 0.0) -> list[Share]:
-    """Virtual clusters as a whole (`user` is ""), and yourself; for operators, every user."""
+    """Return usage and waits of whole virtual clusters (`user` is "") and of yourself; for
+    operators, of every user.
+    """
     return view.fairness(since)
 
 
 @router.get("/history", summary="Ended jobs, day by day")
 def history(view: Seen, since: Since = 0.0, vc: Word = None) -> list[Day]:
-    """Over all users."""
+    """Return figures of ended jobs, day by day, over all users."""
     return view.history(since, vc)
 
 
 @router.get("/calibration", summary="How forecasts turned out")
 def calibration(view: Seen, since: Since = 0.0) -> Calibration:
-    """Of the forecasts made at submission: the share of jobs not later than promised."""
+    """Return how forecasts made at submission turned out: the share of jobs that started no later
+    than promised.
+    """
     return view.calibration(since)
 
 
 @router.get("/claims", summary="How what was claimed turned out")
 def claims(request: Request, view: Seen) -> list[Record]:
-    """What answers claim and can be refuted: how often it held, with a 95 % interval."""
+    """Return how often claims that can be refuted held, with a 95 % interval."""
     changes: Changes = request.app.state.changes
     return view.claims(changes.now())
 
 
 @router.get("/refusals", summary="Requests turned down", responses=responses(403))
 def refusals(view: Seen, _: Operator, limit: Limit = 50, after: After = None) -> Page[Refusal]:
-    """Operators only. Latest first."""
+    """Return refused requests, latest first. For operators only."""
     return view.refusals(limit=limit, after=after)

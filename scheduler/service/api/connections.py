@@ -1,5 +1,5 @@
-"""Connections that ask nothing, or do not take their answer: closed after a while, and first of all
-when there are too many.
+"""Connections whose client asks nothing, or does not take its answer. They are closed after a
+while, and first when there are too many.
 
 Every connection costs a file descriptor, and a process has only so many: without this, a client
 that opens connections and sends nothing, or reads nothing, locks everybody out, without a token and
@@ -30,8 +30,7 @@ SAY_EVERY_S = 60.0
 
 
 class Connections:
-    """Those of one API process that wait for their client, by address, oldest first: none of their
-    requests is in the works, or the answer is not taken.
+    """The connections of one API process that wait for their client, by address, oldest first.
 
     Args:
         most: connections at once, of all kinds; beyond, the oldest idle one of the address that has
@@ -57,7 +56,7 @@ class Connections:
         self._count = 0
 
     def idle(self, connection: Guarded) -> None:
-        """It waits for a request from now on."""
+        """Note that a connection waits for a request from now on."""
         self._idle.setdefault(connection.address, OrderedDict())[connection] = None
 
     def busy(self, connection: Guarded) -> None:
@@ -69,7 +68,9 @@ class Connections:
                 del self._idle[connection.address]
 
     def make_room(self, new: Guarded, count: int) -> None:
-        """Close one if `count` are too many: an idle one, or, if all are busy, the new one."""
+        """Close one connection if `count` are too many: an idle one, or, if all are busy, the new
+        one.
+        """
         if count <= self.most:
             return
         if self._idle:
@@ -79,7 +80,7 @@ class Connections:
             self.close(new)
 
     def close(self, connection: Guarded) -> None:
-        """Close it at once, whatever it sent."""
+        """Close a connection at once, whatever it sent."""
         self.busy(connection)
         connection.transport.abort()
         self._count += 1
@@ -91,8 +92,9 @@ class Connections:
 
 
 class Seldom(logging.Filter):
-    """Each of the server's warnings once in a while: any client has them written as often as it
-    likes, by what is no request."""
+    """Lets each of the server's warnings through only once in a while. Otherwise any client could
+    fill the log with requests that are none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -109,7 +111,7 @@ class Seldom(logging.Filter):
 
 
 class Cycle(RequestResponseCycle):
-    """A request whose client is known to have gone as soon as its connection has.
+    """A request whose client is known to have left as soon as its connection has.
 
     Uvicorn tells only the newest of those sent behind each other, and later; a write then raises.
     """
@@ -120,11 +122,11 @@ class Cycle(RequestResponseCycle):
 
     @disconnected.setter
     def disconnected(self, gone: bool) -> None:
-        """Uvicorn says so as well."""
+        """Called by uvicorn when the client disconnected."""
 
 
 class Guarded(HttpToolsProtocol):
-    """A connection that is closed when no whole request comes, or no answer is taken, in time."""
+    """A connection that is closed when no whole request comes in time, or no answer is taken."""
 
     counted: Connections  # of this process; set on a subclass by `guarded`
     address = ""
@@ -230,12 +232,13 @@ class Guarded(HttpToolsProtocol):
 
 
 def guarded(counted: Connections) -> type[Guarded]:
-    """The protocol of a server whose connections are counted in `counted`."""
+    """Return the protocol of a server whose connections are counted in `counted`."""
     return type("GuardedHere", (Guarded,), {"counted": counted})
 
 
 def raise_file_limit() -> int:
-    """As many descriptors as this process may have (systemd grants 1,024 unless asked for more).
+    """Raise the number of file descriptors as far as this process may (systemd grants 1,024 unless
+    asked for more).
 
     Returns how many connections that leaves room for.
     """

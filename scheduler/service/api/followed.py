@@ -1,5 +1,6 @@
-"""Asked of the follower of a Slurm: when a job would start that is not submitted yet, and what
-would have a waiting one start sooner."""
+"""Questions to the follower of a Slurm: when a job would start that is not submitted yet, and what
+would let a waiting one start sooner.
+"""
 
 from __future__ import annotations
 
@@ -23,19 +24,23 @@ router = APIRouter(tags=["jobs"])
 
 
 class EtaRequest(Body):
-    """A job as sbatch would be asked for it."""
+    """A job, described by options of sbatch."""
 
     options: Annotated[
         list[Annotated[str, Field(max_length=1024)]],
         Field(max_length=128, examples=[["--gres=gpu:a100:2", "-t", "60"]]),
     ]
-    user: Annotated[str | None, Field(max_length=128, description="Whose; operators.")] = None
+    user: Annotated[
+        str | None, Field(max_length=128, description="The user to ask for; operators only.")
+    ] = None
 
 
 @router.post("/eta", summary="When would it start", responses=responses(403, 409, 422))
 @only_asks
 async def eta(asked: EtaRequest, request: Request, view: Seen) -> Eta:
-    """Nothing is submitted. Only in front of a Slurm, with the policy `slurm`."""
+    """Say when a job would start. Nothing is submitted. Only in front of a Slurm, with the policy
+    `slurm`.
+    """
     if asked.user not in (None, view.viewer.name) and not view.viewer.sees_all:
         raise Problem(403, "forbidden", "only an operator may ask for another user")
     user = asked.user or view.viewer.name
@@ -51,7 +56,9 @@ async def eta(asked: EtaRequest, request: Request, view: Seen) -> Eta:
     responses=responses(404, 409),
 )
 async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
-    """Each tried on a copy of the Slurm that is followed. Nothing is changed."""
+    """Say what would let a waiting job start sooner. Each change is tried on a copy of the followed
+    Slurm. Nothing is changed.
+    """
     await run_in_threadpool(view.job, job_id)
     return decode(Sooner, await _ask(request, view, TRIED, {"job_id": job_id}))
 
@@ -60,7 +67,7 @@ async def sooner(job_id: str, request: Request, view: Seen) -> Sooner:
     "/jobs/{job_id}/nodes", summary="What it lacks, node by node", responses=responses(404, 409)
 )
 async def by_node(job_id: str, request: Request, view: Seen) -> ByNode:
-    """Of a job that waits in the Slurm that is followed, as of the last look."""
+    """Say what keeps a waiting job of the followed Slurm from each node, as of the last poll."""
     job_id = await run_in_threadpool(view.task_of, job_id)
     await run_in_threadpool(view.job, job_id)
     return decode(ByNode, await _ask(request, view, NODES, {"job_id": job_id}))

@@ -39,7 +39,9 @@ from scheduler.service.settings import Settings
 
 router = APIRouter(tags=["jobs"])
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE, description="Rows per page.")]
-After = Annotated[str | None, Query(max_length=256, description="`next` of the page before.")]
+After = Annotated[
+    str | None, Query(max_length=256, description="Cursor: `next` of the page before.")
+]
 Word = Annotated[str | None, Query(max_length=128, pattern=PRINTABLE)]
 Key = Annotated[
     str | None,
@@ -65,7 +67,7 @@ Key = Annotated[
 async def submit(
     asked: SubmitRequest, request: Request, response: Response, view: Seen, key: Key = None
 ) -> JobRow:
-    """Submit a job. It is in the log, for good, when the answer comes."""
+    """Submit a job. It is stored in the log, for good, when the answer comes."""
     changes: Changes = request.app.state.changes
     written = await wrap_future(changes.submit(view.viewer, asked, key))
     response.headers["Location"] = f"{request.url.path}/{written.job_id}"
@@ -78,8 +80,9 @@ async def submit(
 @router.post("/jobs/eta", summary="When would a job start", responses=responses(403, 409, 422))
 @only_asks
 async def eta(asked: SubmitRequest, request: Request, view: Seen) -> NewJob:
-    """When a job would start that is not submitted, and how long it should run; tried on a copy of
-    the core. Nothing is submitted. In front of a Slurm: `POST /eta`."""
+    """Say when a job would start that is not submitted, and how long it should run, tried on a copy
+    of the core. Nothing is submitted. In front of a Slurm: `POST /eta`.
+    """
     changes: Changes = request.app.state.changes
     made = await run_in_threadpool(changes.submission, view.viewer, asked)
     questions: Questions = request.app.state.questions
@@ -100,7 +103,8 @@ def submit_array(
 ) -> SubmittedArray:
     """Submit jobs that differ in a number only: PELLUCID_ARRAY_TASK_ID, and SLURM_ARRAY_TASK_ID, in
     the environment of each. Every task counts as a change. Of 0-9%2 two run at once at most: each
-    waits for the end of the second before it."""
+    waits for the end of the second before it.
+    """
     more = len(tasks_of(asked.array).numbers) - 1
     request.app.state.authenticator.spend(view.viewer, more)
     changes: Changes = request.app.state.changes
@@ -111,21 +115,21 @@ def submit_array(
 def list_jobs(
     view: Seen,
     phase: Phase | None = None,
-    over: Annotated[bool, Query(description="Also those that are over.")] = True,
+    over: Annotated[bool, Query(description="Also list jobs that have ended.")] = True,
     vc: Word = None,
     owner: Word = None,
-    array: Annotated[Word, Query(description="Tasks of this array.")] = None,
+    array: Annotated[Word, Query(description="Only tasks of this array.")] = None,
     limit: Limit = 50,
     after: After = None,
 ) -> Page[JobRow]:
-    """Your jobs; an operator's are everybody's."""
+    """List your jobs; for operators, everybody's."""
     chosen = Chosen(None if phase is None else phase.value, over, vc, owner, array)
     return view.jobs(chosen, limit=limit, after=after)
 
 
 @router.get("/jobs/{job_id}", summary="One job", responses=responses(404))
 def get_job(job_id: str, view: Seen) -> JobRow:
-    """A job of yours. Another's is not found."""
+    """Return a job of yours. Another's is not found."""
     return view.job(job_id)
 
 
@@ -149,7 +153,8 @@ async def set_priority(
     view: Seen,
     preview: Annotated[bool, Query(description="Show the effect only, change nothing.")] = False,
 ) -> PriorityEffect:
-    """Higher goes first. Submitters may put off their own jobs (below 0); operators do both.
+    """Set the priority of a waiting job. Higher goes first. Submitters may put off their own jobs
+    (below 0); operators do both.
 
     The effect is that of this moment: place in line before and after; of a preview also what
     the analyst foresees, expected start and reason.
@@ -171,7 +176,7 @@ async def set_priority(
 
 @router.get("/jobs/{job_id}/story", summary="Everything that happened", responses=responses(404))
 def story(job_id: str, view: Seen) -> list[Line]:
-    """Events and decisions of a job in order, each decision with its reason and numbers."""
+    """Return events and decisions of a job in order, each decision with its reason and numbers."""
     return view.story(job_id)
 
 
@@ -184,8 +189,9 @@ async def explanation(
         bool, Query(description="Also try, on a copy of the core, what blocks and what helps.")
     ] = False,
 ) -> Explanation:
-    """One dominant reason, at most four principal ones with their numbers, and a next step. Of an
-    array of Slurm's: of its first task that waits, or else runs."""
+    """Explain why a job waits: one dominant reason, at most four principal ones with their numbers,
+    and a next step. For an array of Slurm's, its first waiting task answers, or else a running one.
+    """
     changes: Changes = request.app.state.changes
     job_id = await run_in_threadpool(view.task_of, job_id)
     found = await run_in_threadpool(explained, view, job_id, changes.now())
@@ -218,7 +224,7 @@ async def explanation(
 async def analysis(
     job_id: str, request: Request, view: VisibleQueries, *, helps: bool = True
 ) -> Analysis:
-    """Why a job of the viewer's waits at this moment; with `helps` also what would help it."""
+    """Return why the viewer's job waits at this moment; with `helps` also what would help it."""
     vcs = list(view.viewer.vcs)
     why = await _ask(request, view, "why", job_id, helps=helps, vcs=vcs)
     return Analysis.of(job_id, why)
@@ -231,7 +237,7 @@ async def after(
     view: Seen,
     other: Annotated[str, Query(max_length=64, description="Another job of yours.")],
 ) -> Compared:
-    """Why another job went, or goes, before a waiting job: the terms of both places in line."""
+    """Say why another job went, or goes, before a waiting job: the terms of both places in line."""
     this = await run_in_threadpool(view.job, job_id)
     beside = await run_in_threadpool(view.job, other)
     if beside.started_at is not None and beside.started_at < this.submitted_at:
@@ -254,7 +260,9 @@ async def after(
     responses=responses(409),
 )
 async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50) -> list[Order]:
-    """Like Slurm's `sprio`: place by place, the terms of your jobs; operators see everybody's."""
+    """List places in line with the terms of your jobs, like Slurm's `sprio`; operators see
+    everybody's.
+    """
     request.app.state.changes.in_charge("`sprio -l`, and `pellucid why JOB` for the place of a job")
     owner = None if view.viewer.sees_all else view.viewer.name
     questions: Questions = request.app.state.questions
@@ -268,7 +276,9 @@ async def order(request: Request, view: Seen, vc: Word = None, limit: Limit = 50
 
 @router.get("/jobs/{job_id}/forecast", summary="When it will start", responses=responses(404))
 def forecast(job_id: str, request: Request, view: Seen) -> ForecastAnswer:
-    """Start and end as p50 and p90: the forecast made at submission, and the latest."""
+    """Return the forecast of start and end as p50 and p90: the one made at submission, and the
+    latest.
+    """
     stands = stands_of(view, view.job(job_id), request.app.state.changes.now())
     return ForecastAnswer(stands.promised, forecast_of(stands))
 
@@ -280,7 +290,7 @@ def forecast(job_id: str, request: Request, view: Seen) -> ForecastAnswer:
 )
 @only_asks
 async def what_if(job_id: str, asked: WhatIfRequest, request: Request, view: Seen) -> WhatIfAnswer:
-    """The forecast of a waiting job as it is, and as it would be. Nothing is changed."""
+    """Forecast a waiting job as it is, and as it would be. Nothing is changed."""
     job_id = await run_in_threadpool(view.task_of, job_id)
     job = await run_in_threadpool(view.job, job_id)
     if not Phase(job.phase).waits:

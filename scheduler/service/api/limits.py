@@ -1,4 +1,4 @@
-"""Limits on how much and how often, kept in the memory of one API process.
+"""Limits on how much and how often one may ask, kept in the memory of one API process.
 
 With several API processes each keeps its own count: a token may reach the limit in each of them.
 That bounds the load on every process, which is what the limit is for.
@@ -46,7 +46,9 @@ class Buckets:
         self._lock = Lock()
 
     def take(self, name: str, cost: float = 1.0) -> float:
-        """Take so much, at most all there can be. Returns 0, or the seconds until it is there."""
+        """Take so much, at most all there can be. Return 0, or the seconds until there is
+        enough.
+        """
         cost = min(cost, self._burst)
         now = monotonic()
         with self._lock:

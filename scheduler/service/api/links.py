@@ -1,4 +1,4 @@
-"""Shared links: which hold, and their end."""
+"""Shared links: those that are valid, and revoking them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ router = APIRouter(tags=["jobs"])
 
 @router.get("/links", summary="The shared links to your jobs that hold")
 def listed(request: Request, view: Seen) -> list[Link]:
-    """The latest first, 1,000 at most; an operator's: to everybody's jobs. What opens a link is not
-    kept."""
+    """List the links to your jobs, the latest first, 1,000 at most; for operators, to everybody's
+    jobs. The secret part of a link is not stored.
+    """
     store: Store = request.app.state.store
     with store.engine.connect() as connection:
         return shares.of(connection, view.viewer, time())
@@ -27,7 +28,7 @@ def listed(request: Request, view: Seen) -> list[Link]:
 
 @router.delete("/links/{link_id}", summary="Revoke a link", responses=responses(403, 404))
 def revoke(link_id: str, request: Request, view: Seen) -> list[Link]:
-    """It shows nothing any more. The answer: those that still hold."""
+    """Revoke a link. Return the links that are still valid."""
     end(request, view.viewer, link_id)
     return listed(request, view)
 

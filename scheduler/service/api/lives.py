@@ -1,4 +1,4 @@
-"""Whether a lease is that of a decider of this life of the service."""
+"""Tells whether the holder of a lease belongs to the present run of the service."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Lives:
         self._first: Lease | None = None  # as it was first seen
 
     def is_over(self, lease: Lease | None, ours: str) -> bool:
-        """Whether who holds a lease is gone.
+        """Return whether the holder of a lease no longer runs.
 
         Args:
             ours: the name that this service's decider goes by; "": it is not known.

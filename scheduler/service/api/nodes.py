@@ -1,5 +1,6 @@
-"""Nodes and settings while jobs run: operators add, remove, drain, open and change nodes, and set
-what the policy can be set to. Each request is an event; with `preview` nothing is changed."""
+"""Nodes and settings while jobs run. Operators add, remove, drain, open and change nodes, and
+change settings of the policy. Each request is an event; with `preview` nothing is changed.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ Ask = Callable[[ClusterChanges], Wanted | list[Wanted]]
 
 
 class Operations:
-    """What one operator asks of nodes and settings, by one request."""
+    """The changes of nodes and settings in one request of an operator."""
 
     def __init__(self, request: Request, viewer: Viewer):
         self.changes: Changes = request.app.state.changes
@@ -62,7 +63,9 @@ class Operations:
         self.changes.in_charge("scontrol")
 
     async def make(self, ask: Ask, preview: bool) -> ClusterChange:
-        """Check changes and append them, all or none, or ask for their effect. Raises Problem."""
+        """Check changes and append all of them or none, or ask for their effect. Return the result.
+        Raises Problem.
+        """
         wanted, never = await run_in_threadpool(self._checked, ask)
         needed = [one.event(self.changes.now(), self.viewer.name) for one in wanted if one.needed]
         effect = running = None
@@ -105,7 +108,7 @@ class Operations:
 
 
 def present_in(store: Store, connection: Connection) -> Present:
-    """Nodes and settings as they are. Raises Problem: the log is empty."""
+    """Return nodes and settings as they are. Raise Problem where the log is empty."""
     found = Present.read(store, connection)
     if found is None:
         raise Problem(503, "not-ready", "the service has not begun its log", retry_after_s=2)
@@ -120,7 +123,7 @@ def _effect(answer: Json) -> Effect:
 
 @router.get("/nodes", summary="Every node: what it has, whether it is open, and why not")
 def list_nodes(view: Seen) -> list[NodeSeen]:
-    """Who drained a node is shown to operators."""
+    """List every node. Who drained a node is shown to operators."""
     return view.cluster()
 
 
@@ -128,7 +131,7 @@ def list_nodes(view: Seen) -> list[NodeSeen]:
 async def add_node(
     asked: AddNodeRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Operators only. What is left out is as on other nodes of the virtual cluster."""
+    """Add a node; operators only. What is left out is as on other nodes of the virtual cluster."""
     return await Operations(request, viewer).make(
         lambda there: there.add(**asked.model_dump()), preview
     )
@@ -143,8 +146,9 @@ async def add_node(
 async def set_node(
     node: Several, asked: NodeRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Operators only. What runs on a drained node goes on. Opening it calls off a change that
-    waits for it to be idle."""
+    """Drain or open nodes; operators only. What runs on a drained node goes on. Opening it calls
+    off a change that waits for it to be idle.
+    """
     return await Operations(request, viewer).make(
         lambda there: there.each(node, asked.open, asked.reason), preview
     )
@@ -163,7 +167,9 @@ async def change_node(
     viewer: Operator,
     preview: Preview = False,
 ) -> ClusterChange:
-    """Operators only. Nothing new starts there; it is done once nothing runs there."""
+    """Change a node; operators only. Nothing new starts there, and the change is made once nothing
+    runs there.
+    """
     given = asked.model_dump(exclude={"reason", "new_vc"}, exclude_none=True)
     return await Operations(request, viewer).make(
         lambda there: there.change(node, given, asked.reason, asked.new_vc), preview
@@ -176,13 +182,15 @@ async def change_node(
 async def remove_node(
     node: Named, request: Request, viewer: Operator, reason: Why = "", preview: Preview = False
 ) -> ClusterChange:
-    """Operators only. Nothing new starts there; it leaves once nothing runs there."""
+    """Remove a node; operators only. Nothing new starts there, and it is removed once nothing runs
+    there.
+    """
     return await Operations(request, viewer).make(lambda there: there.remove(node, reason), preview)
 
 
 @router.get("/settings", summary="The settings of the policy, as they are now")
 def show_settings(request: Request, viewer: Operator) -> list[Setting]:
-    """Operators only."""
+    """List the settings of the policy; operators only."""
     store: Store = request.app.state.store
     with store.reading() as connection:
         return present_in(store, connection).settings_in_force()
@@ -197,7 +205,9 @@ def show_settings(request: Request, viewer: Operator) -> list[Setting]:
 async def set_settings(
     asked: SettingsRequest, request: Request, viewer: Operator, preview: Preview = False
 ) -> ClusterChange:
-    """Operators only. What is left out stays; the queues are put in their new order."""
+    """Change settings of the policy; operators only. What is left out stays. The queues are put in
+    their new order.
+    """
     return await Operations(request, viewer).make(
         lambda there: there.set_settings(asked.settings, asked.reason), preview
     )

@@ -1,4 +1,6 @@
-"""What a job has written, for its owner and nobody else: it may hold what only they may read."""
+"""What a job has written, for its owner and nobody else, since it may hold what only they may
+read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class JobOutput:
     """Part of what a job has written.
 
     Attributes:
-        attempt: that wrote it; 0: none was begun yet.
+        attempt: number of the attempt that wrote it; 0: none was begun yet.
         text: without what a terminal would obey.
         start, next: bytes from the beginning; `next` is the offset of the part after it.
         size: bytes that there are now. over: nothing more is written.
@@ -39,8 +41,9 @@ class JobOutput:
 
 
 def may_read(viewer: Viewer, job: JobRow) -> bool:
-    """Whether somebody who sees a job may read what it writes: its owner, by a token of their own
-    that is not for looking only."""
+    """Return whether a viewer may read what a job writes: its owner, by a token of their own that
+    may do more than view.
+    """
     return job.owner == viewer.name and viewer.role is not Role.VIEWER and not viewer.only
 
 
@@ -52,8 +55,9 @@ def output_of(
     offset: int = 0,
     most: int = MOST_BYTES,
 ) -> JobOutput:
-    """Part of what a job has written. Raises Problem: 404 where it is gone, 409 where the backend
-    keeps none."""
+    """Return part of what a job has written. Raise Problem: 404 where it does not exist any more,
+    409 where the backend keeps none.
+    """
     if settings.backend != "local":
         where = f": `scontrol show job {job.job_id}` names its file" if settings.follows else ""
         raise Problem(409, "no-output", f"backend {settings.backend} keeps no output{where}")
@@ -80,14 +84,20 @@ def output(
     job_id: str,
     request: Request,
     view: Seen,
-    attempt: Annotated[int | None, Query(ge=1, le=2**31, description="The last one.")] = None,
+    attempt: Annotated[
+        int | None,
+        Query(ge=1, le=2**31, description="Number of the attempt; by default the last one."),
+    ] = None,
     offset: Annotated[
-        int, Query(ge=-(2**62), le=2**62, description="In bytes; below 0: before the end.")
+        int, Query(ge=-(2**62), le=2**62, description="Offset in bytes; below 0: before the end.")
     ] = 0,
-    limit: Annotated[int, Query(ge=1024, le=MOST_BYTES, description="Bytes.")] = MOST_BYTES,
+    limit: Annotated[
+        int, Query(ge=1024, le=MOST_BYTES, description="Most bytes to return.")
+    ] = MOST_BYTES,
 ) -> JobOutput:
-    """Standard output and error, part by part: ask again with `next` as `offset`. The owner's only:
-    nobody else is shown it, operators included."""
+    """Return standard output and error, part by part: ask again with `next` as `offset`. Only the
+    owner may read them, not even operators.
+    """
     job = view.job(job_id)
     if not may_read(view.viewer, job):
         raise Problem(403, "forbidden", "what a job writes is shown to its owner only")

@@ -1,4 +1,5 @@
-"""Who is at the other end of a loopback connection: the kernel knows, no password needed.
+"""Finds who is at the other end of a loopback connection. The kernel knows, so no password is
+needed.
 
 With authentication off everybody who has an account on this machine can reach the service. Linux
 lists the user id of each TCP socket in /proc/net/tcp, so the service can still tell its own user
@@ -17,7 +18,8 @@ ESTABLISHED = "01"
 
 
 def peer_user(client: tuple[str, int], server: tuple[str, int]) -> str | None:
-    """Name of the user whose process holds the client's end of a connection within this host.
+    """Return the name of the user whose process holds the client's end of a connection within this
+    host.
 
     None when that is unknown: the connection comes from elsewhere, or is over.
     """

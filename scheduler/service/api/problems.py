@@ -26,7 +26,7 @@ _REFUSALS = (401, 403, 413, 421, 429)
 
 
 class Problem(Exception):
-    """A request that is turned down.
+    """Raised for a request that is refused.
 
     Args:
         kind: last part of the problem's `type`, for programs.
@@ -51,12 +51,14 @@ class Problem(Exception):
 
     @property
     def sentence(self) -> str:
-        """The detail, for a page."""
+        """The detail, as a sentence for a page."""
         return f"{self.detail[:1].upper()}{self.detail[1:]}."
 
     @property
     def refusal(self) -> bool:
-        """Somebody asked for what they may not have, or for too much: it goes into the log."""
+        """Whether the request asked for something not allowed, or for too much. Such a refusal goes
+        into the log.
+        """
         return self.status in _REFUSALS
 
 
@@ -78,13 +80,13 @@ class ProblemDetails(BaseModel):
 
 
 def responses(*statuses: int) -> dict[int | str, Json]:
-    """The problems a route may answer with, for the OpenAPI document."""
+    """Return the problems a route may answer with, for the OpenAPI document."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDetails"}}}
     return {status: {"description": _title(status), "content": content} for status in statuses}
 
 
 def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()) -> Json:
-    """A problem as it is sent."""
+    """Return a problem as it is sent."""
     body = {
         "type": f"urn:pellucid:problem:{kind}",
         "title": _title(status),
@@ -95,7 +97,7 @@ def problem_body(status: int, kind: str, detail: str, errors: Sequence[Any] = ()
 
 
 def answer(problem: Problem) -> JSONResponse:
-    """A problem as a response."""
+    """Return a problem as a response."""
     headers = {}
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, round(problem.retry_after_s)))
@@ -114,8 +116,9 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def unavailable(error: BaseException) -> Problem | None:
-    """The problem (503) of an error that is nobody's defect and may pass: the disk is full, the
-    database locked, read-only or away. None: it is something else."""
+    """Return the problem (503) for an error that may pass: the disk is full, the database locked,
+    read-only or unreachable. Return None for any other error.
+    """
     text, why = str(error).splitlines()[0] if str(error) else "", ""
     if isinstance(error, OSError) and error.errno in _FULL:
         why = "the service's disk is full"
@@ -178,7 +181,7 @@ def install(app: FastAPI) -> None:
 
 
 def misfit(error: Mapping[str, Any]) -> str:
-    """A field that does not fit, in a sentence: "gpus is 0; give 1 or more".
+    """Return what is wrong with a field, in a sentence: "gpus is 0; give 1 or more".
 
     Args:
         error: as pydantic lists it.

@@ -1,4 +1,4 @@
-"""Questions to the analyst: put in the database, answered by another process."""
+"""Questions to the analyst. They are put into the database and answered by another process."""
 
 from __future__ import annotations
 
@@ -42,9 +42,10 @@ class Questions:
         whom: str = ANALYST,
         answer_s: float | None = None,
     ) -> Json:
-        """The answer of the analyst, or of `whom`, by the name of its lease; `{"unavailable": why}`
-        when there is none in time. Everybody is answered in turn, with questions of each
-        `actor` apart. Raises Problem (429)."""
+        """Return the answer of the analyst, or of `whom`, by the name of its lease;
+        `{"unavailable": why}` when there is none in time. Everybody is answered in turn, with
+        questions of each `actor` apart. Raises Problem (429).
+        """
         patience_s = self._answer_s * LONGER.get(kind, 1.0) if answer_s is None else answer_s
         if not await run_in_threadpool(self._store.held, whom, SILENT_S):
             return {"unavailable": f"no {whom} is running"}

@@ -1,4 +1,4 @@
-"""Refusals go into the log, but no faster than the log can bear.
+"""Writes refusals into the log, but no faster than the log can bear.
 
 A flood of bad requests would otherwise fill the disk: above the limit refusals are only counted,
 and the next one that is written says how many were not.
@@ -21,7 +21,7 @@ MAX_PATH = 200
 
 
 class Refusals:
-    """Refusals of one API process.
+    """The refusals of one API process.
 
     Attributes:
         counts: how many there were, by kind of problem (for the metrics).

@@ -1,4 +1,4 @@
-"""What every request passes before any route sees it, and every response on its way out.
+"""What every request passes before any route sees it, and every response when it leaves.
 
 - The `Host` header must name us: otherwise a page on the web whose name was made to point at
   127.0.0.1 could talk to a service that trusts loopback (DNS rebinding).
@@ -62,7 +62,9 @@ async def _silent(scope: Scope) -> Silent:
 
 
 class RequestGuard:
-    """ASGI middleware. `hosts` are the names we go by; None: any."""
+    """ASGI middleware that checks requests. `hosts` are the names of this service; None allows
+    any.
+    """
 
     def __init__(self, app: ASGIApp, *, hosts: Sequence[str] | None, body_bytes: int):
         self._app = app
@@ -165,7 +167,7 @@ def _check_lengths(scope: Scope) -> None:
 
 
 def _failed(error: Exception, scope: Scope) -> Problem:
-    """What is answered, and logged: with a traceback where it is a defect."""
+    """Return what is answered, and logged: with a traceback where it is a defect."""
     away = unavailable(error)
     if away is not None:
         log.error("unavailable %s %s: %s", scope["method"], scope["path"], away.detail)

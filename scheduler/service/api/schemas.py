@@ -1,4 +1,4 @@
-"""What requests may contain. Anything else is turned down with the name of the field."""
+"""What requests may contain. Anything else is refused with the name of the field."""
 
 from __future__ import annotations
 
@@ -104,8 +104,11 @@ class SubmitRequest(_Job):
         dict[Annotated[str, Field(max_length=64)], float],
         Field(
             max_length=16,
-            description="What files named in the command say of how much there is to do, and of "
-            'the batch size: {"epochs": 90}. Not kept as it is.',
+            description=(
+                "How much work the files named in the command state, "
+                'and the batch size: {"epochs": 90}. It is not stored '
+                "as it is."
+            ),
         ),
     ] = {}  # noqa: RUF012
     environment: Annotated[dict[Variable, Argument], Field(max_length=256)] = {}  # noqa: RUF012
@@ -127,8 +130,9 @@ class Tasks(NamedTuple):
 
 
 def tasks_of(text: str) -> Tasks:
-    """The tasks of "0-9", "1,3,7", "0-10:2" or "0-9%2", as of `sbatch --array`. Raises
-    ValueError."""
+    """Return the tasks of "0-9", "1,3,7", "0-10:2" or "0-9%2", as `sbatch --array` takes them.
+    Raises ValueError.
+    """
     found: set[int] = set()
     listed, percent, most = text.partition("%")
     wrong = ValueError("give numbers as sbatch does: 0-9, 1,3,7, 0-10:2 or 0-9%2")
@@ -148,7 +152,9 @@ def tasks_of(text: str) -> Tasks:
 
 
 def each_task(jobs: Iterable[str]) -> list[str]:
-    """Ids of jobs, with those of tasks for "ARRAY_[0-4,9]", as of scancel. Raises ValueError."""
+    """Return ids of jobs, with "ARRAY_[0-4,9]" expanded into its tasks, as scancel does. Raises
+    ValueError.
+    """
     found: list[str] = []
     for job in jobs:
         named = re.fullmatch(r"([^\[\]]+_)\[([0-9,:-]+)\]", job)
@@ -166,7 +172,11 @@ class ArrayRequest(SubmitRequest):
 
     array: Annotated[
         str,
-        Field(max_length=1024, description="0-9, 1,3,7, 0-10:2 or 0-9%2", examples=["0-9"]),
+        Field(
+            max_length=1024,
+            description="Numbers of the tasks: 0-9, 1,3,7, 0-10:2 or 0-9%2.",
+            examples=["0-9"],
+        ),
         AfterValidator(_array),
     ]
 
@@ -189,7 +199,7 @@ class ChangeRequest(_Difference):
         return self
 
     def given(self) -> Json:
-        """The fields that were given, as a job has them."""
+        """Return the fields that were given, as a job has them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {n: None if CHANGEABLE[n].nullable and v == "" else v for n, v in given.items()}
 
@@ -209,10 +219,12 @@ class NodeRequest(Request):
     """Drain a node (nothing new starts there; what runs goes on), or open it again."""
 
     open: bool
-    reason: Annotated[Line, Field(max_length=256, description="Shown where it is drained.")] = ""
+    reason: Annotated[
+        Line, Field(max_length=256, description="Reason, shown with the drained node.")
+    ] = ""
 
 
-NewVc = Annotated[bool, Field(description="The virtual cluster may be one that is not there.")]
+NewVc = Annotated[bool, Field(description="Allow a virtual cluster that does not exist yet.")]
 
 
 class _NodeShape(Request):
@@ -260,7 +272,9 @@ class WhatIfRequest(_Trial):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"gpus": 4}, {"first": True}]})
 
-    first: Annotated[bool, Field(description="As if it went before all others.")] = False
+    first: Annotated[bool, Field(description="Forecast as if the job went before all others.")] = (
+        False
+    )
 
     @model_validator(mode="after")
     def _asks_something(self) -> WhatIfRequest:
@@ -269,6 +283,6 @@ class WhatIfRequest(_Trial):
         return self
 
     def changes(self) -> Json:
-        """The fields that were given, as the question to the analyst puts them."""
+        """Return the fields that were given, as the question to the analyst has them."""
         given = {name: value for name, value in self.model_dump().items() if value is not None}
         return {name: value for name, value in given.items() if name != "first" or value}

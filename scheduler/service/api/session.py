@@ -15,7 +15,7 @@ LASTS_S = 12 * 3600
 
 
 def login_path(request: Request) -> str:
-    """Where to log in, and to come back from."""
+    """Return the address of the login page that leads back to the request."""
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return f"{request.scope.get('root_path', '')}/login?next={quote(asked, safe='/')}"
 
@@ -59,7 +59,7 @@ def logout(request: Request) -> Response:
 
 
 def local_path(asked: str) -> str:
-    """Where to go after logging in: a path of ours, whatever was asked for."""
+    """Return where to go after logging in: a path of this service, whatever was asked for."""
     try:
         parts = urlsplit(asked)
     except ValueError:

@@ -20,7 +20,7 @@ class ForecastAnswer:
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """What was asked of a waiting job.
+    """The result of a request about a waiting job.
 
     Attributes:
         changes: what is different; empty: nothing.
@@ -37,7 +37,7 @@ class JobChange:
 
 @dataclass(frozen=True, slots=True)
 class PriorityEffect:
-    """What another priority does to a job.
+    """The effect of another priority on a job.
 
     Attributes:
         overtakes: places won; below 0: lost.
@@ -70,7 +70,7 @@ class PriorityEffect:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMap:
-    """Virtual clusters at a glance, and every GPU. `now`: the service's clock."""
+    """The load of each virtual cluster, and every GPU. `now` is the service's clock."""
 
     now: float
     vcs: list[VcLoad]
@@ -97,7 +97,7 @@ class SubmittedArray:
 
 @dataclass(frozen=True, slots=True)
 class CancelledMany:
-    """What became of a request to cancel several jobs.
+    """The result of a request to cancel several jobs.
 
     Attributes:
         asked: jobs that leave the queue, or are stopped; of a preview: would be.
@@ -111,8 +111,9 @@ class CancelledMany:
 
 @dataclass(frozen=True, slots=True)
 class RunsThere:
-    """A job on a node that is to change. `ends_at`: even odds, seconds since the epoch; None:
-    nobody foresaw it, or it has outlived that."""
+    """A job on a node that is to change. It has ended by `ends_at` with even odds, seconds since
+    the epoch; None where it was not forecast, or the job has outlived that.
+    """
 
     job_id: str
     owner: str
@@ -121,7 +122,8 @@ class RunsThere:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChange:
-    """What was asked for, and is in the log; or, for a preview, would be.
+    """The result of a request about nodes or settings, as it is in the log; for a preview, as it
+    would be.
 
     Attributes:
         node: number of the node; None for one that is to come, and for settings.
@@ -141,7 +143,7 @@ class ClusterChange:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link that holds, without what opens it. Times in seconds since the epoch.
+    """A valid link, without what opens it. Times are seconds since the epoch.
 
     `made_by`: an operator's name is shown to operators only.
     """

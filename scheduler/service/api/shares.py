@@ -31,7 +31,9 @@ LISTED = 1000  # an operator is shown at most
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A link. `until`: seconds since the epoch; `mark`: what follows the job in its address."""
+    """A link. `until` is in seconds since the epoch; `mark` is what follows the job in its
+    address.
+    """
 
     job_id: str
     until: int
@@ -41,7 +43,7 @@ class Share:
 def make(
     connection: Connection, secret: str, job_id: str, lasts_s: int, now: float
 ) -> Share | None:
-    """A link made with a token; None when that does not hold. The job is to be the maker's.
+    """Return a link made with a token, or None when that is not valid. The job must be the maker's.
 
     Raises Problem (429): as many as may be lead to jobs of its owner.
     """
@@ -61,7 +63,9 @@ def make(
 
 
 def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
-    """The links to a viewer's jobs, an operator's: to all, the latest first, `LISTED` at most."""
+    """Return the links to a viewer's jobs (for an operator to all), the latest first, `LISTED` at
+    most.
+    """
     if viewer.only:
         return []
     what = (links, jobs.c.name.label("job_name"), jobs.c.owner, tokens.c.name.label("by"))
@@ -83,7 +87,7 @@ def of(connection: Connection, viewer: Viewer, now: float) -> list[Link]:
 
 
 def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> bool:
-    """End a link to a job of the viewer's; False when there is none."""
+    """Revoke a link to a job of the viewer's. Return False when there is none."""
     query = _holding(select(jobs.c.owner), now).where(links.c.id == link_id)
     owner = connection.execute(query).scalar()
     if owner is None or not viewer.owns(owner):
@@ -93,7 +97,7 @@ def revoke(connection: Connection, viewer: Viewer, link_id: str, now: float) -> 
 
 
 def _holding(query: Select[Any], now: float) -> Select[Any]:
-    """What is asked of the links that hold, of their jobs and tokens."""
+    """Return what is asked of the links that hold, of their jobs and tokens."""
     joined = links.join(jobs, jobs.c.job_id == links.c.job_id)
     joined = joined.join(tokens, tokens.c.id == links.c.token_id)
     lasts = tokens.c.expires_at.is_(None) | (tokens.c.expires_at > now)
@@ -111,7 +115,9 @@ def _room(connection: Connection, job_id: str, now: float) -> None:
 
 
 def opened(connection: Connection, job_id: str, mark: str, now: float) -> tuple[Viewer, int] | None:
-    """Who a link lets in, to see that job only, and until when; None when it does not hold."""
+    """Return the viewer that a link admits, to see that job only, and until when; None when the
+    link is not valid.
+    """
     until, token_id, signature = _parts(mark)
     if now >= until:
         return None

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, what does it count."""
+"""Whether the service is alive and ready, and its metrics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DECIDING = ("decider", "follower")  # processes that hold the lease
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`ok`, and what was checked."""
+    """The status, `ok` or not, and what was checked."""
 
     status: str
     checks: dict[str, str]
@@ -31,15 +31,16 @@ class Health:
 
 @router.get("/health", summary="This process answers")
 def health() -> Health:
-    """No token needed. Says nothing about the database."""
+    """Say whether the API answers. No token is needed. It says nothing about the database."""
     return Health("ok", {})
 
 
 @router.get("/ready", summary="Requests can be served", responses=responses(503))
 def ready(request: Request) -> Health:
-    """No token needed. The database answers, and somebody decides: the process that holds the
-    lease has taken its first decision, or found that none is due. `stale`: so they are, and Slurm
-    does not answer, with since when."""
+    """Say whether the service is ready. No token is needed. Ready means that the database answers
+    and somebody decides: the process that holds the lease has taken its first decision, or found
+    that none is due. `stale` means that this is so, but Slurm does not answer, with since when.
+    """
     store: Store = request.app.state.store
     counts: Counts = request.app.state.counts
     soundness: Soundness = request.app.state.soundness
@@ -72,14 +73,16 @@ def ready(request: Request) -> Health:
 
 
 def _as_it_hung(counts: Counts) -> str:
-    """How often the decider was ended, if it was."""
+    """Return how often the decider was ended, if it was."""
     hangs = sum(hung.value for name, hung in counts.hangs.items() if name in DECIDING)
     return f"; it was killed {count(hangs, 'time')}, as nothing was heard of it" if hangs else ""
 
 
 @router.get("/metrics", summary="Metrics for Prometheus", response_class=Response)
 def metrics(request: Request, _: Seen) -> Response:
-    """In the text format of Prometheus. Computed when asked for; names nobody."""
+    """Return metrics in the text format of Prometheus. They are computed when asked for, and name
+    nobody.
+    """
     collector: Metrics = request.app.state.metrics
     content, media_type = collector.exposition()
     return Response(content, media_type=media_type)

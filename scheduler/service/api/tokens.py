@@ -33,7 +33,7 @@ class TokenError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token as it is kept. Times in seconds since the epoch; None: never.
+    """A token as it is stored. Times are seconds since the epoch; None means never.
 
     `digest`: what is stored of its secret; signs, and is never shown.
     """
@@ -49,7 +49,7 @@ class Token:
     digest: str = field(default="", repr=False)
 
     def holds(self, now: float) -> bool:
-        """True while it is neither revoked nor expired."""
+        """Return whether the token is neither revoked nor expired."""
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     @property
@@ -58,7 +58,7 @@ class Token:
 
 
 def digest(secret: str) -> str:
-    """What is stored of a secret."""
+    """Return the digest that is stored of a secret."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -72,7 +72,7 @@ def create(
     now: float,
     lasts_s: float | None = None,
 ) -> tuple[Token, str]:
-    """Make a token. Returns it with its secret, which cannot be had again."""
+    """Make a token. Return it with its secret, which cannot be had again."""
     with store.writing() as connection:
         return _create(connection, name, role, vcs, os_user, now, lasts_s)
 
@@ -108,7 +108,7 @@ def _create(
 
 
 def find(connection: Connection, secret: str, now: float) -> Token | None:
-    """The token of a secret, while it holds."""
+    """Return the token of a secret, or None where it is not valid."""
     if len(secret) != SECRET_LENGTH or not secret.startswith(PREFIX):
         return None
     query = select(tokens).where(tokens.c.hash == digest(secret))
@@ -118,14 +118,14 @@ def find(connection: Connection, secret: str, now: float) -> Token | None:
 
 
 def by_id(connection: Connection, token_id: str) -> Token | None:
-    """A token, whether or not it holds."""
+    """Return a token, valid or not."""
     query = select(tokens).where(tokens.c.id == token_id)
     row = connection.execute(query).mappings().one_or_none()
     return None if row is None else _token(row)
 
 
 def every(store: Store) -> list[Token]:
-    """All tokens, oldest first."""
+    """Return all tokens, oldest first."""
     with store.engine.connect() as connection:
         return _every(connection)
 
@@ -136,15 +136,18 @@ def _every(connection: Connection) -> list[Token]:
 
 
 def tenants(connection: Connection, now: float) -> list[str]:
-    """Whose tokens hold and may submit jobs, by name; who was first comes first."""
+    """Return the names whose tokens are valid and may submit jobs, in order of their first
+    token.
+    """
     query = select(tokens).where(tokens.c.role != Role.VIEWER.value).order_by(tokens.c.created_at)
     found = map(_token, connection.execute(query).mappings())
     return list(dict.fromkeys(token.name for token in found if token.holds(now)))
 
 
 def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[Token, str]:
-    """A new token in the place of the latest of a name: the same rights, for as long as that one
-    was made for. Every other token of the name and role holds for `overlap_s` more seconds at most.
+    """Make a new token in place of the latest of a name, with the same rights and the same
+    lifetime. Every other token of the name and role stays valid for at most `overlap_s` more
+    seconds.
 
     Returns it with its secret. Raises TokenError when none of that name holds.
     """
@@ -163,7 +166,9 @@ def rotate(store: Store, name: str, *, now: float, overlap_s: float) -> tuple[To
 
 
 def revoke(store: Store, which: str, now: float) -> list[Token]:
-    """Revoke a token by id, or every token of a name. Raises TokenError when there is none."""
+    """Revoke a token by id, or every token of a name. Return those revoked. Raises TokenError when
+    there is none.
+    """
     found = [t for t in every(store) if which in (t.id, t.name) and t.revoked_at is None]
     if not found:
         raise TokenError(f"no token {which!r} that is not revoked already")

@@ -1,4 +1,4 @@
-"""Requests into the log, many in one transaction.
+"""Writes requests into the log, many in one transaction.
 
 A commit waits for the disk, and writers wait for each other. So one thread of the process writes:
 whatever was asked for while it committed goes into the next transaction together. Nobody is
@@ -34,7 +34,7 @@ _WAITING = [phase.value for phase in Phase if phase.waits]
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """An idempotency key: the request with this digest is to be written once.
+    """An idempotency key. The request with this digest is to be written once.
 
     `digest` tells another request under the same key, which is turned down.
     """
@@ -46,11 +46,11 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What became of a request.
+    """The result of a request.
 
     Attributes:
-        job_id: of the job it is about; the earlier one when the key was used before.
-        row: of the table `jobs`, for a new submission.
+        job_id: id of the job it is about; the earlier one when the key was used before.
+        row: row of the table `jobs`, for a new submission.
     """
 
     job_id: str
@@ -59,10 +59,10 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What the waiting jobs of one submitter may come to; 0: any number.
+    """How much the waiting jobs of one submitter may come to; 0 means any amount.
 
     Attributes:
-        jobs: that wait.
+        jobs: how many may wait.
         bytes: of their commands and environments, and of those that run.
     """
 
@@ -110,7 +110,7 @@ class _Waiting:
 
 
 class Writer:
-    """Appends events of one process. Its thread begins with the first of them."""
+    """Appends the events of one process. Its thread starts with the first of them."""
 
     def __init__(self, store: Store):
         self._store = store
@@ -127,8 +127,8 @@ class Writer:
         room: Room | None = None,
         payload: Payload | None = None,
     ) -> Future[Written]:
-        """Append an event, with the row of `jobs` and the payload when it submits one. Done once
-        committed.
+        """Append an event, with the row of `jobs` and the payload when it submits a job. Return a
+        future that is done once it is committed.
 
         The result raises Problem: 422 when the idempotency key was used for something else, 429
         when the actor has no `room` for one more job.
@@ -143,7 +143,7 @@ class Writer:
         return asked.done
 
     def close(self) -> None:
-        """Write what was asked for, then end."""
+        """Write what was asked for, then stop."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is not None:

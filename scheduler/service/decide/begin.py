@@ -1,4 +1,6 @@
-"""What `pellucid serve` does before its processes begin: the database, its log, the address."""
+"""What `pellucid serve` does before its processes start: it prepares the database, its log and the
+address.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def begin(
     choice: Choice | None = None,
     stated: Stated = ALL_STATED,
 ) -> Present:
-    """Bring the database up to date and begin its log, or bring log and cluster file together.
+    """Bring the database up to date. Begin its log, or make the log and the cluster file agree.
 
     Args:
         spec, names: as the cluster file, or Slurm, has them.
@@ -137,8 +139,9 @@ def _site(state_dir: Path) -> str:
 
 
 def listen(settings: Settings) -> socket.socket | None:
-    """The socket of the API; None where there is none. SettingsError when the address cannot be
-    had."""
+    """Return the listening socket of the API, or None where there is no API. Raise SettingsError
+    when the address cannot be had.
+    """
     if not settings.api_workers:
         return None
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET

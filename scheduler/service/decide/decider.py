@@ -51,7 +51,7 @@ LONG_S = 3.0  # a fold or a pass that takes so long is logged, and again after a
 
 
 class Decider:
-    """Decides while it holds the lease; stands by otherwise.
+    """Decides while it holds the lease, and stands by otherwise.
 
     Args:
         store: a prepared database whose log has its HEADER.
@@ -108,7 +108,7 @@ class Decider:
     # --- life -------------------------------------------------------------------------------
 
     def run(self, stopping: Callable[[], bool], poll_s: float) -> None:
-        """Decide, or stand by, until stopped. The jobs run on.
+        """Decide, or stand by, until stopped. The jobs go on running.
 
         `stopping` is asked often: that tells whoever minds this process that it does not hang.
         """
@@ -165,8 +165,10 @@ class Decider:
             return False
 
     def take_over(self) -> bool:
-        """Take the lease, fold the log and finish what the last holder may not have. False: not
-        ours. Raises BackendBusy, and whatever the backend raises that does not open."""
+        """Take the lease, read the log and finish what the last holder may have left undone. Return
+        False where another holds the lease. Raise BackendBusy, and whatever an unusable backend
+        raises.
+        """
         if not self.store.may_take(LEASE, self.holder):
             return False
         try:
@@ -273,7 +275,8 @@ class Decider:
             )
 
     def recover(self) -> None:
-        """Repeat what was decided and may not have been done; notice what is gone.
+        """Repeat what was decided and may not have been done, and notice which attempts no longer
+        exist.
 
         What the log has is true, whether a pass covers it or not: after a power cut the backend may
         know less of what began and ended than it has reported.
@@ -305,7 +308,9 @@ class Decider:
     # --- one turn ---------------------------------------------------------------------------
 
     def turn(self, timeout_s: float) -> list[Decision]:
-        """Listen for at most `timeout_s`, decide if anything happened, carry it out."""
+        """Listen for at most `timeout_s`. Decide if anything happened, and carry it out. Return the
+        decisions.
+        """
         self._renew()
         self._watch_clock()
         self._listen(0.0 if self.state.waiting else timeout_s)
@@ -388,8 +393,9 @@ class Decider:
         self.backend.heard(news)
 
     def _is_new(self, event: Event, known: Collection[str], pending: bool) -> bool:
-        """Whether the log does not know of it. `known`: jobs; `pending`: it tells of GPUs that were
-        closed, or opened, what no pass has covered."""
+        """Return whether the log does not know of it. `known`: jobs; `pending`: it tells of GPUs
+        that were closed, or opened, what no pass has covered.
+        """
         if event.kind is Kind.SUBMITTED:
             return event.job_id not in known
         if event.kind is Kind.NODE_SET:
@@ -452,7 +458,7 @@ class Decider:
         return decisions
 
     def _passing(self) -> str:
-        """How much a pass that goes on is about."""
+        """Return how much a pass that goes on is about."""
         queued, events = sum(map(len, self.state.core.queues.values())), self.state.waiting
         return f"decides: {queued:,} jobs in queues, {events:,} events to be taken"
 
@@ -528,8 +534,9 @@ def write_pass(
     texts: Sequence[str],
     seq: int,
 ) -> None:
-    """Write the decisions of a pass, `encoded`, and every row it changed; `seq` is its DECIDED
-    event."""
+    """Write the decisions of a pass, `encoded`, and every row that it changed. `seq` is that of its
+    DECIDED event.
+    """
     write_decisions(connection, decisions, texts, seq)
     records, changed_nodes = state.ledger.changes(seq)
     drop(connection, (r.job_id for r in records if r.phase.over and r.submission.sealed))
@@ -568,8 +575,9 @@ OVER = frozenset(kind for what, kind in _KINDS.items() if what.final)
 
 
 def _shown(event: Event) -> Json:
-    """What of a report, or of news of nodes, stands in the log line; of an end not what the job
-    wrote last."""
+    """Return what of a report, or of news of nodes, stands in the log line; of an end not what the
+    job wrote last.
+    """
     names = ["attempt", "state", "exit_code", "node", "open", "reason", "closed"]
     if event.kind is not Kind.ENDED:
         names.append("detail")

@@ -1,4 +1,4 @@
-"""What each process of the service runs, until it is stopped."""
+"""The work of each process of the service, until it is stopped."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ Stopping = Callable[[], bool]
 def run_decider(
     settings: Settings, stopping: Stopping, holder: str = "", counts: Counts | None = None
 ) -> None:
-    """The process that decides, or stands by.
+    """Run the process that decides, or stands by, until stopped.
 
     `holder` names it in the lease: one that is started again under the same name need not wait for
     the lease to expire. `counts` are those of all.
@@ -73,14 +73,16 @@ def run_decider(
 
 
 def this_process() -> str:
-    """Names this process among all that use the database; containers may share host and pid."""
+    """Return a name for this process that is unique among all that use the database. Containers may
+    share host and pid.
+    """
     return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 def run_api(
     settings: Settings, stopping: Stopping, listening: socket.socket, counts: Counts | None = None
 ) -> None:
-    """One process of the API and its pages; `counts` are those of all."""
+    """Run one process of the API and its pages. `counts` are those of all processes."""
     import uvicorn
 
     from scheduler.service.api.connections import Connections, raise_file_limit
@@ -94,7 +96,9 @@ def run_api(
 
     class Server(uvicorn.Server):
         async def on_tick(self, counter: int) -> bool:
-            """Ten times a second, on the loop that answers requests."""
+            """Called ten times a second, on the loop that answers requests. Return whether to
+            stop.
+            """
             self.should_exit = self.should_exit or (counter % 2 == 0 and stopping())
             return await super().on_tick(counter)
 
@@ -105,7 +109,7 @@ def run_api(
 
 
 def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
-    """How the API is served."""
+    """Return the settings with which the API is served."""
     import uvicorn
 
     from scheduler.service.api.connections import Seldom, guarded
@@ -125,21 +129,23 @@ def server_config(app: FastAPI, connections: Connections) -> uvicorn.Config:
 
 
 def run_analyst(settings: Settings, stopping: Stopping) -> None:
-    """The process that looks ahead."""
+    """Run the analyst process, which forecasts, until stopped."""
     from scheduler.service.analyst import process
 
     process.run_analyst(settings, stopping)
 
 
 def follow(settings: Settings, stopping: Stopping, holder: str) -> None:
-    """The process that only follows Slurm, in its modes `advise` and `order`."""
+    """Run the process that only follows Slurm, in its modes `advise` and `order`."""
     from scheduler.slurm import entry
 
     entry.follow(settings, stopping, holder)
 
 
 def run_maintenance(settings: Settings, stopping: Stopping) -> None:
-    """The process that exports what has finished, forgets what is old and minds the database."""
+    """Run the process that exports what has finished, deletes what is old and minds the
+    database.
+    """
     over = threading.Event()
     tasks = [
         partial(

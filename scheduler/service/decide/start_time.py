@@ -1,4 +1,4 @@
-"""At the start: whether the host's time of day can be right, as far as other clocks show.
+"""Checks at the start whether the host's time of day can be right, as far as other clocks show.
 
 The log never goes back in time: one start in 2083 would date it so for good. But a service may have
 been off for a weekend. So the time since the log was last written is held against the clock that
@@ -24,7 +24,8 @@ OFF_S = 30 * DAY_S
 
 
 def check_time(store: Store, accepted: date | None) -> None:
-    """Refuse a time of day that leapt; one on the day `accepted` (UTC), or before, is logged.
+    """Refuse a time of day that leapt. A leap on the day `accepted` (UTC), or before, is only
+    logged.
 
     Raises SettingsError naming both times and what to do.
     """
@@ -44,7 +45,7 @@ def check_time(store: Store, accepted: date | None) -> None:
 
 
 def _leapt(connection: Connection, clock: Clock, server: float | None) -> str:
-    """What shows that the time of day is not to be believed; "" = nothing does.
+    """Return what shows that the time of day is not to be believed; "" = nothing does.
 
     Args:
         server: the database server's time of day, seconds since the epoch, where it has one.
@@ -69,7 +70,7 @@ def _server_time(connection: Connection) -> float:
 
 
 def _asleep_s(clock: Clock) -> float:
-    """How long the host slept since it booted, which its monotonic clock leaves out."""
+    """Return how long the host slept since it booted, which its monotonic clock leaves out."""
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - clock.monotonic())
 
 

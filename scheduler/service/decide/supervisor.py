@@ -124,7 +124,7 @@ def _stop_signals() -> list[int]:
 
 @dataclass
 class Silence:
-    """A process that is not heard of.
+    """A process that does not report.
 
     Attributes:
         since: when it was heard of last.
@@ -138,13 +138,13 @@ class Silence:
     used_s: float = 0.0
 
     def look(self, now: float, cpu_s: float) -> None:
-        """See whether it computes."""
+        """Note whether the process computes."""
         used_s = cpu_s - self.cpu_s
         if used_s >= COMPUTES_S:
             self.moved, self.cpu_s, self.used_s = now, cpu_s, self.used_s + used_s
 
     def hangs(self, now: float, most_s: float) -> str:
-        """Why it is believed to hang; "": it is not."""
+        """Return why the process is believed to hang, or "" where it is not."""
         if now - self.since <= most_s:
             return ""
         if now - self.moved > most_s:
@@ -156,7 +156,7 @@ class Silence:
 
 @dataclass
 class Child:
-    """One process, and what it takes to start it again."""
+    """One process of the service, with what is needed to start it again."""
 
     name: str
     run: Callable[..., None]
@@ -171,7 +171,7 @@ class Child:
 
 
 class Supervisor:
-    """Starts the processes and starts again what dies.
+    """Starts the processes, and starts again those that die.
 
     They are forked from this one, which has no threads of its own, keeps no connection and does
     nothing else.
@@ -211,7 +211,7 @@ class Supervisor:
         ]
 
     def run(self) -> None:
-        """Until SIGTERM or SIGINT."""
+        """Run until SIGTERM or SIGINT."""
         signals = _stop_signals()
         for name in COMMON:
             import_module(name)
@@ -265,7 +265,7 @@ class Supervisor:
             self._kill(child, now - since, why)
 
     def _most_s(self, child: Child, now: float) -> float:
-        """How long a process may be silent."""
+        """Return how long a process may be silent."""
         if now - child.killed_at > FORGOTTEN_S:
             child.kills = 0
         decides = child.run is run_decider

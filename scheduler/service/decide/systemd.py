@@ -1,4 +1,6 @@
-"""Telling systemd that the service is up and alive (sd_notify(3)); nothing where it did not ask."""
+"""Messages to systemd that the service is up and alive (sd_notify(3)). Nothing is sent where it did
+not ask.
+"""
 
 from __future__ import annotations
 

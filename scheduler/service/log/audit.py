@@ -1,4 +1,5 @@
-"""Whether a database still follows from its log, and its rows are as they were written.
+"""Checks whether a database still follows from its log, and whether its rows are as they were
+written.
 
 The log is followed: the decisions of each pass must be those that it has the digest of, and every
 derived table must hold what they and the events come to. Asked to, an audit decides the log again
@@ -31,7 +32,9 @@ from scheduler.service.log.tamper import Head, Tampered, Verified, damage
 
 
 class CannotCheck(ValueError):
-    """The log needs what is not here; that says nothing of the database. One line."""
+    """Raised where a check needs something that is not here. It says nothing about the database.
+    One line.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class Divergence:
     bundle: str
 
     def sentence(self) -> str:
-        """In words, for a person."""
+        """Return the divergence in words, for a person."""
         models = f"bundle {self.bundle[:12]}" if self.bundle else "no bundle"
         return (
             f"event {self.seq}: {self.where}: {self.what} is {self.logged!r} in the database and "
@@ -65,7 +68,7 @@ class Divergence:
 
 @dataclass(slots=True)
 class Audit:
-    """What was checked, and what was found.
+    """The result of an audit: what was checked, and what was found.
 
     Attributes:
         code: version of the code that checked.
@@ -280,7 +283,7 @@ class _Auditor:
 
 
 def _as_read(spec: str) -> str:
-    """What was asked for, without what only an older version kept of it."""
+    """Return what was asked for, without what only an older version kept of it."""
     try:
         return canonical(Submission.from_body(json.loads(spec)).body())
     except (LookupError, TypeError, ValueError):
@@ -288,7 +291,7 @@ def _as_read(spec: str) -> str:
 
 
 def _first_difference(was: list[Any], now: list[Any]) -> tuple[str, Any, Any]:
-    """Where two lists of decisions part; an empty name when they do not."""
+    """Return where two lists of decisions part; an empty name when they do not."""
     for old, new in zip(was, now, strict=False):
         if old != new:
             name = next(n for n in {**old, **new} if old.get(n) != new.get(n))

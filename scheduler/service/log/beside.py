@@ -1,4 +1,5 @@
-"""How another bundle's durations turn out beside those that decide: a shadow's, or the former ones.
+"""Compares another bundle's durations with those of the bundle in use. The other one is a shadow,
+or the former bundle.
 
 The log keeps, with every score, the values of the features it was made from. So any bundle that
 asks for no other features can be scored on the same jobs, now or after a restart, and decides
@@ -41,12 +42,12 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """A bundle that decides nothing, beside the one that decides.
+    """A bundle that decides nothing, compared with the one that decides.
 
     Attributes:
         role: "shadow", or "former": the one that decided before.
         digest, in_use: of the two bundles.
-        jobs, users: that ended since, and were scored by both.
+        jobs, users: how many ended since, and were scored by both.
         error, error_in_use: mean |ln(true / predicted)| of each.
         gain, low, high: by how much the error of the one in use is larger, and its 99 % interval.
         verdict: "better", "worse", "as good" or "too few"; of the one beside.
@@ -74,7 +75,8 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """Bundles beside the one that decides, and whether a watch has gone back to it.
+    """The bundles compared with the one that decides, and whether a watch has returned to a former
+    one.
 
     Attributes:
         in_use: its digest; "": there is none.
@@ -91,7 +93,7 @@ class Standing:
 
 
 def standing(connection: Connection, copies: Path, shadow: Path | None) -> Standing:
-    """Return what stands beside the bundle in use.
+    """Return how the bundles beside the one in use compare with it.
 
     Args:
         copies: folder of the bundles that were decided with.
@@ -134,7 +136,9 @@ def _stands(
 
 
 def _learned_to(bundle: Bundle) -> float:
-    """When the last job was submitted that a bundle learned from; long ago: it does not say."""
+    """Return when the last job was submitted that a bundle learned from; long ago: it does not
+    say.
+    """
     made = bundle.metadata.get("duration") or {}
     try:
         return datetime.fromisoformat(made["window_to"]).timestamp()
@@ -144,7 +148,7 @@ def _learned_to(bundle: Bundle) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A job that ended, and what the score it was decided with was made from."""
+    """A job that ended, and the inputs of the score that it was decided with."""
 
     user: str
     inputs: tuple[str, ...]
@@ -253,7 +257,9 @@ def returned(connection: Connection) -> Mapping[str, object]:
 
 
 def _picks(other: Bundle, in_use: Bundle) -> list[int]:
-    """Where among the features of the bundle in use those of another are. BundleError: not all."""
+    """Return where among the features of the bundle in use those of another are. BundleError: not
+    all.
+    """
     places = {spec: i for i, spec in enumerate(in_use.duration.features)}
     for spec in other.duration.features:
         if spec not in places:

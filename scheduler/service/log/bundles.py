@@ -28,7 +28,9 @@ class BundleStore:
         self._loaded: dict[str, Bundle] = {}
 
     def find(self, body: Mapping[str, Any]) -> Bundle:
-        """The bundle that the body of a BUNDLE event names. BundleError when it is not there."""
+        """Return the bundle that the body of a BUNDLE event names. Raise BundleError when it is not
+        there.
+        """
         digest = body["digest"]
         bundle = self._loaded.get(digest)
         if bundle is None:
@@ -39,7 +41,9 @@ class BundleStore:
         return bundle
 
     def take(self, path: Path) -> Bundle:
-        """Check the bundle at `path` and keep it. BundleError says what is wrong with it."""
+        """Check the bundle at `path`, keep a copy, and return it. BundleError says what is wrong
+        with it.
+        """
         bundle = Bundle.load(path)
         check(bundle)
         kept = self.folder / bundle.digest
@@ -55,7 +59,7 @@ class BundleStore:
 
 
 def signature(path: Path) -> Signature | None:
-    """Changes when the bundle at `path` does; None while there is none."""
+    """Return a value that changes when the bundle at `path` does, or None while there is none."""
     try:
         found = (path / JSON_NAME).stat()
     except OSError:

@@ -1,4 +1,5 @@
-"""What operators ask of nodes and settings: checked against what is there, and made events.
+"""Changes of nodes and settings that operators ask for. They are checked against the present state,
+and become events.
 
 The API and a restart with another cluster file come here, so that what one turns down the other
 does, too.
@@ -24,7 +25,7 @@ from scheduler.service.log.store.tables import jobs
 
 
 class ChangeRefused(ValueError):
-    """A change that cannot be; one line.
+    """Raised for a change that cannot be made; one line.
 
     Attributes:
         kind: for programs: not-found, not-yet, node-exists, not-ours, unknown-vc, policy-cannot
@@ -38,8 +39,9 @@ class ChangeRefused(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A change that can be made. `node`: the one it is about, as it is; `needed`: it is not so
-    already."""
+    """A change that can be made. `node` is the node it is about, as it is now; `needed` is False
+    where nothing would change.
+    """
 
     kind: Kind
     body: Json
@@ -48,16 +50,16 @@ class Wanted:
 
     @property
     def name(self) -> str:
-        """Of the node it is about; "" for settings."""
+        """Name of the node that the change is about; "" for settings."""
         return self.node.name if self.node is not None else str(self.body.get("name", ""))
 
     def event(self, at: float, actor: str) -> Event:
-        """As an event of the log."""
+        """Return the change as an event of the log."""
         return Event(self.kind, at, actor=actor, body=self.body)
 
 
 class ClusterChanges:
-    """Changes of what is there now.
+    """Checks changes against the present nodes and settings.
 
     Args:
         fixed: why nodes cannot come, nor change what they have; "": they can.
@@ -68,7 +70,7 @@ class ClusterChanges:
         self.fixed = fixed
 
     def node(self, named: str) -> NodeRecord:
-        """A node by its name, or else its number. Raises ChangeRefused."""
+        """Return a node, given by its name or else its number. Raises ChangeRefused."""
         for key in ("name", "node"):
             for record in self.present.nodes.records.values():
                 if str(getattr(record, key)) != named:
@@ -80,12 +82,12 @@ class ClusterChanges:
         raise ChangeRefused("not-found", f"there is no node {named!r}")
 
     def each(self, names: str, is_open: bool, reason: str = "") -> list[Wanted]:
-        """Drain nodes, or open them: names with commas between them."""
+        """Return the changes that drain or open nodes, given by names with commas between them."""
         wanted = [self.set_open(name.strip(), is_open, reason) for name in names.split(",")]
         return list({one.body["node"]: one for one in wanted}.values())  # each of them once
 
     def set_open(self, named: str, is_open: bool, reason: str = "") -> Wanted:
-        """Drain a node, or open it."""
+        """Return the change that drains a node, or opens it."""
         record = self.node(named)
         waits = record.leaves or record.becomes is not None
         same = record.open is is_open and record.reason == reason
@@ -101,8 +103,9 @@ class ClusterChanges:
         gpu_memory_mib: float | None = None,
         new_vc: bool = False,
     ) -> Wanted:
-        """A node comes. What is left out is as on other nodes of its virtual cluster, which only
-        with `new_vc` may be one that is not there."""
+        """Return the change that adds a node. What is left out is as on other nodes of its virtual
+        cluster. With `new_vc`, that may be one that does not exist yet.
+        """
         self._must_be_ours()
         self._must_know(vc, new_vc)
         records = list(self.present.nodes.records.values())
@@ -123,8 +126,10 @@ class ClusterChanges:
     def change(
         self, named: str, to: Mapping[str, Any], reason: str = "", new_vc: bool = False
     ) -> Wanted:
-        """A node goes to another virtual cluster (`vc`), or has other GPUs (`gpus`, `gpu_type`,
-        `gpu_memory_mib`). With `new_vc` it may be a virtual cluster that is not there."""
+        """Return the change that moves a node to another virtual cluster (`vc`), or gives it other
+        GPUs (`gpus`, `gpu_type`, `gpu_memory_mib`). With `new_vc`, the virtual cluster may be one
+        that does not exist yet.
+        """
         record = self.node(named)
         if to.keys() - {"vc"}:
             self._must_be_ours()
@@ -136,13 +141,15 @@ class ClusterChanges:
         return self._possible(Wanted(Kind.NODE_CHANGED, body, record, needed))
 
     def remove(self, named: str, reason: str = "") -> Wanted:
-        """A node goes."""
+        """Return the change that removes a node."""
         record = self.node(named)
         body = {"node": record.node, "reason": reason}
         return Wanted(Kind.NODE_REMOVED, body, record, not record.leaves)
 
     def set_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
-        """Settings of the policy, by their dotted names; the others stay."""
+        """Return the change of some settings of the policy, by their dotted names. The others
+        stay.
+        """
         spec = self.present.spec
         plain = spec.settings.plain()
         for name, value in values.items():
@@ -156,7 +163,7 @@ class ClusterChanges:
         return self.set_all_settings(plain, reason)
 
     def set_all_settings(self, values: Mapping[str, Any], reason: str = "") -> Wanted:
-        """Settings of the policy; what is left out is its default."""
+        """Return the change of all settings of the policy. What is left out gets its default."""
         spec = self.present.spec
         try:
             plain = settings_of(spec.policy, values).plain()
@@ -186,8 +193,9 @@ class ClusterChanges:
     # --- what comes of it -------------------------------------------------------------------
 
     def never(self, connection: Connection, *wanted: Wanted) -> list[str]:
-        """Waiting jobs that changes make too large for their virtual cluster. They are taken into
-        what is there."""
+        """Return the waiting jobs that changes make too large for their virtual cluster. The
+        changes are made in `present`.
+        """
         before = set(too_large(connection, self.present))
         for one in wanted:
             if one.needed:
@@ -196,7 +204,7 @@ class ClusterChanges:
 
 
 def too_large(connection: Connection, present: Present) -> list[str]:
-    """Waiting jobs that ask for more GPUs than their virtual cluster is to have."""
+    """Return the waiting jobs that ask for more GPUs than their virtual cluster is to have."""
     gpus: dict[str, int] = {}
     for has in present.nodes.for_jobs():
         gpus[has.vc] = gpus.get(has.vc, 0) + has.gpus
@@ -207,7 +215,9 @@ def too_large(connection: Connection, present: Present) -> list[str]:
 
 
 def fixed_nodes(backend: str, fake_gpus: bool) -> str:
-    """Why nodes cannot come, nor change what they have, where the backend finds them."""
+    """Return why nodes cannot be added or changed with this backend, which finds them itself; ""
+    where they can.
+    """
     if backend == "slurm":
         return "nodes are Slurm's here: change them in slurm.conf"
     if backend == "local" and not fake_gpus:

@@ -1,4 +1,4 @@
-"""Finished jobs as history: what the pipeline trains on next."""
+"""Ended jobs as a trace, for the next training."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OVER = (Phase.ENDED, Phase.CANCELLED, Phase.LOST)
 
 
 def finished(store: Store) -> pa.Table:
-    """Every job that is over and was not refused, in order of submission.
+    """Return every job that has ended and was not refused, in order of submission.
 
     Returns:
         A table in ``TRACE_SCHEMA``. `duration_s` is the time on GPUs of the attempt that ended;
@@ -62,7 +62,7 @@ def finished(store: Store) -> pa.Table:
 def keep_exporting(
     database: str, path: Path, every: int, stopping: Callable[[float], bool]
 ) -> None:
-    """Write `finished` to `path` each time `every` more jobs are over, until stopped.
+    """Write `finished` to `path` each time `every` more jobs have ended, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

@@ -1,4 +1,4 @@
-"""The service's state: a fold over the log (docs/service-internals.md).
+"""The state of the service, made by reading its log (docs/service-internals.md).
 
 Events are held back until the decision pass that covers them, so what arrived while a pass was
 being taken is in the next one, however the log is read: followed (`State.follow`), or decided again
@@ -36,7 +36,7 @@ Bundles = Callable[[Mapping[str, Any]], Bundle]  # the bundle that a BUNDLE even
 
 
 class WaitingListener(Protocol):
-    """What it does with waiting jobs."""
+    """What a listener to the log does with waiting jobs."""
 
     def set_priority(self, job_id: str, priority: int) -> None: ...
     def hold(self, job_id: str, now: float, reason: Reason = ...) -> None: ...
@@ -45,7 +45,7 @@ class WaitingListener(Protocol):
 
 
 class NodesListener(Protocol):
-    """What it does with nodes."""
+    """What a listener to the log does with nodes."""
 
     def set_open(self, node: int, is_open: bool) -> None: ...
     def close_alone(self, node: int, gpus: int) -> None: ...
@@ -54,7 +54,9 @@ class NodesListener(Protocol):
 
 
 class Listener(Protocol):
-    """What folds the log: the decision core, or what follows in its stead."""
+    """What hears the events of the log: the decision core, or what follows decisions in its
+    place.
+    """
 
     @property
     def jobs(self) -> Container[str]: ...
@@ -78,7 +80,7 @@ _ASKED = (Kind.CANCEL_ASKED, Kind.PRIORITY_SET, Kind.HELD, Kind.RELEASED, Kind.C
 
 
 class Diverged(Exception):
-    """A pass, taken again, is not the one in the log.
+    """Raised when a pass, decided again, differs from the one in the log.
 
     Attributes:
         event: the DECIDED event.
@@ -92,17 +94,17 @@ class Diverged(Exception):
 
 
 def encoded(decisions: Iterable[Decision]) -> list[str]:
-    """Decisions as canonical JSON, one by one: what is kept of them, and digested."""
+    """Return each decision as canonical JSON, the form in which it is stored and hashed."""
     return [canonical(d.body()) for d in pulse.beating(decisions)]
 
 
 def digest_of(texts: Sequence[str]) -> str:
-    """SHA-256 (hex) of decisions, as `encoded` gives them: of their list as canonical JSON."""
+    """Return the SHA-256 (hex) of decisions, given as `encoded` returns them."""
     return hashlib.sha256(f"[{','.join(texts)}]".encode()).hexdigest()
 
 
 class State:
-    """The decision core, driven by the log, and the ledger beside it.
+    """The decision core as the log has brought it about, and the ledger beside it.
 
     Args:
         bundles: finds the bundle of a BUNDLE event.
@@ -138,7 +140,9 @@ class State:
     # --- fold -------------------------------------------------------------------------------
 
     def apply(self, event: Event) -> list[Decision]:
-        """Fold one event; the decisions, when it is a pass. Diverged when they are others now."""
+        """Apply one event. Return the decisions, when it is a pass. Raise Diverged when they differ
+        from the recorded ones.
+        """
         if event.seq <= self.seen:
             raise ValueError(f"event {event.seq} comes after event {self.seen}")
         if event.kind is not Kind.DECIDED:
@@ -152,7 +156,7 @@ class State:
         return decisions
 
     def follow(self, event: Event, taken: Sequence[Decision]) -> None:
-        """Fold one event as the log has it, whoever decided.
+        """Apply one event with the recorded decisions, whoever took them.
 
         Args:
             taken: of a pass, the decisions that the log has of it.
@@ -187,7 +191,9 @@ class State:
             self.wake_at = wake  # one asked for earlier still comes, as in simulation
 
     def passed(self, texts: Sequence[str]) -> Json:
-        """The body of the DECIDED event of the pass just taken; `texts` are its decisions."""
+        """Return the body of the DECIDED event for the pass just taken; `texts` are its
+        decisions.
+        """
         body = {
             "upto": self.covered,
             "now": self.now,
@@ -210,19 +216,21 @@ class State:
 
     @property
     def waiting(self) -> int:
-        """Events that no pass covers yet."""
+        """Number of events that no pass covers yet."""
         return len(self._pending)
 
     def upto(self, most: int) -> int:
-        """The event up to which the next `most` go that no pass covers yet; the last, if fewer."""
+        """Return the `seq` of the last of the next `most` events that no pass covers yet, or of the
+        newest event if there are fewer.
+        """
         return self._pending[most - 1].seq if len(self._pending) > most else self.seen
 
     def due(self, now: float) -> bool:
-        """Whether a pass is to be taken at `now`."""
+        """Return whether a pass is to be taken at `now`."""
         return bool(self._pending) or (self.wake_at is not None and now >= self.wake_at)
 
     def take(self, upto: int, now: float) -> list[Decision]:
-        """A decision pass at `now` over all events up to `upto`."""
+        """Take a decision pass at `now` over all events up to `upto`. Return its decisions."""
         core = self.core
         self.now = max(now, self.now)
         self._advance(core, upto)
@@ -274,12 +282,14 @@ class State:
     # --- what is to be done -----------------------------------------------------------------
 
     def reported(self) -> dict[tuple[str, int], Kind]:
-        """Attempts of which something was reported that no pass covers yet, each with the last."""
+        """Return the latest report about each attempt that no pass covers yet."""
         reported = (event for event in self._pending if event.kind in REPORTS)
         return {(event.job_id, event.body["attempt"]): event.kind for event in reported}
 
     def launches(self) -> list[Record]:
-        """Records whose attempt was decided and never reported begun, in order of decision."""
+        """Return the records whose attempt was decided on but not reported begun, in order of
+        decision.
+        """
         reported = self.reported()
         waiting = [
             r
@@ -289,7 +299,9 @@ class State:
         return sorted(waiting, key=lambda r: r.granted)
 
     def launch(self, record: Record) -> Launch:
-        """What the backend is sent of an attempt; the same however often it is sent."""
+        """Return what is sent to the backend to start an attempt. It is the same however often it
+        is sent.
+        """
         asked, grant, stage = record.submission, record.grant, self.core.profiling
         assert grant is not None
         policy = self.core.policy
@@ -317,11 +329,11 @@ class State:
         )
 
     def unseen_rows(self) -> list[JobColumns]:
-        """The rows of `jobs` that were submitted and no pass has covered yet."""
+        """Return the rows of `jobs` that were submitted and that no pass has covered yet."""
         return [first_row(e) for e in self._pending if e.kind is Kind.SUBMITTED]
 
     def stops(self) -> list[Record]:
-        """Records whose job is to be stopped, and was not yet reported over."""
+        """Return the records of jobs that are to be stopped and were not yet reported ended."""
         return [r for r in self.ledger.holding.values() if r.cancel_asked]
 
 
@@ -452,5 +464,5 @@ HANDLERS: dict[Kind, Callable[[State, Listener, Event], None]] = {
 
 
 def grants(decisions: Sequence[Decision]) -> list[str]:
-    """Jobs that a pass gave GPUs to."""
+    """Return the jobs to which a pass gave GPUs."""
     return [d.job_id for d in decisions if d.action in GIVES_GPUS]

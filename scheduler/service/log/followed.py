@@ -1,4 +1,4 @@
-"""The state that a log leads to: it is followed, and never decided again.
+"""The state that a log leads to, made by following its decisions, never by deciding again.
 
 What was decided has taken effect, and stays so whatever code reads the log
 (`scheduler.core.following`). The newest snapshot saves following what came before it.
@@ -35,13 +35,13 @@ def followed(
     snapshots: StateCheckpoints | None = None,
     mends: Mends | None = None,
 ) -> State:
-    """The state at event `upto`, whoever decided; what was pending is pending still.
+    """Return the state at event `upto`. Events that no pass covers are still pending in it.
 
     Args:
         keep: remember jobs that are over; then no snapshot is used.
         beat: called now and then with the event reached: a long log takes its time.
         snapshots: where states were kept; None: the log is followed from its start.
-        mends: of its times; None: all that the log tells of.
+        mends: corrections of its times; None: all that the log holds.
     """
     mends = mends or Mends.of(connection)
     state = None
@@ -60,7 +60,7 @@ def followed(
 def follow(
     state: State, connection: Connection, event: Event, mends: Mends | None = None
 ) -> list[Decision]:
-    """Have a state follow one event more; the decisions, where it is a pass."""
+    """Have a state follow one more event. Return the decisions, where the event is a pass."""
     texts = texts_of(connection, event.seq) if event.kind is Kind.DECIDED else []
     return follow_texts(state, event, texts, mends)
 
@@ -68,7 +68,7 @@ def follow(
 def follow_texts(
     state: State, event: Event, texts: Iterable[str], mends: Mends | None = None
 ) -> list[Decision]:
-    """Do as `follow` does, with the decisions as they were written down."""
+    """Do as `follow` does, with the decisions in the form in which they were stored."""
     taken = decisions_of(texts)
     if mends is not None:
         late_s, event = mends.late_s(event.seq), mends.mended(event)
@@ -79,17 +79,17 @@ def follow_texts(
 
 
 def logged(connection: Connection, event: int) -> list[Decision]:
-    """Return the decisions of a pass, as they were taken."""
+    """Return the decisions of a pass as they were taken."""
     return decisions_of(texts_of(connection, event))
 
 
 def decisions_of(texts: Iterable[str]) -> list[Decision]:
-    """Return decisions from what was written down of them."""
+    """Return decisions from their stored form."""
     return [Decision.from_body(json.loads(body)) for body in texts]
 
 
 def texts_of(connection: Connection, event: int) -> list[str]:
-    """Return the decisions of a pass, as they were written down."""
+    """Return the decisions of a pass in their stored form."""
     query = select(decisions.c.seq, decisions.c.body).where(decisions.c.event == event)
     rows = connection.execute(query.order_by(decisions.c.seq)).all()
     return bodies(connection, decisions, rows)

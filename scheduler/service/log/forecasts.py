@@ -1,4 +1,4 @@
-"""Forecasts as events and rows, and ended jobs as the table tells of them."""
+"""Forecasts as events and rows, and ended jobs read from their table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RECALLED = 20_000  # ended jobs that are recalled from the table
 
 
 def ended(connection: Connection) -> list[SubmittedJob]:
-    """Jobs that have ended, as their table tells."""
+    """Return the jobs that have ended, from their table."""
     query = (
         select(jobs.c.spec, jobs.c.estimate_s, jobs.c.started_at, jobs.c.ended_at)
         .where(jobs.c.started_at.is_not(None), jobs.c.ended_at.is_not(None))
@@ -47,7 +47,7 @@ def ended(connection: Connection) -> list[SubmittedJob]:
 
 
 def body_of(made: StartForecast) -> Json:
-    """A forecast as plain values."""
+    """Return a forecast as plain values."""
     record = asdict(made)
     for name in ("starts", "after", "aside", "receipt"):  # of the moment at which it is made
         del record[name]
@@ -59,7 +59,7 @@ def forecast_of(event: Event) -> StartForecast:
 
 
 def never(made: Mapping[str, StartForecast]) -> list[Claim]:
-    """Claims that a job starts in no future, of those forecasts that say so."""
+    """Return a claim for each forecast that says that the job starts in no future."""
     return [
         Claim(Claimed.NEVER, job_id, one.made_at, due=one.made_at + NEVER_S)
         for job_id, one in made.items()
@@ -69,7 +69,7 @@ def never(made: Mapping[str, StartForecast]) -> list[Claim]:
 
 
 def write(connection: Connection, made: Mapping[str, StartForecast], bases: Iterable[str]) -> None:
-    """Put forecasts into their table, in the place of what was there."""
+    """Write forecasts to their table, in place of earlier ones."""
     for basis in bases:
         rows = [
             {

@@ -1,4 +1,4 @@
-"""Objects that hold one another as plain records, in msgpack: nothing that is read runs code.
+"""Object graphs as plain records, in msgpack. Reading one runs no code.
 
 A file names its classes and their fields; each object is a record of one of them, and what it
 holds of others is their number. Reading makes each object without calling anything of it, then
@@ -46,7 +46,7 @@ _BUILTINS: dict[str, Any] = {
 
 
 class GraphError(ValueError):
-    """What cannot be written so, or read. One line."""
+    """Raised where objects cannot be written or read this way. One line."""
 
 
 class _Unset:
@@ -55,7 +55,7 @@ class _Unset:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """How a schema came to be another one; classes and enumerations by "module:name".
+    """How one schema became another; classes and enumerations are named by "module:name".
 
     Attributes:
         classes: what became of those that are called or lie otherwise.
@@ -70,7 +70,7 @@ class Migration:
 
 
 class Writer:
-    """Writes objects in parts, each of which may hold those of the parts before it.
+    """Writes objects in parts. A part may refer to objects of earlier parts.
 
     Args:
         name: the name of what is no data, or None; asked about every object once.
@@ -90,7 +90,7 @@ class Writer:
         self._depth = 0
 
     def part(self, root: Any) -> dict[str, Any]:
-        """The records of `root` and of all it holds; plain values, for msgpack."""
+        """Return the records of `root` and of all it holds, as plain values for msgpack."""
         begun, classes, types = len(self._alive), len(self._classes), len(self._types)
         kinds, rows = array("H"), [self._pack(root)]
         for n, obj in enumerate(islice(self._alive, begun, None)):  # which grows meanwhile
@@ -134,7 +134,7 @@ class Writer:
             return number, [getattr(obj, name, _UNSET_VALUE) for name in fields]
 
     def _plain(self, value: Any) -> msgpack.ExtType:
-        """What msgpack does not know."""
+        """Return what msgpack does not know."""
         known = self._numbers.get(id(value))
         if known is not None:
             return known
@@ -214,7 +214,9 @@ class Reader:
         self._types: list[Any] = []
 
     def part(self, part: Mapping[str, Any]) -> Any:
-        """What was written. Raises GraphError, and whatever a wrong value raises."""
+        """Return the object that was written. Raises GraphError, and whatever a wrong value
+        raises.
+        """
         self._classes += [self._record(path, fields) for path, fields in part["classes"]]
         self._types += [_class(self._renamed(path)) for path in part["types"]]
         kinds = array("H", part["kinds"])
@@ -310,7 +312,7 @@ _Fill = Callable[[Any, Sequence[Any]], None]
 
 
 def fields_of(obj: Any) -> tuple[str, ...]:
-    """The names of all that an object holds, in one order."""
+    """Return the names of all attributes of an object, in a fixed order."""
     return (*_all_slots(type(obj)), *getattr(obj, "__dict__", ()))  # type: ignore[arg-type]
 
 
@@ -347,7 +349,7 @@ def _class(path: str) -> type:
 
 
 def _filler(kind: type, fields: Sequence[str | None], new: Mapping[str, Any]) -> _Fill:
-    """What gives an object of this class its fields, without calling anything of it."""
+    """Return what gives an object of this class its fields, without calling anything of it."""
     slots = {name: vars(base)[name].__set__ for base in kind.__mro__ for name in _slots(base)}
     setters = [slots[name] for name in fields if name in slots]
     quick = len(setters) == len(fields) and not new

@@ -1,4 +1,4 @@
-"""What the decision core of a service is built from, kept as the first event of its log."""
+"""What the decision core of a service is built from. It is the first event of the log."""
 
 from __future__ import annotations
 
@@ -30,16 +30,18 @@ FOLLOWED = "slurm-followed"  # backend of a service that decides nothing itself
 
 
 class LogHeaderError(ValueError):
-    """A cluster or policy that a service cannot run; one line."""
+    """Raised for a cluster or policy that a service cannot run; one line."""
 
 
 def runnable(*, follows: bool = False) -> list[str]:
-    """Names of the policies a service can run. `follows`: one that decides nothing itself."""
+    """Return the names of the policies that a service can run. With `follows`, the service decides
+    nothing itself.
+    """
     return [name for name, kind in POLICIES.items() if not _unfit(kind, follows)]
 
 
 def _unfit(kind: type[Policy], follows: bool) -> str:
-    """Why a service cannot run a policy; "" when it can."""
+    """Return why a service cannot run a policy; "" when it can."""
     can = kind.capabilities
     if can.oracle:
         return "knows the true durations"
@@ -51,8 +53,9 @@ def _unfit(kind: type[Policy], follows: bool) -> str:
 
 
 def servable(spec: CoreSpec, *, follows: bool = False) -> Policy:
-    """The policy, if a service can run it. Raises LogHeaderError; InvalidSettings: of another
-    cluster."""
+    """Return the policy, if a service can run it. Raises LogHeaderError, or InvalidSettings where
+    the settings are of another cluster.
+    """
     if how := _unfit(spec.kind, follows):
         can = ", ".join(runnable(follows=follows))
         raise LogHeaderError(f"policy {spec.policy!r} {how}; a service cannot run it, but: {can}")
@@ -68,7 +71,7 @@ class LogHeader:
         pace: seconds on that clock per real second: 1 but for the simulated backend.
         backend: name of the backend decisions take effect on.
         site: names the state folder, where its jobs are.
-        names: of the nodes, in order; () = they are numbered.
+        names: names of the nodes, in order; () = they are numbered.
     """
 
     spec: CoreSpec
@@ -88,22 +91,26 @@ class LogHeader:
         return core
 
     def clock(self, wall: float) -> float:
-        """The service's time when the time of day is `wall`; both seconds since the epoch."""
+        """Return the service's time when the time of day is `wall`; both are seconds since the
+        epoch.
+        """
         return self.start + (wall - self.start) * self.pace
 
     def lent(self) -> frozenset[int]:
-        """Nodes that the virtual clusters lend to the profiling partition for good.
+        """Return the nodes that the virtual clusters lend to the profiling partition for good.
 
         Jobs run there only to be profiled: they count in no virtual cluster's GPUs.
         """
         return frozenset(Cluster(self.spec.cluster, self.spec.lent).profiling.nodes())
 
     def nodes(self) -> list[NodeRecord]:
-        """The nodes, all open."""
+        """Return the nodes, all open."""
         return as_begun(self.spec.cluster, self.lent(), self.names)
 
     def body(self) -> Json:
-        """As the body of a HEADER event. (Lists, where the order of names matters.)"""
+        """Return the header as the body of a HEADER event. It holds lists where the order of names
+        matters.
+        """
         spec, partition = self.spec.cluster, self.spec.profiling
         return {
             "cluster": {
@@ -127,14 +134,15 @@ class LogHeader:
         }
 
     def shape(self) -> Json:
-        """Return the body without what is of one start: the clock."""
+        """Return the body without the clock, which belongs to one start."""
         once = ("start", "pace")
         return {name: value for name, value in self.body().items() if name not in once}
 
     @classmethod
     def from_body(cls, body: Mapping[str, Any]) -> LogHeader:
-        """The inverse of `body`. Raises UnknownPolicy, InvalidSettings; LogHeaderError for a body
-        that no version wrote."""
+        """Return the header from its `body`. Raises UnknownPolicy, InvalidSettings, or
+        LogHeaderError for a body that no version wrote.
+        """
         try:
             return cls._of_body(body)
         except (UnknownPolicy, InvalidSettings):
@@ -181,7 +189,8 @@ def _groups_body(spec: ClusterSpec) -> list[Any]:
 
 
 def establish(store: Store, header: LogHeader) -> LogHeader:
-    """Begin the log, or find how it began, which may be with other nodes and settings.
+    """Begin the log with a header. Return the header that the log has, which may state other nodes
+    and settings.
 
     Raises LogHeaderError: its jobs are on another backend, or in another state folder.
     """
@@ -217,7 +226,7 @@ def establish(store: Store, header: LogHeader) -> LogHeader:
 
 
 def followed_header(store: Store) -> LogHeader:
-    """What the log of a service that only follows goes on with: its last header.
+    """Return the last header of the log, with which a service that only follows goes on.
 
     Raises LogHeaderError when there is none.
     """
@@ -228,7 +237,9 @@ def followed_header(store: Store) -> LogHeader:
 
 
 def service_clock(store: Store) -> Callable[[], float]:
-    """Seconds since the epoch as decisions count them: the wall clock, or that of a simulation."""
+    """Return a function that gives the time by which decisions are dated, seconds since the epoch:
+    the wall clock, or that of a simulation.
+    """
     header: LogHeader | None = None
 
     def now() -> float:
@@ -246,7 +257,7 @@ def service_clock(store: Store) -> Callable[[], float]:
 
 @cache
 def code_version() -> str:
-    """Version of this package, and a digest of the code that decides."""
+    """Return the version of this package, with a digest of the code that decides."""
     try:
         number = version("pellucid")
     except PackageNotFoundError:

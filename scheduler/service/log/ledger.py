@@ -1,4 +1,4 @@
-"""What became of every job, read off the log alone: events, and the decisions as they were taken.
+"""The history of every job, read from the log alone: events, and the decisions as they were taken.
 
 The ledger follows the log and never decides. It gives the rows of the tables `jobs` and `nodes`,
 says which reports still matter, and is all that is needed to go on from. A job moves by one table,
@@ -49,7 +49,7 @@ REPORTS = (
 
 
 class Ledger:
-    """Records by job id, and the nodes.
+    """Records by job id, and the nodes, as the log tells of them.
 
     Args:
         keep: remember jobs that are over; otherwise `changes` drops them.
@@ -69,7 +69,7 @@ class Ledger:
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """False for an event that comes too late, or again: nothing is to be done about it."""
+        """Return False for an event that comes too late, or twice, and so changes nothing."""
         if event.kind in ABOUT_NODES:
             return self.nodes.matters(event)
         if event.kind in ABOUT_NO_JOB:
@@ -92,7 +92,7 @@ class Ledger:
         )
 
     def take(self, event: Event) -> None:
-        """An event that matters. Raises IllegalTransition."""
+        """Take in an event that matters. Raises IllegalTransition."""
         if event.kind in ABOUT_NODES:
             self.nodes.take(event)
             if event.kind is Kind.GPUS_CLOSED:
@@ -109,7 +109,7 @@ class Ledger:
             self._changed[event.job_id] = None
 
     def decided(self, decisions: Iterable[Decision]) -> None:
-        """Decisions of a pass, in order. Raises IllegalTransition."""
+        """Take in the decisions of a pass, in order. Raises IllegalTransition."""
         for d in decisions:
             if d.action is Action.CHANGE_NODE:
                 self.nodes.settled(d.nodes[0])
@@ -136,12 +136,12 @@ class Ledger:
             record.steps.append(Step(d.time, d.action, record.phase, d.seq))
 
     def story(self, job_id: str) -> str:
-        """Everything that happened to a job, a line each."""
+        """Return everything that happened to a job, a line each."""
         record = self.records.get(job_id)
         return f"job {job_id} is not remembered" if record is None else record.story()
 
     def validate(self) -> None:
-        """What holds between passes, whatever happened."""
+        """Assert what must hold between passes. Raises AssertionError."""
         for record in self.records.values():
             assert (record.grant is not None) == record.phase.holds_gpus, record.story()
             assert (record.end is not None) == record.phase.over, record.story()
@@ -286,13 +286,15 @@ class Ledger:
     # --- tables -----------------------------------------------------------------------------
 
     def rekeyed(self, keys: Iterable[Sequence[Any]]) -> None:
-        """[job, key] of waiting jobs that a policy moved without a decision about them."""
+        """Take in [job, key] of waiting jobs that a policy moved without a decision about them."""
         for job_id, key in keys:
             self.records[job_id].key = key
             self._changed[job_id] = None
 
     def changes(self, seq: int) -> tuple[list[Record], list[tuple[int, NodeRecord | None]]]:
-        """Records and nodes (None: it is gone) changed since the last call, by event `seq`."""
+        """Return the records and nodes changed since the last call, and mark the records as changed
+        by event `seq`. A node is None once it was removed.
+        """
         records = [self.records[job_id] for job_id in self._changed]
         for record in records:
             record.updated_seq = seq
@@ -315,7 +317,7 @@ def _tell_runs(ledger: Ledger, node: int) -> None:
 
 
 def _silent(ledger: Ledger, grant: Grant) -> str:
-    """Which of a job's GPUs do not answer, in words; "": all do."""
+    """Return which of a job's GPUs do not answer, in words; "": all do."""
     names = ledger.nodes.records
     return "; ".join(
         f"GPU {one.gpu} of node {names[node].name}, which it runs on, does not answer: {one.why}"

@@ -1,5 +1,5 @@
-"""Puts right a log that a host with a wrong clock went on with: everything since is dated wrong,
-and as time in a log never goes back, it stays so after the clock was set.
+"""Repair of a log that a host with a wrong clock continued. Everything since is dated wrong, and
+stays so after the clock was set, because time in a log never goes back.
 
 The rows of the log stay. An event says which of them are dated by how much too late; who follows
 the log (`scheduler.service.log.followed`) has the times that are right, as have the rows of `jobs`.
@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 
 
 class NothingToMend(LogHeaderError):
-    """No time in the log is wrong, or it is not known which. One line."""
+    """Raised when no time in the log is wrong, or it is not known which. One line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Wrong:
     by_s: float
 
     def sentence(self) -> str:
-        """In words."""
+        """Return what is dated wrong, in words."""
         return (
             f"events {self.first:,} to {self.last:,} are dated {_shown(self.begins)} to "
             f"{_shown(self.ends)}, after one of {_shown(self.before)}; mended, they are dated "
@@ -60,7 +60,7 @@ class Wrong:
 
 
 def find(store: Store, now: float, first: int | None = None, began: float | None = None) -> Wrong:
-    """What is dated wrong, the host's clock being right by now.
+    """Return what is dated wrong. The host's clock must be right by now.
 
     Args:
         now: the time of day, seconds since the epoch.
@@ -113,7 +113,7 @@ def find(store: Store, now: float, first: int | None = None, began: float | None
 def apply(
     store: Store, bundles: Bundles, wrong: Wrong, *, actor: str, reason: str, now: float
 ) -> int:
-    """Mend the log of a service that is stopped. How many rows of jobs have other times since.
+    """Mend the log of a service that is stopped. Return how many rows of jobs have other times now.
 
     Raises NothingToMend where the log was written meanwhile.
     """
@@ -147,7 +147,9 @@ def _rows_mended(connection: Connection, store: Store, bundles: Bundles, upto: i
 
 
 def running(store: Store) -> list[str]:
-    """Leases that somebody renews: the service is not stopped. Waits for it to be seen."""
+    """Return the leases that somebody renews, which means that the service is not stopped. It waits
+    long enough to see a renewal.
+    """
     with store.engine.connect() as connection:
         names = connection.execute(select(leases.c.name)).scalars().all()
     return [name for name in names if store.is_renewed(name)]

@@ -1,4 +1,4 @@
-"""The nodes as the log tells of them: whose they are, what they have, who drained them and why.
+"""The nodes as the log has them: whose they are, what they have, who drained them and why.
 
 Like the ledger of jobs it follows the log and never decides: a change that waits for a node to be
 idle is made when the core says so (`Action.CHANGE_NODE`).
@@ -29,7 +29,7 @@ class ClosedGpu:
 
 
 def closed_gpus_of(column: str | None) -> tuple[ClosedGpu, ...]:
-    """From the column `closed_gpus`."""
+    """Return closed GPUs from the column `closed_gpus`."""
     return tuple(ClosedGpu(*one) for one in json.loads(column or "[]"))
 
 
@@ -62,7 +62,7 @@ class NodeRecord:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> NodeRecord:
-        """From a row of the table `nodes`, which does not tell `opens`."""
+        """Return a record from a row of the table `nodes`, which does not hold `opens`."""
         to = json.loads(row["change"]) if row["change"] else None
         columns = {
             n: row[n] for n in ("node", "name", "profiling", "open", "reason", "actor", "since")
@@ -78,22 +78,22 @@ class NodeRecord:
 
     @property
     def intended(self) -> Node | None:
-        """What it is to be once the change that waits is made; None: it is to go."""
+        """What the node is to be once the pending change is made; None: it is to be removed."""
         return None if self.leaves else self.becomes or self.has
 
     @property
     def closed_since(self) -> float | None:
-        """Since when the latest of its GPUs to be closed is; None: all are open."""
+        """Since when the GPU that was closed last is closed; None: all are open."""
         drained = [self.since] if not self.open and self.since is not None else []
         return max([*drained, *(one.since for one in self.closed_gpus)], default=None)
 
     @property
     def vcs(self) -> tuple[str, ...]:
-        """The virtual cluster it is in, and the one it is to be in."""
+        """The virtual cluster that the node is in, and the one that it is to be in."""
         return (self.has.vc, *((self.becomes.vc,) if self.becomes is not None else ()))
 
     def row(self) -> Columns:
-        """As a row of the table `nodes`."""
+        """Return the record as a row of the table `nodes`."""
         change = "{}" if self.leaves else "" if self.becomes is None else shape(self.becomes)
         return {
             "node": self.node,
@@ -112,12 +112,12 @@ class NodeRecord:
 
 
 def shape(has: Node) -> str:
-    """A node as canonical JSON."""
+    """Return a node as canonical JSON."""
     return canonical(asdict(has))
 
 
 def change_words(change: str) -> str:
-    """The column `change` in words."""
+    """Return the column `change` in words."""
     if not change:
         return ""
     to = json.loads(change)
@@ -127,13 +127,14 @@ def change_words(change: str) -> str:
 
 
 def node_of(body: Mapping[str, Any]) -> Node:
-    """What the body of an event says that a node has."""
+    """Return the node that the body of an event describes."""
     return Node(body["vc"], body["gpus"], body["gpu_type"], body["gpu_memory_mib"])
 
 
 def well_formed(event: Event) -> bool:
-    """Whether an event that somebody asked for has the body of its kind: the log outlives whoever
-    wrote it, and one bad line must not keep the service from reading the rest."""
+    """Return whether an event that somebody asked for has the body of its kind. The log outlives
+    the code that wrote it, and one bad line must not keep the service from reading the rest.
+    """
     body, kind = event.body, event.kind
     if kind is Kind.SETTINGS_SET:
         return isinstance(body.get("settings"), Mapping)
@@ -181,24 +182,26 @@ class NodeTable:
 
     @property
     def closed(self) -> list[int]:
-        """Drained nodes."""
+        """The drained nodes, by number."""
         return [record.node for record in self.records.values() if not record.open]
 
     def named(self, name: str) -> NodeRecord | None:
-        """The node of a name."""
+        """Return the node with this name, or None."""
         found = (record for record in self.records.values() if record.name == name)
         return next(found, None)
 
     # --- the log ----------------------------------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """False for an event about a node that is gone, or is there already."""
+        """Return False for an event about a node that was removed, or that exists already where it
+        is to be added.
+        """
         if event.kind is Kind.NODE_ADDED:
             return self.named(event.body["name"]) is None
         return event.body["node"] in self.records
 
     def take(self, event: Event) -> None:
-        """An event that matters."""
+        """Take in an event that matters."""
         body = event.body
         if event.kind is Kind.NODE_ADDED:
             self._put(NodeRecord(self.next, body["name"], node_of(body)))
@@ -235,7 +238,7 @@ class NodeTable:
         self._put(record)
 
     def settled(self, node: int) -> None:
-        """Nothing runs on a node any more, and the change that waited for it is made."""
+        """Make the change that waited for a node to be idle."""
         record = self.records[node]
         to = record.becomes
         if to is None:
@@ -258,7 +261,7 @@ class NodeTable:
         self._changed.add(record.node)
 
     def changes(self) -> list[tuple[int, NodeRecord | None]]:
-        """Nodes changed since the last call; None: it is gone."""
+        """Return the nodes changed since the last call; None stands for one that was removed."""
         found = [(node, self.records.get(node)) for node in sorted(self._changed)]
         self._changed = set()
         return found
@@ -266,12 +269,14 @@ class NodeTable:
     # --- what it will be --------------------------------------------------------------------
 
     def intended(self) -> dict[int, Node]:
-        """What the nodes are to be, once the changes that wait are made."""
+        """Return what the nodes are to be once all pending changes are made."""
         found = {node: record.intended for node, record in self.records.items()}
         return {node: has for node, has in found.items() if has is not None}
 
     def for_jobs(self) -> list[Node]:
-        """The same without those that are lent to the profiling partition and stay so."""
+        """Return `intended` without the nodes that are lent to the profiling partition and stay
+        so.
+        """
         return [
             has
             for node, has in self.intended().items()
@@ -279,21 +284,24 @@ class NodeTable:
         ]
 
     def spec(self, *more: Node) -> ClusterSpec:
-        """Every node as it is now, and as it is to be: what a policy has to be built for. `more`:
-        of an event."""
+        """Return the shape of a cluster with every node as it is now and as it is to be, so that a
+        policy can be built for both. `more` are nodes of an event.
+        """
         now = [record.has for record in self.records.values()]
         becomes = [r.becomes for r in self.records.values() if r.becomes is not None]
         return ClusterSpec.of([*now, *becomes, *more])
 
     def mixed_by(self, event: Event) -> bool:
-        """Whether there are to be several types of GPU after a node comes or changes."""
+        """Return whether there are to be several types of GPU after a node is added or changed."""
         nodes, came = self.intended(), node_of(event.body)
         nodes[event.body.get("node", self.next)] = came
         return not all(same_type(came.gpu_type, has.gpu_type) for has in nodes.values())
 
 
 def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> list[NodeRecord]:
-    """The nodes of a cluster; `names`: theirs, where its groups do not say."""
+    """Return the nodes of a cluster as a log begins with them. `names` are theirs, where its groups
+    state none.
+    """
     given = names_of(spec, names)
     lent = frozenset(lent)
     return [
@@ -303,7 +311,7 @@ def as_begun(spec: ClusterSpec, lent: Iterable[int], names: tuple[str, ...]) -> 
 
 
 def names_of(spec: ClusterSpec, names: tuple[str, ...] = ()) -> tuple[str, ...]:
-    """The name of every node, in order; "" for one that has none."""
+    """Return the name of every node, in order; "" for one that has none."""
     return names or tuple(
         name
         for vc in spec.vcs

@@ -97,7 +97,9 @@ def keep_notifying(
 
 
 def mark(store: Store, cursor: Path) -> None:
-    """Begin to count: messages are of events after this, where none were counted before."""
+    """Begin to count events where none were counted before: messages are sent about later ones
+    only.
+    """
     if not cursor.exists():
         write_whole(cursor, str(_decided(store)), durable=True)
 
@@ -110,7 +112,7 @@ def _decided(store: Store) -> int:
 
 
 def due(store: Store, after: int, upto: int) -> Iterator[Notice]:
-    """Messages about the events `after` < seq <= `upto`, in their order."""
+    """Yield messages about the events `after` < seq <= `upto`, in their order."""
     columns = (events.c.seq, events.c.kind, events.c.at, *jobs.c)
     query = (
         select(*columns)
@@ -166,7 +168,9 @@ def _notice(row: RowMapping, what: str) -> Notice:
 
 
 def _sent(program: str, notice: Notice, meanwhile: Callable[[], object] = lambda: None) -> str:
-    """Why it could not be sent; "" = it was. Calls `meanwhile` every two seconds that it takes."""
+    """Return why it could not be sent; "" = it was. Calls `meanwhile` every two seconds that it
+    takes.
+    """
     argv = [program, "-s", notice.subject, notice.owner]
     if not notice.owner[:1].isalnum():  # of mail: -option, |command, /file, +folder
         return "the owner's name would be read as an option, a command or a file"

@@ -1,4 +1,4 @@
-"""Nodes and settings as they are now, and what may become of them.
+"""Nodes and settings as they are now, and which changes of them can be made.
 
 The fold keeps a `Present` and asks it which events it admits; whoever wants to change something
 reads one off the tables, with what no pass has covered yet taken in, and asks it likewise.
@@ -29,7 +29,9 @@ CHANGES = (*sorted(ABOUT_NODES), Kind.SETTINGS_SET)
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A change of settings that was taken. `settings`: all of the policy's, plain values."""
+    """A change of settings that was accepted. `settings` holds all of the policy's, as plain
+    values.
+    """
 
     seq: int
     at: float
@@ -39,7 +41,7 @@ class SettingsChange:
 
     @classmethod
     def of(cls, event: Event) -> SettingsChange:
-        """From a SETTINGS_SET event."""
+        """Return the change from a SETTINGS_SET event."""
         body = event.body
         return cls(
             seq=event.seq,
@@ -50,7 +52,7 @@ class SettingsChange:
         )
 
     def row(self) -> Columns:
-        """As a row of the table `settings`."""
+        """Return the change as a row of the table `settings`."""
         return {
             "seq": self.seq,
             "at": self.at,
@@ -62,11 +64,11 @@ class SettingsChange:
 
 @dataclass
 class Present:
-    """What a log has come to.
+    """The nodes and settings to which a log has led.
 
     Attributes:
         header: how it began.
-        changes: of settings, those that were taken, in order.
+        changes: accepted changes of settings, in order.
         coming: names of nodes that no pass has evaluated yet: they have no number.
     """
 
@@ -77,12 +79,14 @@ class Present:
 
     @classmethod
     def begun(cls, header: LogHeader) -> Present:
-        """As a log begins."""
+        """Return the nodes and settings with which a log begins."""
         return cls(header, NodeTable(header.nodes()))
 
     @classmethod
     def read(cls, store: Store, connection: Connection) -> Present | None:
-        """As it is, with what was asked for since the last pass; None: the log is empty."""
+        """Return the nodes and settings as they are, together with changes asked for since the last
+        pass. Return None where the log is empty.
+        """
         first = store.first_in(connection)
         if first is None:
             return None
@@ -107,32 +111,36 @@ class Present:
 
     @property
     def settings(self) -> Mapping[str, Any] | None:
-        """Of the policy, where they changed since the log began."""
+        """The policy's settings, where they changed since the log began; else None."""
         return self.changes[-1].settings if self.changes else None
 
     @property
     def spec(self) -> CoreSpec:
-        """What the core was built from, with the settings of now."""
+        """What the core was built from, with the present settings."""
         return self.header.spec.with_settings(self.settings)
 
     def policy_for(self, cluster: ClusterSpec) -> Policy:
-        """The policy with the settings of now, for a cluster. Raises InvalidSettings."""
+        """Return the policy with the present settings for a cluster. Raises InvalidSettings."""
         return policy_of(replace(self.spec, cluster=cluster))
 
     # --- events about nodes and settings ----------------------------------------------------
 
     def matters(self, event: Event) -> bool:
-        """False for one about a node that is gone, or is there already."""
+        """Return False for an event about a node that was removed, or that exists already where it
+        is to be added.
+        """
         return event.kind is Kind.SETTINGS_SET or self.nodes.matters(event)
 
     def admits(self, event: Event) -> bool:
-        """Whether an event, well formed, can be carried out (`refuses`)."""
+        """Return whether a well-formed event can be carried out (`refuses`)."""
         return not self.refuses(event)
 
     def refuses(self, event: Event) -> str:
-        """Why an event cannot be carried out: settings that the policy does not have or a service
-        cannot run, a node by which there are several types of GPU where the policy can place on
-        one only, or a job in a virtual cluster that is not there. "" when it can."""
+        """Return why an event cannot be carried out, or "" when it can. The reasons are settings
+        that the policy does not have or a service cannot run, a node that would mix types of GPU
+        where the policy cannot place on several, and a job in a virtual cluster that does not
+        exist.
+        """
         try:
             if event.kind is Kind.SETTINGS_SET:
                 chosen = settings_of(self.header.spec.policy, event.body["settings"])
@@ -152,7 +160,7 @@ class Present:
         return ""
 
     def take(self, event: Event) -> None:
-        """An event that matters and is admitted."""
+        """Take in an event that matters and is admitted."""
         if event.kind is Kind.SETTINGS_SET:
             self.changes.append(SettingsChange.of(event))
         else:
@@ -163,7 +171,7 @@ class Present:
     # --- for people -------------------------------------------------------------------------
 
     def settings_in_force(self) -> list[Setting]:
-        """Every setting of the policy, and which change gave it the value it has."""
+        """Return every setting of the policy, with the change that gave it its value."""
         policy = self.header.spec.policy
         values = flat(self.header.spec.settings)
         by: dict[str, SettingsChange] = {}
@@ -190,8 +198,9 @@ class Present:
 
 
 def _has(policy: str, settings: Mapping[str, Any]) -> bool:
-    """Whether these can be a policy's. What was asked for in vain is in the table of an older
-    database until it is decided on again."""
+    """Return whether these can be a policy's. What was asked for in vain is in the table of an
+    older database until it is decided on again.
+    """
     try:
         settings_of(policy, settings)
     except InvalidSettings:

@@ -1,4 +1,4 @@
-"""What is known of one job, and what happened to it."""
+"""Everything known of one job, and what happened to it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from scheduler.job_rows import JobColumns as JobColumns
 
 @dataclass(slots=True)
 class Grant:
-    """The GPUs a job holds: it has a grant as long as its phase says so.
+    """The GPUs that a job holds. A job has a grant exactly while its phase holds GPUs.
 
     Attributes:
         nodes, gpus: node indices and the GPU bit mask on each.
@@ -51,7 +51,7 @@ class HoldBy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """That a job is held: for whom to release, by whom, and since when."""
+    """That a job is held: who may release it, who held it, and since when."""
 
     by: HoldBy
     actor: str
@@ -60,7 +60,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Depends:
-    """That it waits for other jobs to end: since when, and the one that failed, or ""."""
+    """That a job waits for other jobs to end: since when, and which one failed, or ""."""
 
     since: float
     failed: str = ""
@@ -68,7 +68,7 @@ class Depends:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How it left. `state` is None for what was refused."""
+    """How a job ended. `state` is None for a job that was refused."""
 
     at: float
     state: EndState | None = None
@@ -81,12 +81,12 @@ class Record:
     """One job. Times are seconds since the epoch on the backend's clock.
 
     Attributes:
-        seq: of the event that submitted it.
-        reason: of its latest decision.
+        seq: seq of the event that submitted it.
+        reason: code of its latest decision.
         priority: asked for; higher goes first.
         key: the policy's order within its virtual cluster, smaller first.
-        attempt: of the latest launch, from 1; 0 before.
-        profile: of its latest profiling run or observation.
+        attempt: number of the latest launch, from 1; 0 before.
+        profile: profile of its latest profiling run or observation.
         progress: the latest that it reported of how long it runs; `unread`: why it is not known.
         silent: which of its GPUs do not answer, and why, in words.
         profiled: it has been in the profiling partition.
@@ -129,7 +129,7 @@ class Record:
 
     @classmethod
     def submitted(cls, event: Event) -> Record:
-        """As a SUBMITTED event leaves it."""
+        """Return the record that a SUBMITTED event makes."""
         asked = Submission.from_body(event.body)
         step = Step(event.at, event.kind, Phase.SUBMITTED, event.seq)
         return cls(asked, event.seq, priority=asked.priority, updated_seq=event.seq, steps=[step])
@@ -140,15 +140,15 @@ class Record:
 
     @property
     def waits_to_begin(self) -> bool:
-        """Its attempt was decided and not yet reported begun."""
+        """Whether the attempt was decided on and not yet reported begun."""
         return self.grant is not None and not self.grant.begun
 
     def story(self) -> str:
-        """Everything that happened to it, a line each."""
+        """Return everything that happened to the job, a line each."""
         return story(f"job {self.job_id}", self.steps)
 
     def row(self) -> JobColumns:
-        """As a row of the table `jobs`."""
+        """Return the record as a row of the table `jobs`."""
         asked = self.submission
         return {
             "job_id": asked.job_id,
@@ -163,11 +163,11 @@ class Record:
         }
 
     def _so_far(self) -> str:
-        """Which of its GPUs do not answer, and what its own progress comes to, in words."""
+        """Return which of its GPUs do not answer, and what its own progress comes to, in words."""
         return "; ".join(filter(None, (self.silent, progress_words(self.progress, self.unread))))
 
     def standing(self) -> JobColumns:
-        """What of its row changes in its life."""
+        """Return the columns of the row that change during the job's life."""
         grant, end = self.grant, self.end
         held = () if grant is None else zip(grant.nodes, map(indices, grant.gpus), strict=True)
         hold = self.hold
@@ -196,16 +196,16 @@ class Record:
 
 
 def first_row(submitted: Event) -> JobColumns:
-    """The row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
+    """Return the row of `jobs` that is written with a SUBMITTED event (which has its `seq`)."""
     return Record.submitted(submitted).row()
 
 
 def indices(mask: int) -> tuple[int, ...]:
-    """The GPU indices of a bit mask."""
+    """Return the GPU indices of a bit mask."""
     return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)
 
 
 def profile_of(body: Mapping[str, Any]) -> Profile | None:
-    """The profile in the body of a report's event."""
+    """Return the profile in the body of a report's event, or None."""
     found = body.get("profile")
     return None if found is None else Profile(**found)

@@ -1,4 +1,4 @@
-"""A service that starts on a log with another cluster file: what differs, and which of them holds.
+"""Starting a service on a log with another cluster file: what differs, and which of the two holds.
 
 Compared are what the file states and what the log has come to, nodes and settings that operators
 changed since included; a default that nobody wrote never differs. Either the file is applied, as
@@ -38,7 +38,8 @@ Ask = Callable[[ClusterChanges], Wanted]
 
 
 class FileDiffers(LogHeaderError):
-    """The cluster file and the log differ, and nobody chose which holds, or it cannot.
+    """Raised when the cluster file and the log differ, and nobody chose which holds, or the choice
+    is impossible.
 
     Attributes:
         differences: a line each.
@@ -53,7 +54,7 @@ class FileDiffers(LogHeaderError):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the file has otherwise.
+    """One thing that the file states otherwise than the log.
 
     Attributes:
         lines: in words.
@@ -76,7 +77,8 @@ def settle(
     actor: str = "",
     at: Callable[[LogHeader], float],
 ) -> Present:
-    """Bring cluster file and log together, as was chosen; the nodes and settings that hold.
+    """Make the cluster file and the log agree, as was chosen. Return the nodes and settings that
+    hold.
 
     Args:
         spec, names: as the file has them.
@@ -155,7 +157,7 @@ def _carried_out(
 
 
 def live_jobs(connection: Connection) -> dict[str, int]:
-    """Jobs that are not over, by virtual cluster."""
+    """Return how many jobs have not ended, by virtual cluster."""
     over = [phase.value for phase in Phase if phase.over]
     query = (
         select(jobs.c.vc, func.count().label("n"))
@@ -175,7 +177,9 @@ def differences(
     live: Mapping[str, int],
     stated: Stated,
 ) -> list[Difference]:
-    """What a cluster file states otherwise than the log; `live`: jobs by virtual cluster."""
+    """Return what a cluster file states otherwise than the log; `live` are the jobs by virtual
+    cluster.
+    """
     found = [*_kept_for_good(present, spec, stated), *_settings(present, spec)]
     if stated.nodes:
         found += _nodes(present, spec.cluster, names)

@@ -1,4 +1,4 @@
-"""A backup in the place of a damaged database, checked before and after."""
+"""Puts a backup in the place of a damaged database, checked before and after."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Restore:
     """What is to be restored.
 
     Attributes:
-        file: of the database. backup: of the one to put there.
+        file: file of the database. backup: of the one to put there.
         folder: the backup's, where its models are; None: a file alone is given.
         events, waiting, running: what the backup holds.
         at: when its last event was, seconds since the epoch.
@@ -50,7 +50,9 @@ class Restore:
 
     @classmethod
     def of(cls, database: str, state_dir: Path, backup: Path) -> Restore:
-        """Look at a backup. Raises StoreError: it is none, or is damaged itself."""
+        """Read a backup and return what is to be restored. Raises StoreError where it is none, or
+        is damaged itself.
+        """
         url = make_url(database)
         if url.get_backend_name() != "sqlite" or not url.database:
             raise StoreError("only a SQLite file is restored here; PostgreSQL: pg_restore")
@@ -96,7 +98,9 @@ class Restore:
         ]
 
     def apply(self) -> list[str]:
-        """Do it; what was done, line by line. Raises StoreError: somebody uses the database."""
+        """Restore the backup. Return what was done, line by line. Raises StoreError where somebody
+        uses the database.
+        """
         for pid in _users(self.file):
             raise StoreError(f"process {pid} uses {self.file}: stop the service first")
         kept, partial = self._kept(), self.file.with_name(f".{self.file.name}.restoring")

@@ -1,5 +1,6 @@
-"""What is not the log is forgotten after a while: idempotency keys, questions, judged claims, dead
-tokens."""
+"""Deletes old rows that are not part of the log: idempotency keys, questions, judged claims, dead
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ HOUR_S, DAY_S = 3600.0, 86_400.0
 
 
 def prune(store: Store, now: float, clock: float, keep_s: float) -> int:
-    """Forget what is older than `keep_s` seconds. Returns how many rows went.
+    """Delete what is older than `keep_s` seconds. Return how many rows were deleted.
 
     Args:
         now: time of day. clock: the service's own, by which submissions are dated.

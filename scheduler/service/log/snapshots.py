@@ -165,7 +165,7 @@ class StateCheckpoints:
     Args:
         folder: holds `SEQ.snapshot`, the newest few.
         bundles: finds the models a state decides with; they are not in its file.
-        version: of the code.
+        version: version of the code.
         every: events between two snapshots.
     """
 
@@ -182,7 +182,9 @@ class StateCheckpoints:
         self.every = every
 
     def save(self, state: State, passed: Event) -> Path:
-        """Keep the state as it is after a pass, whose DECIDED event in the log is given."""
+        """Write the state as it is after a pass to a file, and return its path. `passed` is the
+        pass's DECIDED event in the log.
+        """
         recorded = msgpack.packb(Writer(_named(state), SCHEMA).part(_recorded(state)))
         at = passed.seq, _digest(passed)
         body = msgpack.packb([VERSION, self.version(), at, recorded])
@@ -194,8 +196,9 @@ class StateCheckpoints:
         return path
 
     def newest(self, connection: Connection, store: Store, upto: int) -> State | None:
-        """The state of the newest snapshot that can be read, whatever release kept it; None: there
-        is none. None is beyond event `upto`."""
+        """Return the state of the newest snapshot that can be read, whatever release wrote it. None
+        is used beyond event `upto`. Return None where there is none.
+        """
         for version, recorded in self._sound(connection, store, upto):
             try:
                 first = store.first_in(connection)
@@ -234,7 +237,7 @@ class StateCheckpoints:
                 continue
 
     def _read(self, recorded: bytes, version: int) -> dict[str, Any]:
-        """What a file holds, by name; the estimator as it was."""
+        """Return what a file holds, by name; the estimator as it was."""
         steps = [MIGRATIONS[number] for number in range(version + 1, VERSION + 1)]
         if version > VERSION:
             raise GraphError("of a later version")
@@ -264,7 +267,7 @@ class StateCheckpoints:
 
 
 def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> Core:
-    """A core that goes on from what another remembered."""
+    """Return a core restored from the memory of another."""
     policy = present.policy_for(present.nodes.spec())
     core = assemble(present.spec, estimator, policy=policy)
     core.keeps_receipts = True
@@ -273,7 +276,7 @@ def core_of(present: Present, estimator: LiveEstimator, memory: CoreMemory) -> C
 
 
 def _recorded(state: State) -> dict[str, Any]:
-    """What a state knows from the log."""
+    """Return what a state knows from the log."""
     estimator = state.core.estimator
     assert isinstance(estimator, LiveEstimator)
     return {

@@ -1,4 +1,5 @@
-"""Whether the rows of a database are those that were written: its chain, and its own check.
+"""Checks whether the rows of a database are those that were written, by its chain and its own
+check.
 
 Beside it a head, kept elsewhere: without one, whoever rewrites all of the chain, or cuts off its
 end with the rows it covers, is not found.
@@ -25,7 +26,7 @@ SHORTEST_KEY = 32  # bytes
 
 
 class HeadError(ValueError):
-    """A file of a head, or of a key, that cannot be used; one line."""
+    """Raised for a file of a head, or of a key, that cannot be used; one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Tampered:
     link: int = 0
 
     def sentence(self) -> str:
-        """In words, for a person."""
+        """Return what is wrong, in words, for a person."""
         link = f" (link {self.link} of the chain)" if self.link else ""
         return f"{self.table} {self.row}: {self.what}{link}"
 
@@ -59,11 +60,11 @@ FOREIGN = "was not written by the service"
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """How far a chain went at a time.
+    """How far a chain reached at a time.
 
     Attributes:
         links: how many transactions. head: digest of the last, and so of all.
-        events: of the log by then.
+        events: number of events of the log by then.
         at: seconds since the epoch.
         signature: HMAC-SHA256 of the others by the operator's key; "" = not signed.
     """
@@ -87,7 +88,7 @@ class Head:
         return hmac.compare_digest(self.signature, self._hmac(key))
 
     def text(self) -> str:
-        """What is signed."""
+        """Return the text that is signed."""
         return f"{self.links} {self.head} {self.events} {self.at!r}"
 
     def _hmac(self, key: bytes) -> str:
@@ -95,13 +96,15 @@ class Head:
 
 
 def head_of(connection: Connection, events: int, at: float) -> Head:
-    """The head of a database now."""
+    """Return the head of a database now."""
     last = chain.newest(connection)
     return Head(0, "", events, at) if last is None else Head(last.seq, last.head, events, at)
 
 
 def read_head(path: Path, key: bytes | None) -> Head:
-    """A head that was exported. Raises HeadError: it is none, or not signed by the key."""
+    """Return a head that was exported. Raises HeadError where the file is none, or is not signed by
+    the key.
+    """
     try:
         body = json.loads(read_text(path))
         names = {"links": int, "head": str, "events": int, "at": float, "signature": str}
@@ -117,7 +120,7 @@ def read_head(path: Path, key: bytes | None) -> Head:
 
 
 def read_key(path: Path) -> bytes:
-    """A key to sign with: any file of 32 bytes or more that only its owner can read."""
+    """Return a key to sign with, from any file of 32 bytes or more that only its owner can read."""
     try:
         mode, key = path.stat().st_mode, read_given(path).strip()
     except OSError as error:
@@ -135,7 +138,7 @@ def read_key(path: Path) -> bytes:
 
 
 class Verified:
-    """A database against its chain.
+    """A check of a database against its chain.
 
     Args:
         followed: of a service that only follows a Slurm, whose rows of jobs and nodes do not
@@ -255,7 +258,7 @@ def _upto(first: int, last: int) -> str:
 
 
 def damage(connection: Connection) -> tuple[list[str], str]:
-    """What the database finds wrong with its own pages and indexes, and what checked it.
+    """Return what the database finds wrong with its own pages and indexes, and what checked it.
 
     PostgreSQL has pg_amcheck's functions where the extension amcheck is installed; else its page
     checksums, if the cluster has them, are checked as the audit reads every row.
@@ -293,5 +296,5 @@ def _amcheck(connection: Connection) -> list[str]:
 
 
 def as_json(head: Head) -> str:
-    """A head as it is exported."""
+    """Return a head as it is exported."""
     return canonical(asdict(head))

@@ -1,4 +1,4 @@
-"""Since when the Slurm that is followed, or its slurmdbd, is silent: every answer says so."""
+"""Since when the followed Slurm, or its slurmdbd, has been silent. Every answer says so."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ KEPT_S = 1.0  # for which the last finding is good
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """Who does not answer.
+    """Which parts of a followed Slurm do not answer.
 
     Attributes:
         slurm: of when all is that is shown; None: slurmctld answers.
@@ -32,7 +32,7 @@ class Silent:
     database: float | None = None
 
     def checks(self, now: float) -> Iterator[tuple[str, str]]:
-        """Yield each that does not answer, and that in words."""
+        """Yield each part that does not answer, and that in words."""
         if self.slurm is not None:
             shown = clock_time(self.slurm, now)
             yield "slurm", f"does not answer: what is shown is of {shown}"
@@ -41,12 +41,12 @@ class Silent:
             yield "slurmdbd", f"does not answer: limits, accounts and shares are of {shown}"
 
     def sentences(self, now: float) -> list[str]:
-        """Return the same as sentences."""
+        """Return sentences on what does not answer."""
         return [f"{who[:1].upper()}{who[1:]} {what}." for who, what in self.checks(now)]
 
 
 class Unread:
-    """Asks the log, once a second at most.
+    """Asks the log whether Slurm answers, at most once a second.
 
     Args:
         follows: the service is in front of a Slurm; else it was always read.
@@ -58,7 +58,7 @@ class Unread:
         self._silent = Silent()
 
     def silent(self) -> Silent:
-        """Return who does not answer now."""
+        """Return which parts do not answer now."""
         now = self._store.clock.monotonic()
         if self._follows and now >= self._until:
             self._silent, self._until = silent(self._store), now + KEPT_S
@@ -66,7 +66,7 @@ class Unread:
 
 
 def silent(store: Store) -> Silent:
-    """Return who did not answer the follower last."""
+    """Return which parts did not answer the follower last."""
     of_looks = select(events.c.body, events.c.at).where(events.c.kind == Kind.ADVISED.value)
     try:
         with store.engine.connect() as connection:

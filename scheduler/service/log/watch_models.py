@@ -1,4 +1,4 @@
-"""After a promotion: back to the former models when the new ones are worse beyond chance.
+"""After a promotion, returns to the former models when the new ones are worse beyond chance.
 
 What ended since the new ones came into use is scored by both (`scheduler.service.log.beside`), at
 `FIRST` ended jobs and each time there are half as many again, so that looking often makes no false
@@ -28,7 +28,7 @@ LOG = "watch"
 
 
 def keep_watching(database: str, bundles: Path, stopping: Callable[[float], bool]) -> None:
-    """Look once a minute, until stopped.
+    """Compare the models once a minute, until stopped.
 
     Args:
         bundles: folder of the copies that are decided with.
@@ -68,7 +68,7 @@ def look(store: Store, bundle_store: BundleStore, now: float) -> Beside | None:
 
 
 def due(ended: int) -> int | None:
-    """Return how many of the jobs that ended are looked at; None: too few have."""
+    """Return how many of the ended jobs are to be compared, or None where too few have ended."""
     looks = [round(FIRST * GROWS**i) for i in range(LOOKS)]
     return max((count for count in looks if count <= ended), default=None)
 

@@ -1,4 +1,4 @@
-"""What is done about a job from its page: changed, held, released, cancelled. And about a group.
+"""Actions on a job from its page: change, hold, release, cancel. The same for a group.
 
 Each is previewed first, by a GET that changes nothing, and then confirmed by a form of that page,
 which carries what was previewed.
@@ -34,13 +34,15 @@ DEEDS = ("change", "hold", "release", "cancel")
 
 @router.get("/jobs/{job_id}/act")
 async def preview(request: Request, viewer: Asking, job_id: str) -> Response:
-    """What would come of it; it is done by the form on this page."""
+    """Show what an action would do. The form on this page does it."""
     return await _answer(request, viewer, job_id, request.query_params, preview=True)
 
 
 @router.post("/jobs/{job_id}/act")
 async def act(request: Request, viewer: Asking, job_id: str) -> Response:
-    """Do it (`do`: change, hold, release or cancel; of a change also what is different)."""
+    """Do an action on a job (`do`: change, hold, release or cancel; for a change also the new
+    values).
+    """
     return await _answer(request, viewer, job_id, form(request), preview=False)
 
 
@@ -55,7 +57,7 @@ def preview_of_group(
     gpus: int = 0,
     phase: Word = "",
 ) -> Response:
-    """Which jobs of a group (`pages.groups`) would be held, released or cancelled."""
+    """Show which jobs of a group (`pages.groups`) would be held, released or cancelled."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     of = {"do": do, "like": like, "vc": vc}
 
@@ -79,7 +81,7 @@ def preview_of_group(
 
 @router.post("/group/act")
 def act_on_group(request: Request, viewer: Asking) -> Response:
-    """Do it, to the jobs that were previewed."""
+    """Do the action to the jobs that were previewed."""
     view: VisibleQueries = request.app.state.reads.seen_by(viewer)
     given = form(request, lists=("jobs",))
     _many(request, view, given.get("do", ""), given.get("jobs", "").split(), preview=False)

@@ -26,7 +26,7 @@ LONGEST_NUMBER = 32  # characters
 
 
 def shown(one: Field, value: Any) -> str:
-    """A value in words."""
+    """Return a value in words."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if value is None or value == "":
@@ -37,13 +37,13 @@ def shown(one: Field, value: Any) -> str:
 
 
 def asked(job: JobRow) -> list[tuple[str, str]]:
-    """What the job asks for, as far as it asks for anything; each with its label."""
+    """Return what the job asks for, as far as it asks for anything, each with its label."""
     given = ((one, getattr(job, name)) for name, one in FIELDS.items())
     return [(one.ask.label, shown(one, value)) for one, value in given if value or one.kind is bool]
 
 
 def differences(job: JobRow, changes: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Label, value now and value then of each change."""
+    """Return label, present value and new value of each change."""
     return [
         (one.ask.label, shown(one, getattr(job, name)), shown(one, changes[name]))
         for name, one in CHANGEABLE.items()
@@ -63,7 +63,7 @@ class Input:
 
     @property
     def name(self) -> str:
-        """`time_limit_h` of `time_limit_s`."""
+        """Name of the input: `time_limit_h` for `time_limit_s`."""
         hours = self.of.ask.unit == "s"
         return f"{self.of.name.removesuffix('_s')}_h" if hours else self.of.name
 
@@ -80,7 +80,7 @@ class Input:
 
     @property
     def attributes(self) -> dict[str, str | int | None]:
-        """Of the element; without those that are None."""
+        """Attributes of the element, without those that are None."""
         ask = self.of.ask
         if self.of.kind is str:
             return {"type": "text", "name": self.name, "maxlength": self.longest}
@@ -109,13 +109,13 @@ class Input:
         return " ".join(["a whole number" if self.of.kind is int else "a number", *words])
 
     def sent(self, value: Any) -> str:
-        """A value as the form sends it."""
+        """Return a value as the form sends it."""
         if isinstance(value, bool):
             return shown(self.of, value)
         return str(value / HOUR_S) if self.of.ask.unit == "s" else str(value)
 
     def read(self, text: str) -> Any:
-        """What the form sent, as a request has it; checked there."""
+        """Return what the form sent, as a request has it. The request checks it."""
         if self.of.ask.unit != "s":
             return text
         try:
@@ -124,7 +124,7 @@ class Input:
             return text
 
     def now(self, job: JobRow) -> str:
-        """What stands in its place while nothing is filled in."""
+        """Return the text shown in the field while nothing is filled in."""
         value = getattr(job, self.of.name)
         if value and self.of.ask.unit == "s":
             minutes, seconds = divmod(round(value), 60)
@@ -136,8 +136,9 @@ INPUTS = {name: Input(one) for name, one in CHANGEABLE.items()}
 
 
 def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]:
-    """The form of a job, whose virtual cluster may become one of `vcs`; each input with what is
-    chosen from, if anything is."""
+    """Return the form of a job, whose virtual cluster may become one of `vcs`: each input with its
+    choices, if there are any.
+    """
     others = [vc for vc in vcs if vc != job.vc]
     found = [(one, ("yes", "no") if one.of.kind is bool else ()) for one in INPUTS.values()]
     return [
@@ -148,7 +149,7 @@ def inputs(vcs: Iterable[str], job: JobRow) -> list[tuple[Input, Sequence[str]]]
 
 
 def wanted(given: Mapping[str, str]) -> ChangeRequest:
-    """What the form asks for. Raises Problem (422)."""
+    """Return what the form asks for. Raises Problem (422)."""
     sent = {name: one for name, one in INPUTS.items() if given[one.name]}
     for one in sent.values():
         if len(given[one.name]) > one.longest:
@@ -168,7 +169,7 @@ def wanted(given: Mapping[str, str]) -> ChangeRequest:
 
 
 def filled_in(changes: Mapping[str, Any]) -> str:
-    """The query of the form for changes; "" where it cannot make them."""
+    """Return the query of the form for changes; "" where the form cannot make them."""
     if changes.keys() - INPUTS.keys() or "" in changes.values():
         return ""
     sent = {INPUTS[name].name: INPUTS[name].sent(value) for name, value in changes.items()}

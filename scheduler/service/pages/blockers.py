@@ -1,4 +1,4 @@
-"""What is in the way of a waiting job, as bars: who must finish, and when they should."""
+"""Bars of what is in the way of a waiting job: which runs must finish, and when they should."""
 
 from __future__ import annotations
 

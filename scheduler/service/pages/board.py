@@ -1,4 +1,4 @@
-"""The page of the moment: the cluster node by GPU, who runs, who waits and why."""
+"""The page of the present: the cluster node by GPU, which jobs run, which wait and why."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """The queue of a virtual cluster, or its beginning. `next`: cursor of the next page."""
+    """The queue of a virtual cluster, or its beginning. `next` is the cursor of the next page."""
 
     vc: str
     waiting: int
@@ -100,7 +100,7 @@ class Queue:
 
     @property
     def mine(self) -> bool:
-        """Whether any of them is shown in full."""
+        """Whether any of the rows is shown in full."""
         return any(row.job is not None for row in self.rows)
 
 
@@ -122,7 +122,9 @@ class Board:
 
 
 def board(view: PageQueries, only: str = "", after: str = "") -> Board:
-    """The page, of one virtual cluster or of all. BadCursor when `after` is none."""
+    """Return the page of one virtual cluster or of all. Raise BadCursor when `after` is no
+    cursor.
+    """
     now = view.now()
     nodes = view.cluster()
     placed = view.placed()
@@ -197,7 +199,7 @@ def _tiles(
 
 
 def cluster_map(nodes: Sequence[Node], placed: Sequence[JobRow], me: str) -> list[VcMap]:
-    """Nodes by virtual cluster, in node order."""
+    """Return nodes by virtual cluster, in node order."""
     known = {job.job_id: job for job in placed}
     maps = []
     for vc, members in groupby(sorted(nodes, key=lambda n: (n.vc, n.node)), lambda n: n.vc):
@@ -280,5 +282,5 @@ def _queues(
 
 
 def others(n: int) -> str:
-    """Jobs of others in a queue, in words."""
+    """Return the number of others' jobs in a queue, in words."""
     return count(n, "job") + (" of another user" if n == 1 else " of other users")

@@ -1,4 +1,4 @@
-"""The page on which an operator changes a shape function, sees what comes of it, and saves it.
+"""The page on which an operator changes a shape function, sees the effect, and saves it.
 
 Trying is a GET that changes nothing. Saving adds an edit to `edits.yaml` in the state folder, in
 the format of `pellucid train --edits`; the models in use stay.

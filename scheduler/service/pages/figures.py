@@ -29,7 +29,7 @@ MOST_BUCKETS = 60
 
 
 def since(period: str, now: float) -> float:
-    """First moment of a period; the week when there is no such period."""
+    """Return the first moment of a period; that of the week when there is no such period."""
     length = {name: s for name, _, s in PERIODS}.get(period, 7 * DAY_S)
     return now - length if length else 0.0
 
@@ -39,7 +39,7 @@ def since(period: str, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """What a virtual cluster, or a user of it, had: jobs that ended in the period.
+    """What a virtual cluster, or a user of it, used: jobs that ended in the period.
 
     `stretch`: median of JCT over time on GPUs: 1 = never waited.
     """
@@ -66,7 +66,9 @@ class Fairness:
 
 
 def fairness(view: PageQueries, start: float) -> Fairness:
-    """GPU-time and waits since `start`: every virtual cluster, and the users that may be seen."""
+    """Return GPU-time and waits since `start`, of every virtual cluster and of the users that may
+    be seen.
+    """
     ended = view.outcomes(start)
     rows = view.fairness(start)
     whole = sum(r.gpu_time_s for r in rows if not r.user) or 1.0
@@ -105,7 +107,7 @@ def _quantiles(values: Sequence[float], *levels: float) -> list[float | None]:
 
 
 def _waits_chart(vcs: Sequence[Portion], ended: Sequence[Outcome]) -> Chart:
-    """How long jobs waited, as a distribution per virtual cluster."""
+    """Return how long jobs waited, as a distribution per virtual cluster."""
     data, head = list[Trace](), list[str]()
     for k, p in enumerate(vcs[:7]):
         own = sorted(o.wait_s for o in ended if o.vc == p.vc)
@@ -169,7 +171,7 @@ class History:
 def history(
     view: PageQueries, start: float, *, vc: str, owner: str, state: str, after: str
 ) -> History:
-    """Jobs that ended since `start`. BadCursor when `after` is none."""
+    """Return the jobs that ended since `start`. Raise BadCursor when `after` is no cursor."""
     chosen = {"vc": vc, "user": owner, "state": state}
     ended = [
         one
@@ -230,7 +232,7 @@ def _over_time(ended: Sequence[Outcome]) -> list[Chart]:
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One line of the calibration table: `kept` of the jobs were not later than promised.
+    """One line of the calibration table: of the jobs, `kept` were not later than promised.
 
     Attributes:
         batches: batches they came in; fewer, if of unequal size: n^2 / sum n_i^2.
@@ -247,7 +249,9 @@ class Promise:
 
     @property
     def margin(self) -> float:
-        """Two standard errors of the share, were the aim met exactly and batches late as one."""
+        """Two standard errors of the share, if the aim is met exactly and the jobs of a batch are
+        late together.
+        """
         return 2 * (self.aim * (1 - self.aim) / self.batches) ** 0.5 if self.jobs else 1.0
 
     @property
@@ -275,7 +279,7 @@ FEWEST = 20  # batches before a share is judged
 
 
 def promises(view: PageQueries) -> Promises:
-    """How forecasts made at submission turned out, by what they left open.
+    """Return how forecasts made at submission turned out, by what they left open.
 
     The groups are formed by what was promised: to choose jobs by how long they waited would choose
     those that were late.

@@ -1,4 +1,4 @@
-"""Many jobs of one person as groups: those of the same kind of name, size and state are one."""
+"""Groups of one person's jobs: those with the same kind of name, size and state form one."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ ORDER = ("running", "starting", "profiling", "queued", "submitted", "held")
 
 
 def in_order(groups: Iterable[Group]) -> list[Group]:
-    """Groups in the order of states, the largest first in each."""
+    """Return groups in the order of states, the largest first in each."""
     return sorted(groups, key=lambda g: (ORDER.index(g.phase), -g.jobs, g.vc, g.like, g.gpus))
 
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """Some jobs of one group. `next`: where the next page begins; None: there is none."""
+    """Some jobs of one group. `next` is where the next page begins; None where there is none."""
 
     group: Group | None
     jobs: list[JobRow]
@@ -31,7 +31,7 @@ class GroupPage:
 def group_page(
     queries: PageQueries, vc: str, owner: str, like: str, gpus: int, phase: str, *, first: int
 ) -> GroupPage:
-    """One page of a group."""
+    """Return one page of a group."""
     wanted: dict[str, str | int] = {"vc": vc, "owner": owner, "like": like, "phase": phase}
     wanted["gpus"] = gpus
     groups, same = queries.groups(**wanted), queries.members(**wanted)

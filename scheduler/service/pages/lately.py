@@ -1,4 +1,6 @@
-"""Figures over very many rows, kept for a moment: who looks often does not count them each time."""
+"""Figures over very many rows, cached for a moment, so that frequent readers do not count them each
+time.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ T = TypeVar("T")
 
 
 class Lately:
-    """What was worked out lately, by what it is about.
+    """A cache of recent results, by key.
 
     What took long is kept for so long that working it out again and again takes a twentieth of a
     processor. Safe to share between threads.
@@ -26,7 +28,7 @@ class Lately:
         self._lock = Lock()
 
     def get(self, about: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` gives, or gave a moment ago."""
+        """Return the cached result for a key, or call `make` and cache what it returns."""
         with self._lock:
             until, found = self._kept.get(about, (0.0, None))
         if self._clock() < until:

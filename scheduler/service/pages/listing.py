@@ -34,7 +34,7 @@ _KEYS = {name for name, _ in COLUMNS}
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is chosen; as the address has it.
+    """The choices in the table's address.
 
     Attributes:
         find: part of an ID or a name. owner, account, partition, state: exactly; "": any.
@@ -57,7 +57,7 @@ class Wanted:
         return name if name in _KEYS else "job_id"
 
     def address(self, **other: object) -> str:
-        """The query that asks for this, or for something else."""
+        """Return the query for these choices, with the given changes."""
         asked = {name: getattr(self, name) for name in Wanted.__slots__} | other
         kept = {name: value for name, value in asked.items() if value}
         if kept.get("sort") == "job_id":
@@ -67,13 +67,15 @@ class Wanted:
         return urlencode(kept)
 
     def turned(self, column: str) -> str:
-        """The query that sorts by a column, the other way where it is sorted by it."""
+        """Return the query that sorts by a column, in the other direction where it is sorted by it
+        already.
+        """
         return self.address(sort=f"-{column}" if self.sort == column else column)
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A row: a job, and why it waits with the numbers of now."""
+    """A row: a job, and why it waits with the present numbers."""
 
     job: Short
     reason: str
@@ -84,7 +86,7 @@ class Listing:
     """The table.
 
     Attributes:
-        rows: of this page. all: how many are like that. first, next: where the pages begin.
+        rows: rows of this page. all: how many are like that. first, next: where the pages begin.
         others: jobs of the other kind, without GPUs or with.
         owners, accounts, partitions: to choose from.
         tiles: figures about the person or the account that is chosen.
@@ -132,8 +134,9 @@ _CHOICES = "owner", "account", "partition"
 
 
 def chosen(view: PageQueries, wanted: Wanted) -> list[str]:
-    """The IDs of all jobs that are wanted, in order. One that is over is found by its whole ID,
-    with GPUs or without."""
+    """Return the IDs of all matching jobs, in order. A job that has ended is found by its whole ID,
+    with GPUs or without.
+    """
     word, asked = wanted.find.casefold(), {name: getattr(wanted, name) for name in _CHOICES}
     keys = view.keys(wanted.by, gpus=not wanted.without, phase=wanted.state, **asked)
     if word:
@@ -171,14 +174,14 @@ def _key(column: str) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def every_row(view: PageQueries, wanted: Wanted) -> Iterator[Listed]:
-    """All jobs that are wanted, in order, read some hundreds at a time."""
+    """Yield all matching jobs, in order, read some hundreds at a time."""
     ids = chosen(view, wanted)
     for i in range(0, len(ids), AT_ONCE):
         yield from with_reasons(view, view.named(ids[i : i + AT_ONCE]))
 
 
 def with_reasons(view: PageQueries, jobs: Sequence[Short]) -> list[Listed]:
-    """Jobs with why they wait, in words with the numbers of now."""
+    """Return jobs with why they wait, in words with the present numbers."""
     now = view.now()
     ids = [job.job_id for job in jobs if job.phase in WAITING and not job.slurm]
     lines, rows = view.latest_decisions(ids), {job.job_id: job for job in view.those(ids)}
@@ -228,7 +231,7 @@ def _tiles(view: PageQueries, wanted: Wanted) -> list[tuple[str, str, str]]:
 
 
 def _waiting_since(now: float, waits: Sequence[Own]) -> str:
-    """How long those that wait do by now; "" where none does."""
+    """Return how long those that wait do by now; "" where none does."""
     waited = sorted(now - job.since for job in waits if job.since is not None)
     if not waited:
         return ""
@@ -239,7 +242,9 @@ def _waiting_since(now: float, waits: Sequence[Own]) -> str:
 
 
 def as_csv(rows: Iterable[Listed]) -> str:
-    """A table for a spreadsheet; times in ISO 8601, UTC. No cell is a formula there."""
+    """Return a table as CSV for a spreadsheet; times are ISO 8601, UTC. No cell is taken as a
+    formula there.
+    """
     out = io.StringIO()
     writer = csv.writer(out)
     writer.writerow([heading for _, heading in COLUMNS])

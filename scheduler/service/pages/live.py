@@ -1,4 +1,4 @@
-"""What changed, sent to browsers as server-sent events.
+"""Server-sent events that tell browsers what changed.
 
 An event carries topics, never content: what a topic became is fetched by the page, under the
 rights of its reader. So a stream can be shared by every reader, and needs no redaction.
@@ -51,7 +51,7 @@ EVERYTHING = ("cluster", "history", "job", "models", "queue")
 
 
 class TooManyListeners(RuntimeError):
-    """There is no room for another stream, in this process or for this user."""
+    """Raised when there is no room for another stream, in this process or for this user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Topics that changed up to and with event `seq`; none: nothing did for a while."""
+    """The topics that changed up to and with event `seq`; none where nothing changed for a
+    while.
+    """
 
     seq: int
     topics: tuple[str, ...]
@@ -95,8 +97,8 @@ class Tail:
             raise TooManyListeners
 
     async def changes(self, after: int, job_id: str = "", user: str = "") -> AsyncIterator[Change]:
-        """Changes after event `after` (0: from now), for at most `LIFE_S` seconds; every `BEAT_S`
-        without any one that has no topics.
+        """Yield the changes after event `after` (0: from now), for at most `LIFE_S` seconds. Every
+        `BEAT_S` without any, yield one that has no topics.
 
         Topic "job" is sent when something may have happened to `job_id`.
         """

@@ -1,4 +1,5 @@
-"""The page of the models in use: what they learned, and whether jobs still look like training.
+"""The page of the models in use: what they learned, and whether jobs still look like the training
+data.
 
 Categories of a nominal feature may be users' or jobs' names: only an operator sees those features
 drawn.
@@ -61,7 +62,7 @@ def models(
     digest: str = "",
     now: float | None = None,
 ) -> Models:
-    """The page.
+    """Return the page.
 
     Args:
         live: feature values of the latest jobs, as text, aligned with the bundle's features.

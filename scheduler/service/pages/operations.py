@@ -1,4 +1,4 @@
-"""The pages of nodes and settings: everybody sees the nodes, operators drain and open them.
+"""The pages of nodes and settings. Everybody sees the nodes; operators drain and open them.
 
 A change is previewed first, by a GET that changes nothing, and then confirmed by a form of that
 page, which carries what was previewed.
@@ -34,7 +34,7 @@ def nodes(
     find: Word = "",
     state: Literal["all", "open", "drained"] = "all",
 ) -> Response:
-    """Nodes: what each has, whether it is open, and who drained it, when and why.
+    """List the nodes: what each has, whether it is open, and who drained it, when and why.
 
     Args:
         find: part of its name, virtual cluster or GPU type.
@@ -67,7 +67,7 @@ async def preview(
     open: str = "",
     reason: str = "",
 ) -> Response:
-    """What draining or opening nodes would do; it is done by the form on this page."""
+    """Show what draining or opening nodes would do. The form on this page does it."""
     fields = {"node": ",".join(node or ()), "open": open, "reason": reason}
     return await _answer(request, viewer, fields, preview=True)
 
@@ -80,7 +80,7 @@ async def change(request: Request, viewer: Operator) -> Response:
 
 @router.get("/settings")
 def settings(request: Request, viewer: Asking) -> Response:
-    """The settings of the policy that are in force, for operators: they may name users."""
+    """Show the settings of the policy to operators; they may name users."""
     if viewer.role is not Role.OPERATOR:
         what = "Only operators see the settings: they may name users."
         return show(

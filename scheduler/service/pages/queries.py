@@ -42,7 +42,7 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A forecast made at submission and what came of it. Seconds from the submission.
+    """A forecast made at submission, and how it turned out. Times are seconds from the submission.
 
     Attributes:
         end: None unless the job completed.
@@ -60,7 +60,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A job on GPUs. Times in seconds since the epoch; None: nobody foresaw it.
+    """A job on GPUs. Times are seconds since the epoch; None where they were not forecast.
 
     Attributes:
         job_id, name: "" of another's.
@@ -77,7 +77,7 @@ class Holding:
 
     @property
     def who(self) -> str:
-        """In words."""
+        """Name of the job, in words."""
         if not self.job_id:
             return ANOTHER
         return f"job {self.job_id} ({self.name})" if self.name else f"job {self.job_id}"
@@ -85,7 +85,7 @@ class Holding:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Jobs that are alike and not over.
+    """Jobs that are alike and have not ended.
 
     Attributes:
         like: their name, every number in it as "#" (`store.alike`).
@@ -108,8 +108,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """An ended job without a name. Seconds; `user` and `account` are "" unless the viewer may see
-    the owner, the latter also where it was not asked for or no Slurm has it."""
+    """An ended job without a name. Times are seconds. `user` and `account` are "" unless the viewer
+    may see the owner. `account` is also "" where it was not asked for, or there is no Slurm.
+    """
 
     vc: str
     user: str
@@ -131,7 +132,7 @@ class Outcome:
 
 
 class PageQueries(VisibleQueries):
-    """A view with what pages need in bulk."""
+    """Queries with what pages need in bulk."""
 
     def __init__(
         self,
@@ -145,7 +146,9 @@ class PageQueries(VisibleQueries):
         self._lately = Lately() if lately is None else lately
 
     def now(self) -> float:
-        """The service's clock. That of the simulated backend is known up to its last event."""
+        """Return the service's clock. That of the simulated backend is known up to its last
+        event.
+        """
         header = self._body(Kind.HEADER)
         if header.get("pace", 1.0) == 1.0 and header.get("backend") != "simulated":
             return self._store.clock.now()
@@ -154,19 +157,20 @@ class PageQueries(VisibleQueries):
         return float(json.loads(rows[0]["body"])["now"]) if rows else header.get("start", 0.0)
 
     def undecided_since(self) -> float | None:
-        """When the last decider's lease ran out; None while somebody decides."""
+        """Return when the last decider's lease expired, or None while somebody decides."""
         if self._store.held("decider"):
             return None
         rows = self._all(select(leases.c.expires_at).where(leases.c.name == "decider"))
         return float(rows[0]["expires_at"]) if rows else 0.0
 
     def silent(self) -> list[str]:
-        """Who does not answer of the Slurm that is followed: a sentence each."""
+        """Return which parts of a followed Slurm do not answer, a sentence each."""
         return silent(self._store).sentences(self._store.clock.now())
 
     def not_modelled(self) -> list[str]:
-        """What the policy `slurm` leaves out in front of this Slurm, and what it withdrew, a line
-        each; to operators."""
+        """Return what the policy `slurm` leaves out in front of this Slurm, and what it withdrew, a
+        line each. Only operators see it.
+        """
         if not self.viewer.sees_all:
             return []
         last = self._body(Kind.ADVISED)
@@ -179,12 +183,12 @@ class PageQueries(VisibleQueries):
         return str(self._body(Kind.BUNDLE).get("digest", ""))
 
     def placed(self) -> list[JobRow]:
-        """The viewer's jobs that hold GPUs, in the order they started."""
+        """Return the viewer's jobs that hold GPUs, in the order they started."""
         query = select(jobs).where(jobs.c.phase.in_(HOLDING), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.started_at, jobs.c.submitted_seq)))
 
     def holding(self, nodes: Collection[int]) -> list[Holding]:
-        """Who is on GPUs of some nodes, in the order they started."""
+        """Return the jobs on GPUs of some nodes, in the order they started."""
         names = ("job_id", "owner", "name", "nodes", "phase", "started_at", "estimate_s")
         latest = (forecasts.c.job_id == jobs.c.job_id) & (forecasts.c.basis == "latest")
         query = (
@@ -218,7 +222,7 @@ class PageQueries(VisibleQueries):
         return found
 
     def groups(self, **only: str | int) -> list[Group]:
-        """The viewer's jobs that are not over, those that are alike as one, in no order.
+        """Return the viewer's unended jobs, alike ones as one group, in no order.
 
         Args:
             only: what their columns are to have; `like`: and their names.
@@ -245,13 +249,14 @@ class PageQueries(VisibleQueries):
         return [Group(*row) for row in self._tuples(query)]
 
     def members(self, **only: str | int) -> list[str]:
-        """Ids of the viewer's jobs that are not over and have what is wanted (as in `groups`), in
-        the order they were submitted; at most `FIGURES`."""
+        """Return the ids of the viewer's unended jobs that match (as in `groups`), in the order
+        they were submitted, at most `FIGURES`.
+        """
         query = select(jobs.c.job_id).where(live, self._mine(), *_having(only))
         return [row[0] for row in self._tuples(query.order_by(jobs.c.submitted_seq).limit(FIGURES))]
 
     def submitted_by(self, seqs: Collection[int]) -> dict[int, str]:
-        """The viewer's jobs that these events submitted."""
+        """Return the viewer's jobs that these events submitted."""
         query = select(jobs.c.submitted_seq, jobs.c.job_id).where(jobs.c.submitted_seq.in_(seqs))
         return dict(self._tuples(query.where(self._mine()))) if seqs else {}
 
@@ -261,7 +266,9 @@ class PageQueries(VisibleQueries):
             return list(connection.execute(query).all())
 
     def unqueued(self) -> list[JobRow]:
-        """The viewer's jobs that are in no queue: not evaluated, to be profiled first, or held."""
+        """Return the viewer's jobs that are in no queue: not evaluated, to be profiled first, or
+        held.
+        """
         query = select(jobs).where(jobs.c.phase.in_((Phase.SUBMITTED, Phase.HELD)), self._mine())
         return self._job_rows(self._all(query.order_by(jobs.c.submitted_seq).limit(200)))
 
@@ -275,7 +282,7 @@ class PageQueries(VisibleQueries):
         limit: int = 50,
         after: str = "",
     ) -> Page[JobRow]:
-        """The viewer's jobs that were over after `since`, latest end first."""
+        """Return a page of the viewer's jobs that ended after `since`, latest end first."""
         query = select(jobs).where(jobs.c.phase.in_(OVER), jobs.c.ended_at >= since)
         query = query.where(self._mine())
         query = query.order_by(jobs.c.ended_at.desc(), jobs.c.submitted_seq.desc())
@@ -292,7 +299,7 @@ class PageQueries(VisibleQueries):
         return Page(self._job_rows(rows), end)
 
     def forecasts(self, ids: Collection[str]) -> dict[str, StartForecastRow]:
-        """The latest forecast of each of some jobs of the viewer's."""
+        """Return the latest forecast of each of some jobs of the viewer's."""
         if not ids:
             return {}
         query = select(forecasts).where(
@@ -303,8 +310,9 @@ class PageQueries(VisibleQueries):
     # --- figures ----------------------------------------------------------------------------
 
     def outcomes(self, since: float = 0.0, *, accounts: bool = False) -> list[Outcome]:
-        """Jobs ended since then that had started, latest first, at most `FIGURES`; with `accounts`
-        also what each was billed to."""
+        """Return the jobs that had started and ended since then, latest first, at most `FIGURES`;
+        with `accounts` also what each was billed to.
+        """
         names = [n for n in Outcome.__slots__ if n not in ("user", "account")]
         query = (
             select(*(jobs.c[n] for n in names), jobs.c.owner, *([jobs.c.slurm] * accounts))
@@ -322,8 +330,9 @@ class PageQueries(VisibleQueries):
         return found
 
     def kept(self) -> list[Kept]:
-        """Forecasts of jobs that started, of everybody's, latest first; at most `FIGURES`. Of those
-        held or changed meanwhile another start was foreseen."""
+        """Return the forecasts of started jobs of everybody, latest first, at most `FIGURES`. Jobs
+        held or changed meanwhile are left out.
+        """
         made, at = forecasts.c, jobs.c.submitted_at
         otherwise = exists().where(
             events.c.job_id == jobs.c.job_id, events.c.kind.in_((Kind.HELD, Kind.CHANGED))
@@ -358,7 +367,7 @@ class PageQueries(VisibleQueries):
         ]
 
     def unforeseen(self) -> int:
-        """Jobs for which no estimate was available at submission."""
+        """Return how many jobs had no estimate at submission."""
         return self._count(
             select(func.count()).select_from(forecasts).where(
                 forecasts.c.basis == "submission", forecasts.c.start_p50.is_(None)
@@ -366,8 +375,9 @@ class PageQueries(VisibleQueries):
         )  # fmt: skip
 
     def phases(self) -> dict[tuple[str, str], tuple[int, float]]:
-        """Jobs that are not over, by virtual cluster and phase: how many, and when the first was
-        submitted."""
+        """Return the unended jobs by virtual cluster and phase: how many, and when the first was
+        submitted.
+        """
         first = func.min(jobs.c.submitted_at)
         query = select(jobs.c.vc, jobs.c.phase, func.count(), first)
         query = query.where(live).group_by(jobs.c.phase, jobs.c.vc)
@@ -375,7 +385,8 @@ class PageQueries(VisibleQueries):
         return {(vc, phase): (n, at) for vc, phase, n, at in rows}
 
     def inputs(self, digest: str, limit: int = 2000) -> list[tuple[str, ...]]:
-        """Feature values behind the latest scores of a bundle, one per job, as text.
+        """Return the feature values behind the latest scores of a bundle, one row per job, as text.
+        They are for counting only.
 
         They are nobody's: for counting only.
         """

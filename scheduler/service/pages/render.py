@@ -1,4 +1,4 @@
-"""What every page has in common: templates, files it loads, the frame around its content."""
+"""What all pages share: templates, the files they load, and the frame around their content."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Asset:
 
 @dataclass(frozen=True)
 class Frame:
-    """What stands around the content of a page.
+    """The frame around the content of a page.
 
     Attributes:
         base: path the service is mounted at, "" at the root.
@@ -92,7 +92,9 @@ class Frame:
 
 @cache
 def environment() -> Environment:
-    """Templates of this package. Everything is escaped; an undefined name is an error."""
+    """Return the environment of this package's templates. Everything is escaped; an undefined name
+    is an error.
+    """
     env = Environment(
         loader=PackageLoader("scheduler.service.pages"),
         autoescape=True,
@@ -108,7 +110,7 @@ def environment() -> Environment:
 
 
 def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
-    """A page, or one named part of it (a block of the template)."""
+    """Return a page, or one named part of it (a block of the template)."""
 
     def asset(name: str) -> str:
         return f"{frame.base}/static/{name}?v={assets()[name].mark}"
@@ -132,7 +134,7 @@ def render(template: str, frame: Frame, part: str = "", **values: Any) -> str:
 
 
 def silent(frame: Frame, *, of_part: bool = False) -> Markup:
-    """Return who does not answer, as it stands at the top of every page."""
+    """Return which parts do not answer, as shown at the top of every page."""
     text = Markup().join(
         Markup('<p class="problem" role="alert">{}</p>').format(line) for line in frame.silent
     )
@@ -142,7 +144,7 @@ def silent(frame: Frame, *, of_part: bool = False) -> Markup:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Every file that pages load, by name: no other name is ever looked up on disk."""
+    """Return every file that pages load, by name. No other name is ever looked up on disk."""
     own = files("scheduler.service.pages").joinpath("static")
     return {name: _asset(name, own.joinpath(name).read_bytes()) for name in _OWN}
 

@@ -1,4 +1,4 @@
-"""The pages: what stands at which address. Given to `service.app.create_app`."""
+"""The addresses of the pages. Given to `service.app.create_app`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ Build = Callable[[PageQueries], Mapping[str, Any]]
 
 @router.get("/")
 def now(request: Request, viewer: Asking, vc: str = "", after: str = "") -> Response:
-    """The cluster and its queues at this moment."""
+    """Show the cluster and its queues at this moment."""
     return show(
         request,
         viewer,
@@ -105,7 +105,7 @@ def group(
     phase: Word = "",
     first: int = 0,
 ) -> Response:
-    """Jobs of a group (`pages.groups`), one by one."""
+    """Show the jobs of a group (`pages.groups`), one by one."""
     wanted = (vc, owner or viewer.name, like, gpus, phase)
     return show(
         request,
@@ -145,7 +145,7 @@ Chosen = Annotated[Wanted, Depends(_wanted)]
 
 @router.get("/list")
 def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) -> Response:
-    """Every job that is not over, as a table: found, filtered and sorted by the address."""
+    """Show every unended job in a table, found, filtered and sorted by the address."""
     return show(
         request,
         viewer,
@@ -163,7 +163,7 @@ def list_jobs(request: Request, viewer: Asking, wanted: Chosen, first: int = 0) 
 
 @router.get("/list.csv")
 def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
-    """The same table, all of it, for a spreadsheet."""
+    """Send the whole table as CSV, for a spreadsheet."""
     queries = _queries(request, viewer)
     rows = every_row(queries, wanted)
     headers = {"Content-Disposition": 'attachment; filename="jobs.csv"'}
@@ -172,7 +172,7 @@ def list_as_csv(request: Request, viewer: Asking, wanted: Chosen) -> Response:
 
 @router.get("/causes")
 async def why_they_wait(request: Request, viewer: Asking) -> Response:
-    """All that wait, by cause, what would free most of them, and the viewer's own share."""
+    """Show all waiting jobs by cause, what would free most of them, and the viewer's own share."""
     share = sentences(await shares_of(request, viewer))
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
@@ -189,8 +189,9 @@ def _acts(request: Request, viewer: Viewer) -> bool:
 
 @router.get("/jobs/{job_id}")
 def job(request: Request, viewer: Asking, job_id: str, codes: str | None = None) -> Response:
-    """One job, or of an array the first task that waits; with `codes`, reason codes beside the
-    words."""
+    """Show one job, or of an array the first waiting task; with `codes`, reason codes beside the
+    words.
+    """
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found = page_of(queries, queries.task_of(job_id))
@@ -225,7 +226,7 @@ def _usage(request: Request, job: JobRow) -> Sequence[Chart]:
 
 @router.get("/jobs/{job_id}/tail")
 def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
-    """The end of what a job has written: its page fetches it again while the job runs."""
+    """Show the end of what a job has written. Its page fetches it again while the job runs."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         found = queries.job(job_id)
@@ -236,7 +237,7 @@ def tail_of(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/ask")
 async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
-    """What would get a waiting job in sooner; as in the API."""
+    """Show what would let a waiting job start sooner, as in the API."""
     view = request.app.state.reads.seen_by(viewer)
     analysis, why_not = None, ""
     try:
@@ -258,7 +259,9 @@ async def ask(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/blockers")
 async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
-    """What is in the way of a waiting job at this moment: who must finish, and until when."""
+    """Show what is in the way of a waiting job at this moment: which runs must finish, and until
+    when.
+    """
     view = request.app.state.reads.seen_by(viewer)
     in_the_way, why_not = None, ""
     try:
@@ -277,7 +280,7 @@ async def blockers(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/jobs/{job_id}/histories")
 async def histories_of(request: Request, viewer: Asking, job_id: str) -> Response:
-    """How long jobs like this one lasted: what its prediction rests on."""
+    """Show how long jobs like this one lasted, on which its prediction rests."""
     view = request.app.state.reads.seen_by(viewer)
     answer: Mapping[str, Any] = {}
     why_not = ""
@@ -317,7 +320,9 @@ async def histories(
     gpus: int = 1,
     like: Word = "",
 ) -> Response:
-    """How long whose jobs lasted; of other users to operators only."""
+    """Show how long the jobs of a user or a group lasted; other users' are shown to operators
+    only.
+    """
     view = request.app.state.reads.seen_by(viewer)
     vcs = list(await run_in_threadpool(view.vcs) if viewer.sees_all else viewer.vcs)
     mine = not viewer.sees_all or not owner
@@ -340,7 +345,7 @@ async def histories(
 
 
 async def _histories(request: Request, viewer: Viewer, **asked: str | int) -> Json:
-    """What the analyst says of the histories of a job, or of one that nobody sent."""
+    """Return what the analyst says of the histories of a job, or of one that nobody sent."""
     questions: Questions = request.app.state.questions
     return await questions.ask("histories", dict(asked), viewer.name)
 
@@ -362,7 +367,7 @@ def history(
     state: Word = "",
     after: str = "",
 ) -> Response:
-    """Jobs that are over."""
+    """Show the jobs that have ended."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         start = figures.since(period, queries.now())
@@ -377,7 +382,7 @@ def history(
 
 @router.get("/fairness")
 def fairness(request: Request, viewer: Asking, period: str = "week") -> Response:
-    """Who had how much, and who waited how long."""
+    """Show who used how much, and who waited how long."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         page = figures.fairness(queries, figures.since(period, queries.now()))
@@ -388,7 +393,7 @@ def fairness(request: Request, viewer: Asking, period: str = "week") -> Response
 
 @router.get("/models")
 def models_page(request: Request, viewer: Asking) -> Response:
-    """What the models in use learned, and whether jobs still look like their training data."""
+    """Show what the models in use learned, and whether jobs still look like their training data."""
 
     def build(queries: PageQueries) -> Mapping[str, Any]:
         bundle = bundle_in_use(queries.bundle())
@@ -413,7 +418,7 @@ def models_page(request: Request, viewer: Asking) -> Response:
 
 @router.get("/forecasts")
 def forecasts(request: Request, viewer: Asking) -> Response:
-    """How forecasts turned out."""
+    """Show how forecasts turned out."""
     return show(
         request,
         viewer,
@@ -425,7 +430,7 @@ def forecasts(request: Request, viewer: Asking) -> Response:
 
 @router.get("/login")
 def login(request: Request, next: str = "", wrong: str = "") -> Response:
-    """Where a token is given."""
+    """Show the form in which a token is entered."""
     frame = Frame(_base(request))
     return _page(render("login.html", frame, goal=local_path(next), wrong=bool(wrong)))
 
@@ -435,7 +440,9 @@ def login(request: Request, next: str = "", wrong: str = "") -> Response:
 
 @router.get("/static/{name:path}")
 def static(request: Request, name: str) -> Response:
-    """A file of ours. Its address changes with its content, so it may be kept for good."""
+    """Send one of the files that pages load. Its address changes with its content, so it may be
+    cached for good.
+    """
     asset = assets().get(name)
     if asset is None:
         raise Problem(404, "not-found", "there is nothing at this address")
@@ -470,7 +477,7 @@ async def live(
     job: str = "",
     tail: Tail = Depends(_room),  # noqa: B008
 ) -> AsyncIterator[ServerSentEvent]:
-    """What changed, as server-sent events: `id` is the seq of an event of the log."""
+    """Send what changed as server-sent events; `id` is the seq of an event of the log."""
     last = request.headers.get("last-event-id", "")
     start = int(last) if last.isdecimal() and len(last) < 19 else max(after, 0)
     seen = bool(job) and await run_in_threadpool(_may_see, request, viewer, job)
@@ -506,7 +513,7 @@ def show(
     job_id: str = "",
     status: int = 200,
 ) -> Response:
-    """A page, or the part of it that htmx asks for; in words when it cannot be."""
+    """Return a page, or the part of it that htmx asks for; a text where it cannot be made."""
     queries = _queries(request, viewer)
     base = _base(request)
     live = f"{base}/live?job={quote(job_id)}"
@@ -541,7 +548,7 @@ def _queries(request: Request, viewer: Viewer) -> PageQueries:
 
 
 def refused_page(request: Request, what: str, status: int) -> Response:
-    """A page that only says why there is none, to somebody who is not logged in."""
+    """Return a page that only says why there is none, for somebody who is not logged in."""
     return _page(render("missing.html", Frame(_base(request)), what=what), status)
 
 

@@ -1,4 +1,4 @@
-"""A job's answer for a colleague: the page that makes a link, and the page the link leads to."""
+"""Shared links: the page that makes one, and the page that it opens."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/jobs/{job_id}/share")
 def share(request: Request, viewer: Asking, job_id: str) -> Response:
-    """What a link shows, and the form that makes one."""
+    """Show what a link reveals, and the form that makes one."""
     return _page(request, viewer, job_id)
 
 
@@ -63,7 +63,7 @@ def make(request: Request, viewer: Asking, job_id: str) -> Response:
 
 @router.get("/links")
 def links(request: Request, viewer: Asking) -> Response:
-    """The links to jobs of one's own that hold; a form for each revokes it."""
+    """List the valid links to one's own jobs, each with a form that revokes it."""
     return _links(request, viewer)
 
 
@@ -88,7 +88,7 @@ def _links(request: Request, viewer: Viewer, *, problem: str = "", status: int =
 
 @router.get("/shared/{job_id}/{mark}")
 def shared(request: Request, job_id: str, mark: str) -> Response:
-    """The answer about one job, for whoever has the link."""
+    """Show the answer about one job to whoever has the link."""
     authenticator: Authenticator = request.app.state.authenticator
     try:
         guest, until = authenticator.guest(request, job_id, mark)

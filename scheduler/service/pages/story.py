@@ -1,4 +1,6 @@
-"""The page of a job: its life, why it waits, what its estimate is made of, who is beside it."""
+"""The page of a job: its life, why it waits, what its estimate is made of, which jobs are beside
+it.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ LEAST_SHARE = 0.01  # of a wait, that its reason is shown
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The numbers behind a wait. `filled` percent of the GPUs are in use."""
+    """The numbers behind a wait. `filled` is the percentage of the GPUs in use."""
 
     need: int
     free: int
@@ -48,7 +50,7 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """How far a running job is, by what it printed: percent, and in words."""
+    """How far a running job is, by what it printed: in percent, and in words."""
 
     percent: float
     text: str
@@ -92,7 +94,7 @@ class JobPage:
 
     @property
     def crowded_out(self) -> bool:
-        """Return whether it failed beside another job on its GPUs, so that it might not alone."""
+        """Whether it failed beside another job on its GPUs, so that it might not fail alone."""
         failed = self.job.state in (State.FAILED, State.OUT_OF_MEMORY)
         ended = self.job.ended_at
         beside = (pair.end for pair in self.drawn.story.sharing)
@@ -100,18 +102,18 @@ class JobPage:
 
     @property
     def followed(self) -> bool:
-        """It is Slurm's: what was decided here took no effect."""
+        """Whether it is a job of Slurm's, for which decisions made here took no effect."""
         return self.job.slurm is not None
 
     @property
     def waits(self) -> tuple[Wait, ...]:
-        """The principal ones, without what took no time beside them."""
+        """The principal reasons it waited for, without those of next to no time."""
         waits = self.drawn.story.waits[:PRINCIPAL_REASONS]
         return tuple(wait for wait in waits if wait.share >= LEAST_SHARE)
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        """What the job asks for; each with its label."""
+        """What the job asks for, each with its label."""
         return asked(self.job)
 
     @property
@@ -177,7 +179,7 @@ def _bar(job: JobRow, lines: Sequence[Line], now: float) -> Bar | None:
 
 
 def _slurm(job: JobRow, now: float) -> list[tuple[str, str]]:
-    """Why a followed Slurm has a job waiting: lines, each with its label."""
+    """Return why a followed Slurm has a job waiting: lines, each with its label."""
     if job.slurm is None or job.slurm.started:
         return []
     first = slurm_headline(job.slurm, job.job_id, now)

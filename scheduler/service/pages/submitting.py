@@ -1,5 +1,6 @@
-"""The form that submits a job. Its fields are the declared ones; what is left blank is their
-default."""
+"""The form that submits a job. Its fields are the declared ones, and blank ones take their
+default.
+"""
 
 from __future__ import annotations
 
@@ -37,10 +38,10 @@ WORDS = ("command", "workdir")
 
 @router.get("/submit")
 def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = False) -> Response:
-    """The form, with nothing filled in; or with what a job of the viewer's asked for.
+    """Show the form, empty, or with what a job of the viewer's asked for.
 
     Args:
-        again: that job.
+        again: id of the job whose request fills the form.
         alone: its GPUs are not to be shared.
     """
     if not again:
@@ -57,7 +58,9 @@ def empty(request: Request, viewer: Asking, again: Word = "", alone: bool = Fals
 
 
 def asked_by(job: JobRow) -> dict[str, str]:
-    """What a job asked for, as the form has it. Of one that is over only the program is kept."""
+    """Return what a job asked for, as the form has it. Of one that has ended only the program is
+    kept.
+    """
     values = {one.name: getattr(job, name) for name, one in INPUTS.items()}
     usual = {one.name: one.of.default for one in INPUTS.values()}
     sent = {
@@ -70,8 +73,9 @@ def asked_by(job: JobRow) -> dict[str, str]:
 
 @router.post("/submit")
 async def submit(request: Request, viewer: Asking) -> Response:
-    """Submit it and show the job; the form again, filled in, with what is wrong. The same form
-    twice is the same job."""
+    """Submit the form and show the job; or show the form again, filled in, with what is wrong. The
+    same form sent twice is the same job.
+    """
     given = {name: text.strip() for name, text in form(request).items()}
     try:
         changes: Changes = request.app.state.changes
@@ -92,7 +96,7 @@ async def submit(request: Request, viewer: Asking) -> Response:
 @router.post("/submit/eta")
 @only_asks
 async def try_it(request: Request, viewer: Asking) -> Response:
-    """The form as it was filled in, with when such a job would start. Nothing is submitted."""
+    """Show the form as it was filled in, with when such a job would start. Nothing is submitted."""
     given = {name: text.strip() for name, text in form(request).items()}
     try:
         view = request.app.state.reads.seen_by(viewer)
@@ -105,7 +109,9 @@ async def try_it(request: Request, viewer: Asking) -> Response:
 
 
 def one_of(asked: SubmitRequest) -> SubmitRequest:
-    """Of an array, its first task, without what makes it one."""
+    """Return the first task of an array, without what makes it an array; any other request as it
+    is.
+    """
     if not isinstance(asked, ArrayRequest):
         return asked
     return SubmitRequest.model_validate(asked.model_dump(exclude={"array"}))
@@ -117,7 +123,7 @@ def key_of(given: Mapping[str, str]) -> str | None:
 
 
 def wanted(given: Mapping[str, str]) -> SubmitRequest:
-    """What the form asks for. Raises Problem (422)."""
+    """Return what the form asks for. Raises Problem (422)."""
     try:
         command = shlex.split(given.get("command", ""))
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""What runs in a virtual cluster, on which GPUs and until when; as a drawing and in words.
+"""What runs in a virtual cluster, on which GPUs and until when, as a drawing and in words.
 
 Across stands time, as percent of the drawing's width; downwards nodes and their GPUs, in pixels.
 The slots of waiting jobs are above the nodes: where they will be placed is not decided.
@@ -60,7 +60,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The same as a row of a table: a job on GPUs of a node. "" and None: unknown, or not shown."""
+    """A bar as a row of a table: a job on GPUs of a node. "" and None mean unknown, or not
+    shown.
+    """
 
     node: str
     gpus: str
@@ -73,7 +75,7 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The drawing. `until`: its right edge; `ticks`: percent and moment."""
+    """The drawing. `until` is its right edge; `ticks` are percent and moment."""
 
     vc: str
     now: float
@@ -88,14 +90,14 @@ class Timeline:
 
 
 def colour(job_id: str) -> str:
-    """The style of a job, the same wherever it is drawn."""
+    """Return the style of a job, the same wherever it is drawn."""
     return f"c{zlib.crc32(job_id.encode()) % COLOURS}"
 
 
 def timeline(
     queries: PageQueries, vc: str, now: float, waiting: Sequence[JobRow] = (), here: str = ""
 ) -> Timeline | None:
-    """The timeline of a virtual cluster; None where there is no such.
+    """Return the timeline of a virtual cluster, or None where there is no such.
 
     Args:
         waiting: jobs of the viewer's whose slots are to be drawn, in the order of their queue.

@@ -1,4 +1,4 @@
-"""A shape function changed by hand, before it is saved: what it would look like, and do.
+"""A shape function changed by hand, before it is saved: its new shape, and the effect.
 
 The change is one of those of an edits file (docs/editing-models.md). It is tried on the model in
 use, on jobs that ended and that this model scored. Training makes it again, and has the last word:
@@ -44,7 +44,7 @@ ROOM = 1.5  # above and below a shape that is drawn
 
 
 class NoEdit(ValueError):
-    """What was asked for is no change that can be made; a sentence."""
+    """Raised where the change asked for cannot be made; a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tried:
-    """What a change would do.
+    """The effect of a change.
 
     Attributes:
         charts: the shape before and after.
@@ -211,7 +211,7 @@ def tried(model: AdditiveModel, asked: Asked, ended: Sequence[Ended]) -> Tried:
 
 
 def saved(path: Path, asked: Asked, by: str, on: date) -> int:
-    """Add a change to a file of edits. Returns how many it holds by then. Raises NoEdit."""
+    """Add a change to a file of edits. Return how many it holds then. Raises NoEdit."""
     known: list[object] = []
     if path.exists():
         held = yaml.safe_load(read_text(path)) or {}

@@ -1,1 +1,1 @@
-"""In front of a Slurm that schedules by itself: reads its queue, says what it would do."""
+"""Follows a Slurm that schedules by itself: reads its queue, and says what Pellucid would do."""

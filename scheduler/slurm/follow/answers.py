@@ -1,4 +1,6 @@
-"""Questions that the follower answers: put in the database by the API, as those to the analyst."""
+"""Questions that the follower answers. The API puts them into the database, as it does those for
+the analyst.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ log = structlog.get_logger()
 
 
 def answer_questions(store: Store, answer: Callable[[str, Json], Json]) -> None:
-    """Answer what was asked and waits for an answer."""
+    """Answer the questions that wait for an answer."""
     since = store.clock.now() - PATIENCE_S
     waits = (
         select(questions.c.id, questions.c.kind, questions.c.body, questions.c.actor)

@@ -1,5 +1,6 @@
-"""What was claimed of waiting jobs held against what followed: what is contradicted is withdrawn in
-the next answer, and stays so while it would be claimed again of the same job."""
+"""Compares claims about waiting jobs with what followed. A contradicted claim is left out of the
+next answer, and of later ones while it would be made again about the same job.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +36,14 @@ _ALIKE = attrgetter(
 
 
 class Held:
-    """How many claims of a kind held, and of how many: read once in a look that asks for it."""
+    """How many claims of a kind held, of how many. Read from the database at most once per poll."""
 
     def __init__(self, store: Store | None) -> None:
         self._store, self._known = store, dict[str, tuple[int, int]]()
         self._read = False
 
     def forget(self) -> None:
-        """Read it again when it is asked for next."""
+        """Have the figures read again when next asked for."""
         self._read = False
 
     def __call__(self, kind: Kind) -> tuple[int, int]:
@@ -55,7 +56,8 @@ class Held:
 
 
 class Audit:
-    """What is claimed of waiting jobs at each look, since when, and what contradicts it.
+    """The claims about waiting jobs at each poll of Slurm, since when they are made, and what
+    contradicts them.
 
     Attributes:
         withdrawn: kinds of claims that are withdrawn at this look, by job.
@@ -72,11 +74,11 @@ class Audit:
         self._came: dict[tuple[object, ...], float] = {}  # starts that were to be in no future
 
     def recall(self, connection: Connection) -> None:
-        """Go on from what an earlier follower claimed of room in limits."""
+        """Take over what an earlier follower claimed about room in limits."""
         self._room |= claims.unfulfilled(connection, Kind.ROOM)
 
     def look(self, snapshot: ClusterSnapshot) -> None:
-        """Take in a look, before anything is claimed of it."""
+        """Compare earlier claims with a new snapshot, before new claims are made from it."""
         waiting = snapshot.waiting
         self.withdrawn, self.refuted = {}, []
         for job_id in self._never.keys() & snapshot.running.keys():
@@ -93,7 +95,7 @@ class Audit:
     def forecasts(
         self, snapshot: ClusterSnapshot, made: Mapping[str, StartForecast], records: Records
     ) -> dict[str, str]:
-        """Return of which jobs what is forecast is contradicted, and that in words."""
+        """Return the jobs whose forecast is contradicted, with what contradicts it, in words."""
         found: dict[str, str] = {}
         for job_id in snapshot.waiting.keys() & made.keys():
             one, job = made[job_id], snapshot.waiting[job_id]
@@ -112,7 +114,7 @@ class Audit:
         return found
 
     def _possible(self, job: SlurmJob, snapshot: ClusterSnapshot) -> str:
-        """What contradicts that a job never starts; "": nothing does."""
+        """Return what contradicts that a job never starts; "": nothing does."""
         now, came = snapshot.now, self._came.get(_ALIKE(job))
         if came is not None:
             return (
@@ -163,7 +165,7 @@ class Audit:
         return found
 
     def lines(self, records: Records) -> list[str]:
-        """What is withdrawn now: a line for each kind of claim."""
+        """Return what is withdrawn now: a line for each kind of claim."""
         return [
             f"Withdrawn of {n} waiting job{'s' * (n > 1)}, contradicted by Slurm: "
             f"{kind.words}{held_words(*records(kind))}."

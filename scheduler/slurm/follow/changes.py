@@ -1,5 +1,6 @@
-"""How a waiting job could be asked for otherwise, with the command that would ask so: first what
-the account of what it lacks suggests."""
+"""The ways in which a waiting job could be changed, with the command for each. What the account of
+its shortages suggests comes first.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +25,9 @@ MIB = 256  # memory is asked for in steps of so many MiB
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A job asked for otherwise. `command`: that would ask so. `amount`: of what is otherwise, in
-    seconds, MiB, CPUs or GPUs."""
+    """A changed request of a job. `command` makes the change. `amount` is the changed quantity, in
+    seconds, MiB, CPUs or GPUs.
+    """
 
     words: str
     command: str
@@ -34,7 +36,7 @@ class Change:
 
 
 def changes(job: SlurmJob, site: Site, twin: SlurmTwin, now: float) -> Iterator[Change]:
-    """What could be tried of a job that waits, each thing by itself."""
+    """Yield the changes that could be tried for a waiting job, each by itself."""
     update = f"scontrol update jobid={job.id}"
     ask = twin.asked(job.id)
     nodes: list[NodeShort] = []

@@ -1,4 +1,4 @@
-"""What is known here held against what Slurm itself does: what it contradicts is not shown."""
+"""Compares what is known here with what Slurm itself does. What Slurm contradicts is not shown."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ _REFUSES = re.compile(r"(?:allocation failure|[Bb]atch job submission failed): (
 
 
 def against_slurm(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
-    """Which of these jobs backfill passed over with all that is free now, though the policy `slurm`
-    would start them, and that in words: something that is not known here keeps them."""
+    """Return the jobs that backfill passed over although the policy `slurm` would start them now,
+    with that fact in words. Something that is not known here keeps them.
+    """
     twin, found = twin_in(snapshot.core.policy), dict[str, str]()
     looked = twin.site.backfilled if twin is not None else None
     if twin is None or looked is None:

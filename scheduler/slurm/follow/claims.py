@@ -1,5 +1,6 @@
-"""What a follower says that can be refuted: offers by the changes that take them, room in a limit,
-starts in no future."""
+"""Statements of a follower that can be refuted: offers of changes, room in a limit, and jobs that
+never start.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _ASKED = ("gpus", "gpu_types", "time_limit_s", "partition", "qos", "account", "n
 
 
 class Claims:
-    """Claims since the last look, and the offers that may still be taken."""
+    """The claims made since the last poll, and the offers that may still be taken up."""
 
     def __init__(self) -> None:
         self._made: list[Claim] = []
@@ -38,7 +39,7 @@ class Claims:
         tried: Sequence[tuple[Tried, SlurmJob]],
         now: float,
     ) -> None:
-        """Changes of a job were offered, each with the job that it would be."""
+        """Note the changes that were offered for a job, each with the job that it would become."""
         for one, changed in tried:
             if change := differs(job, changed):
                 kept = {name: encode(getattr(job, name)) for name in _ASKED}
@@ -46,7 +47,7 @@ class Claims:
                 self._made += of_tried(job.id, change, one, as_it_is=as_it_is, now=now)
 
     def room(self, reasons: Mapping[str, SlurmReason], now: float) -> None:
-        """Jobs wait for a limit in which there is room now, and nobody is before them."""
+        """Note that jobs wait for a limit in which there is room now, with nobody before them."""
         self._made += [
             Claim(Kind.ROOM, job_id, now, due=now + ROOM_S)
             for job_id, why in reasons.items()
@@ -62,7 +63,8 @@ class Claims:
         seq: int,
         now: float,
     ) -> None:
-        """Keep claims, see which offers were taken, and judge; after the rows of the jobs.
+        """Store claims, see which offers were taken up, and judge. Call it after the rows of the
+        jobs are written.
 
         Args:
             never: claims of forecasts.

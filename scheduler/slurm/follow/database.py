@@ -1,4 +1,6 @@
-"""Whether slurmdbd answers: without it limits, accounts and shares are as they were read last."""
+"""Checks whether slurmdbd answers. While it does not, limits, accounts and shares stay as last
+read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class Database:
         self.since: float | None = None
 
     def ask(self, config: Mapping[str, str], now: float) -> bool:
-        """Ask once. Returns whether `since` is another than before."""
+        """Ask slurmdbd once. Return whether `since` changed."""
         before, self._seen = self.since, self._seen or now
         if not has_accounting(config):
             self.since = None

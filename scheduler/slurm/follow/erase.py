@@ -1,4 +1,4 @@
-"""What a service in front of Slurm keeps about a user, taken out of its database for good."""
+"""Deletes what a service in front of Slurm keeps about a user from its database, for good."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ CHUNK = 500  # jobs named in one statement
 
 
 class NotErasable(ValueError):
-    """The database is of a service that decides: its state follows from its whole log."""
+    """Raised for the database of a service that decides: its state follows from its whole log."""
 
 
 def erase(store: Store, user: str) -> dict[str, int]:
-    """Take out a user's jobs, what was decided and predicted of them, links to them, requests that
+    """Delete a user's jobs, what was decided and predicted about them, links to them, requests that
     were refused, questions, and tokens.
 
     Returns: rows that went, by table. Jobs that Slurm still has are seen again at the next look.

@@ -1,4 +1,5 @@
-"""Advise and order: Slurm schedules, and this says what it would do, why, and when a job starts.
+"""The modes advise and order: Slurm schedules, and this says what Pellucid would do, why, and when
+a job starts.
 
 Once per interval the queue is read and drawn into a new core, which decides; nothing of that takes
 effect. *Advise* changes nothing in Slurm. *Order* gives priorities to pending jobs so that Slurm
@@ -96,11 +97,11 @@ PING_S = 8.0  # between looks, from question to question whether Slurm is there
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Following:
-    """What a follower follows, and how.
+    """The Slurm that is followed, and how.
 
     Attributes:
         order: set priorities, too.
-        partitions: those to follow; all when empty.
+        partitions: partitions to follow; all when empty.
         table: read the queue by it. Not for `order`, which needs AdminComment.
         outputs: read in the output of running jobs how far they are.
     """
@@ -115,7 +116,7 @@ ADVISE = Following()
 
 
 class Follower:
-    """Polls Slurm, runs the core without effect, stores the result.
+    """Polls Slurm, runs the core without effect, and stores the result.
 
     Args:
         store: None: nothing is written anywhere.
@@ -180,7 +181,9 @@ class Follower:
         return self._planner.shape
 
     def look(self) -> ClusterSnapshot:
-        """One interval. Raises SlurmDown, SlurmError, ParseError, LeaseLost."""
+        """Poll Slurm once. Return the snapshot. Raises SlurmDown, SlurmError, ParseError,
+        LeaseLost.
+        """
         began = time.process_time()
         if self._looks % NODES_EVERY == 0:
             self._planner.nodes = self.slurm.nodes()
@@ -244,7 +247,9 @@ class Follower:
         self.log.error("job_not_planned", why=str(fault), exc_info=fault)
 
     def _before(self) -> dict[str, Reason]:
-        """Why jobs waited at the last look; for order every one is decided again, to be written."""
+        """Return why jobs waited at the last look; for order every one is decided again, to be
+        written.
+        """
         if self.order:
             return {}
         return {job: why for job, (what, why) in self._written.items() if what is Action.WAIT}
@@ -447,7 +452,7 @@ class Follower:
             self.store.append([Event(Kind.ADVISED, self.clock.now(), body=body)], lease=self.lease)
 
     def ask_database(self) -> None:
-        """Ask whether slurmdbd is there. Once it is back, the site is read again."""
+        """Ask whether slurmdbd answers. Once it does again, the site is read again."""
         site = self._planner.site
         if site is not None and self._database.ask(site.config, self.clock.now()):
             self.log.warning("slurmdbd", silent_since=self._database.since)
@@ -461,8 +466,9 @@ class Follower:
     # --- life ---------------------------------------------------------------------------------
 
     def take_over(self, holder: str, lease_s: float) -> bool:
-        """Take the lease, forget what an earlier follower wrote of live jobs, and learn from what
-        it wrote of ended ones. False: another has it."""
+        """Take the lease. Forget what an earlier follower wrote of live jobs, and learn from what
+        it wrote of ended ones. Return False where another has the lease.
+        """
         assert self.store is not None
         self.lease = self.store.take(LEASE, holder, lease_s, ready=False)
         if self.lease is None:
@@ -549,8 +555,9 @@ class Follower:
             self._fail(f"{type(error).__name__} {error}")
 
     def _is_back(self) -> bool:
-        """Whether a Slurm that did not answer does again; between looks, one that does not any more
-        is found out here."""
+        """Return whether a Slurm that did not answer does again; between looks, one that does not
+        any more is found out here.
+        """
         try:
             self.slurm.ping()
         except SlurmDown as down:
@@ -590,7 +597,7 @@ class Follower:
 def run_follower(
     settings: Settings, slurm: Slurm, stopping: Callable[[], bool], holder: str = ""
 ) -> None:
-    """The process of `advise` and `order`."""
+    """Run the process of the modes `advise` and `order`, until stopped."""
     os.nice(NICE)  # this and the `squeue` it runs wait for whoever else wants the processor
     if hasattr(os, "SCHED_BATCH"):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -629,7 +636,7 @@ def _starts(snapshot: ClusterSnapshot) -> int:
 
 
 def _unread(planner: Planner, table: Table | None) -> list[str]:
-    """What could not be read or planned, a line each; the rest went on."""
+    """Return what could not be read or planned, a line each; the rest went on."""
     of_site = [f"Not read: {one}." for one in (planner.site.faults if planner.site else ())]
     rows = [f"Not read: {one}." for one in (table.unread if table else ())]
     return [*of_site, *rows, *(f"{job}: {why}." for job, (_, why) in planner.faults.items())]

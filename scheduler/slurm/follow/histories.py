@@ -1,5 +1,6 @@
-"""What a follower learns of durations, from what it sees between two looks and from jobs that ended
-before."""
+"""What a follower learns of durations, from changes between two polls and from jobs that ended
+before.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +25,14 @@ BACK, SUBMITTED, STARTED, LEFT = range(4)  # what happened to a job, in order wh
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A job as the memory was notified of it."""
+    """A job in the form in which the memory was last notified of it."""
 
     submit: float
     runs: bool = False
 
 
 class Histories:
-    """Feeds a memory with what happened between two looks, in the order it did.
+    """Notifies a memory of what happened between two polls, in order.
 
     Attributes:
         heard: the latest time the memory was notified of or asked about: it never goes back.
@@ -44,8 +45,9 @@ class Histories:
         self._ended: dict[str, float] = {}  # job -> submit time: it ended, and is still shown
 
     def update(self, jobs: Iterable[SlurmJob], now: float) -> list[Over]:
-        """Jobs as they are now. Returns those that ended since the last look, and for how many
-        seconds each had been expected to run."""
+        """Take in the jobs as they are now. Return those that ended since the last poll, with the
+        duration (s) that each had been expected to have.
+        """
         mine = {job.id: job for job in jobs}
         happened: list[tuple[float, int, SlurmJob]] = []
         for job in mine.values():
@@ -90,7 +92,7 @@ class Histories:
                 self.memory.withdrawn(job.id, at)
 
     def recall(self, known: Sequence[Ended]) -> None:
-        """Live through jobs that ended before this process began."""
+        """Replay jobs that ended before this process began."""
         happened: list[tuple[float, int, Ended]] = []
         for one in known:
             times = one.job.submit_time, one.started_at, one.ended_at
@@ -132,7 +134,7 @@ def _since(job: SlurmJob, seen: Seen | None, now: float) -> Iterator[tuple[float
 class Ended:
     """A job that ran and ended. Times are seconds since the epoch.
 
-    `predicted_s`: what was predicted when it came; None: it was not, and is now.
+    `predicted_s` was predicted at its submission; with None, it is predicted now.
     """
 
     job: Job

@@ -49,7 +49,7 @@ class Order:
     mark: str = ""
 
     def line(self) -> str:
-        """The command for `scontrol`."""
+        """Return the order as a command for `scontrol`."""
         value = quoted(self.value) if isinstance(self.value, str) and self.value else self.value
         mark = f" {COMMENT}={quoted(self.mark)}" if self.mark else ""
         return f"update jobid={self.job} {self.what}={value}{mark}"
@@ -64,7 +64,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """What came of the latest order of a kind to a job: no other before `again_at`."""
+    """The result of the latest order of a kind for a job. No other is given before `again_at`."""
 
     value: int | str
     again_at: float
@@ -72,7 +72,7 @@ class Tried:
 
 
 class Orders:
-    """Makes orders of pictures, and carries them out."""
+    """Makes orders from snapshots, and carries them out."""
 
     def __init__(self, slurm: Slurm) -> None:
         self._slurm = slurm
@@ -80,7 +80,7 @@ class Orders:
         self.log = structlog.get_logger("follower")
 
     def wanted(self, snapshot: ClusterSnapshot, first: Collection[str]) -> list[Order]:
-        """What is to be changed now: not what was refused or written a short while ago.
+        """Return the orders to give now, without those refused or given a short while ago.
 
         Args:
             first: the jobs first in line, which are shown why they wait.
@@ -100,7 +100,7 @@ class Orders:
         return now >= tried.again_at and not shown
 
     def carry_out(self, orders: Sequence[Order], now: float) -> None:
-        """Raises SlurmDown, SlurmError."""
+        """Give the orders to Slurm. Raises SlurmDown, SlurmError."""
         if not orders:
             return
         try:
@@ -155,12 +155,12 @@ def _priorities(snapshot: ClusterSnapshot) -> Iterator[Order]:
 
 
 def _standing(job: SlurmJob) -> str:
-    """What a job is given back: setting a priority sets its nice to 0."""
+    """Return what a job is given back: setting a priority sets its nice to 0."""
     return f"was={job.priority}" + (f" nice={job.nice}" if job.nice else "")
 
 
 def _may_say(job: SlurmJob) -> bool:
-    """What the site wrote into AdminComment stays."""
+    """Return what the site wrote into AdminComment stays."""
     return not job.admin_comment or job.admin_comment.startswith(OURS)
 
 
@@ -219,7 +219,7 @@ def release_all(slurm: Slurm) -> dict[str, str]:
 
 
 def _priority_type(slurm: Slurm) -> str:
-    """What is done depends on it, and cannot be undone: nothing is guessed."""
+    """Return what is done depends on it, and cannot be undone: nothing is guessed."""
     found = config_of(slurm.read("scontrol", "show", "config")).get("PriorityType", "")
     if found not in (MULTIFACTOR, BASIC):
         shown = f"PriorityType is {found[:40]!r}" if found else "no PriorityType"

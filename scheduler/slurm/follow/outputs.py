@@ -1,4 +1,4 @@
-"""How far jobs of Slurm are, read in the files that their output goes to.
+"""The progress of Slurm's jobs, read from their output files.
 
 Only of those whose user says nothing against it (`OPTED_OUT` in the comment), and only a file that
 is theirs and that this process may read. A process of its own reads it, and the job's script: what
@@ -28,7 +28,7 @@ _Run = tuple[str, float | None]  # a job, and since when it runs
 
 
 class Outputs:
-    """The outputs of running jobs, look after look.
+    """The outputs of running jobs, read again at each poll.
 
     Attributes:
         reading: who reads them.
@@ -42,8 +42,9 @@ class Outputs:
         self.unread: dict[str, str] = {}
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> dict[str, Progress]:
-        """What was found since the last look, by job; has them read again, which may take as long
-        as a file system does that hangs."""
+        """Return the progress found since the last poll, by job, and have the outputs read again.
+        Reading may take as long as a file system hangs.
+        """
         found, self.unread = dict[str, Progress](), {}
         running = self._take(jobs)
         for run in running:
@@ -86,7 +87,7 @@ class Outputs:
         return running
 
     def _asked(self, job: SlurmJob, paths: Mapping[str, tuple[str, str]]) -> Asked | None:
-        """What is to be read of a job; None: nothing."""
+        """Return what is to be read of a job; None: nothing."""
         try:
             uid = pwd.getpwnam(job.user).pw_uid
         except KeyError:
@@ -107,8 +108,9 @@ def _to_be_read(job: SlurmJob) -> bool:
 
 
 def submitted(line: str) -> list[str]:
-    """Behind the options of sbatch, the script with its arguments, or what `--wrap` runs; all words
-    where the options cannot be read. Quotes are gone from the line."""
+    """Return the script with its arguments from a line of sbatch, or what `--wrap` runs. Return all
+    words where the options cannot be read. The line has lost its quotes.
+    """
     words = line.split() if len(line) <= LONGEST else []
     wrapped = next((i for i, word in enumerate(words) if word.startswith("--wrap")), None)
     if wrapped is not None:
@@ -121,7 +123,9 @@ def submitted(line: str) -> list[str]:
 
 
 def filled_in(job: SlurmJob, number: str, path: str) -> str:
-    """The file that a pattern of `sbatch --output` is for a batch job; "": it is not known."""
+    """Return the file that a pattern of `sbatch --output` means for a batch job, or "" where that
+    is not known.
+    """
     array, _, task = job.id.partition("_")
     known = {"j": number, "A": array, "a": task, "u": job.user, "x": job.name, "%": "%"}
     known["N"] = job.nodes[0].partition(".")[0] if job.nodes else ""

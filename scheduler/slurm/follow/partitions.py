@@ -1,4 +1,4 @@
-"""Which partitions take a job of a user, however empty they are."""
+"""Which partitions accept a user's job, however empty they are."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.slurm.twin.site import Partition, Site
 
 
 def closed_to_user(job: SlurmJob, part: Partition, site: Site) -> str:
-    """Why a job cannot run in a partition however empty that is; "": it can."""
+    """Return why a job cannot run in a partition however empty it is, or "" where it can."""
     ask = asks_of([replace(job, partition=part.name)], site)[job.id]
     if word := closed_to(ask, part):
         qos = f"QOS {ask.qos}" if ask.qos else "jobs without a QOS"

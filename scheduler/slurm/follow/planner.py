@@ -37,7 +37,7 @@ class Planner:
     Args:
         spec: what decides; its cluster gives way to the shape's.
         shape: nodes by the core's numbers.
-        partitions: those to follow; all when empty.
+        partitions: partitions to follow; all when empty.
 
     Attributes:
         nodes, site: as they were read last; None: no site was.
@@ -57,7 +57,7 @@ class Planner:
         self.begin()
 
     def begin(self) -> None:
-        """Know nothing of durations."""
+        """Forget all durations."""
         self.memory = Memory(LiveEstimator(), asks=True)
         self.asking, self._asks = Asking(self.memory), Asks()
 
@@ -68,8 +68,9 @@ class Planner:
     def progressed(
         self, found: Mapping[str, Progress], jobs: Iterable[SlurmJob], now: float
     ) -> None:
-        """Some running jobs say how long they will have run, which counts until they end or begin
-        again, and is news for those like them."""
+        """Take in the progress that running jobs report. It counts until they end or begin again,
+        and is learned from for jobs like them.
+        """
         runs = {job.id: job.start for job in jobs if job.state == "RUNNING"}
         kept = {j: one for j, one in self._stated.items() if j in runs and one[0] == runs[j]}
         for job_id, progress in found.items():
@@ -80,7 +81,9 @@ class Planner:
         self.progress = {job_id: progress for job_id, (_, progress) in kept.items()}
 
     def reshape(self, jobs: Iterable[SlurmJob]) -> None:
-        """Take nodes that came, went or changed; partitions that jobs name together are one."""
+        """Take in nodes that were added, changed or removed. Partitions that jobs name together
+        become one virtual cluster.
+        """
         jobs = list(jobs)
         self._together |= {job.partition for job in jobs if "," in job.partition}
         self._together |= _of_parts(jobs)
@@ -102,7 +105,7 @@ class Planner:
         before: Mapping[str, Reason],
         fault: Callable[[str, JobFault], None] = lambda *_: None,
     ) -> ClusterSnapshot:
-        """The queue as a core that has decided.
+        """Return a snapshot of the queue, with a core that has decided about it.
 
         Args:
             before: why jobs waited at the last look.
@@ -134,7 +137,9 @@ class Planner:
                 self.faults = kept
 
     def trial(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """As if Slurm made its passes now: whoever can start does."""
+        """Return a snapshot in which every job that can start does, as if Slurm made its passes
+        now.
+        """
         site = replace(self.site, backfilled=None) if self.site is not None else None
         before = Before(progress=self.progress)
         return build_snapshot(
@@ -143,7 +148,7 @@ class Planner:
         )  # fmt: skip
 
     def own(self, jobs: Iterable[SlurmJob], now: float) -> ClusterSnapshot:
-        """What Pellucid's own policy makes of these jobs."""
+        """Return a snapshot in which Pellucid's own policy has decided about these jobs."""
         core = assemble(CoreSpec.of(self.shape.spec), self.asking)
         before = Before(progress=self.progress)
         return build_snapshot(core, self.shape, jobs, self.nodes, now, before=before)
@@ -159,7 +164,7 @@ class Planner:
 
     @staticmethod
     def first(snapshot: ClusterSnapshot) -> list[str]:
-        """The jobs first in line, of all partitions in turn."""
+        """Return the jobs first in line, from all partitions in turn."""
         lines: dict[str, list[str]] = {}
         for job_id in snapshot.order:
             lines.setdefault(snapshot.waiting[job_id].partition, []).append(job_id)
@@ -173,7 +178,7 @@ class Planner:
         before: Mapping[str, Reason],
         seed: int = 0,
     ) -> Futures:
-        """Futures of all that run and of those first in line."""
+        """Return simulated futures of the running jobs and of those first in line."""
         core, now = snapshot.core, snapshot.now
         if len(first) < len(snapshot.waiting):  # whoever is far behind hardly matters to the first
             core = self.draw(nearby(snapshot, first), now, before).core
@@ -183,8 +188,9 @@ class Planner:
     def reasons(
         self, snapshot: ClusterSnapshot, first: Sequence[str], *, own: bool = True
     ) -> dict[str, SlurmReason]:
-        """Why jobs wait, for those first in line and those that Slurm does not look at; and with
-        `own` what Pellucid's own policy would do with them."""
+        """Return why jobs wait, for those first in line and those that Slurm does not consider.
+        With `own`, also say what Pellucid's own policy would do with them.
+        """
         policy = twin_in(snapshot.core.policy)
         if policy is None:
             return {}
@@ -205,6 +211,8 @@ def _of_parts(jobs: Iterable[SlurmJob]) -> set[str]:
 
 
 def nearby(snapshot: ClusterSnapshot, first: Iterable[str]) -> list[SlurmJob]:
-    """All that run, these that wait, and those Slurm does not look at: others depend on them."""
+    """Return the running jobs, the given waiting ones, and those Slurm does not consider, because
+    others depend on them.
+    """
     aside = (job for job in snapshot.aside.values() if job.state == "PENDING")
     return [*snapshot.running.values(), *(snapshot.waiting[job_id] for job_id in first), *aside]

@@ -1,4 +1,4 @@
-"""How late a start may be, learned from how earlier promises were kept.
+"""How late a start may be, learned from how earlier forecasts turned out.
 
 Futures know how long jobs may run and not what slurmctld will do otherwise than the policy: their
 p50 and p90 come too early. What is shown as p50 is another level of theirs, and p90 is put off by a
@@ -26,7 +26,7 @@ Both = tuple[float, float]  # of p50 and of p90
 
 
 class Promises:
-    """Promises made of jobs that wait, and how far p90 is put off.
+    """The starts promised to waiting jobs, and how far p90 is put off.
 
     Args:
         judged_until: the last look of an earlier follower, which judged what was to be by then.
@@ -44,13 +44,14 @@ class Promises:
         self._asked: dict[str, SlurmJob] = {}  # that wait, as they were when it was made
 
     def recall(self, job_id: str, p50: float, p90: float) -> None:
-        """What was promised of a job that may still wait."""
+        """Take over the start that was promised to a job that may still wait."""
         known = [at if at >= self._judged_until else None for at in (p50, p90)]
         self._promised[job_id] = known[0], known[1]
 
     def look(self, jobs: Iterable[SlurmJob], now: float) -> None:
-        """Judge what was promised of jobs by how they stand. Of those that are not there any more,
-        were held, put off or asked for otherwise, nothing is known."""
+        """Judge what was promised by how the jobs stand now. Promises to jobs that vanished, were
+        held, put off or changed are not judged.
+        """
         promised: dict[str, tuple[float | None, float | None]] = {}
         asked: dict[str, SlurmJob] = {}
         broken: tuple[list[bool], list[bool]] = [], []
@@ -77,7 +78,7 @@ class Promises:
         )
 
     def put_off(self, made: StartForecast) -> StartForecast:
-        """A forecast of futures with the p50 and p90 that are shown."""
+        """Return a forecast with the p50 and p90 that are shown in place of the simulated ones."""
         if made.start_p50 is None or made.start_p90 is None:
             return made
         (level, by), p50, many = self.late, made.start_p50, len(made.starts)
@@ -89,7 +90,7 @@ class Promises:
         return starting(made, made.start_p10, p50, p90)
 
     def first(self, made: Mapping[str, StartForecast]) -> dict[str, StartForecast]:
-        """Of forecasts that are shown, those of jobs that had none before: promises."""
+        """Return the forecasts of jobs that had none before. These are the promises."""
         new = {
             job_id: one
             for job_id, one in made.items()
@@ -113,7 +114,9 @@ _REQUEST = attrgetter(
 
 
 def changed(was: SlurmJob, job: SlurmJob) -> bool:
-    """A job that waits is not what was promised of: anybody could break promises for nothing."""
+    """Return whether a waiting job differs from the one that was promised a start. Otherwise
+    anybody could break promises at will.
+    """
     if _REQUEST(was) != _REQUEST(job) or (job.dependency and not was.dependency):
         return True
     put_off = (job.eligible or 0.0) > (was.eligible or inf)

@@ -58,7 +58,7 @@ def reasons(
     policy: SlurmTwin,
     own: ClusterSnapshot | None = None,
 ) -> dict[str, SlurmReason]:
-    """Why each of these waiting jobs waits.
+    """Return why each of these waiting jobs waits.
 
     Args:
         own: what Pellucid's own policy decides of the same queue.
@@ -111,7 +111,7 @@ def _in_turn(found: Mapping[str, SlurmReason], line: Sequence[Ranked]) -> dict[s
 
 
 def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> SlurmReason | None:
-    """Why a job would wait that Slurm has not seen so; None: it would not."""
+    """Return why a job would wait that Slurm has not evaluated, or None where it would not."""
     pending = policy.evidence(job.id, snapshot.now)
     if pending is None:
         return None
@@ -120,7 +120,7 @@ def expected(snapshot: ClusterSnapshot, job: SlurmJob, policy: SlurmTwin) -> Slu
 
 
 def briefly(job: SlurmJob) -> SlurmReason:
-    """Slurm's reason, where the policy `slurm` is not asked."""
+    """Return Slurm's reason for a job, without asking the policy `slurm`."""
     word = slurm_word(job.reason)
     if "Dependency" in word:
         return SlurmReason(word, dependency=job.dependency)
@@ -132,7 +132,9 @@ def briefly(job: SlurmJob) -> SlurmReason:
 
 
 def by_own_policy(job_id: str, own: ClusterSnapshot) -> str:
-    """What Pellucid's own policy does with a job: "start", "wait"; "" where it knows none."""
+    """Return what Pellucid's own policy does with a job: "start", "wait", or "" where it does not
+    know the job.
+    """
     if job_id not in own.waiting:
         return ""
     return "start" if job_id in own.core.cluster.runs else "wait"
@@ -215,7 +217,7 @@ def _by_nodes(
     part: Partition,
     accounts: Accounts,
 ) -> SlurmReason:
-    """What a job lacks on its nodes, or who has them."""
+    """Return what a job lacks on its nodes, or who has them."""
     policy = accounts.twin
     if plain.code == NOT_AVAILABLE and pending is not None and pending.reservation:
         one = next(r for r in policy.site.reservations if r.name == pending.reservation)
@@ -242,13 +244,13 @@ def _by_priority(
 
 
 def meaning(word: str) -> str:
-    """What a reason of Slurm's means by its manual; "" where what was found should say it."""
+    """Return what a reason of Slurm's means by its manual, or "" where what was found says it."""
     kind = family(word)
     return f"a limit on {kind}" if kind is not None else CODES.get(word, "")
 
 
 def _stopped(ask: Ask, policy: SlurmTwin, now: float) -> Stopped | None:
-    """What holds a job since another waits for a limit."""
+    """Return what holds a job since another waits for a limit."""
     if STOPS not in policy.site.parameters:
         return None
     other = stopped_by(ask, (ranked.ask for ranked in policy.line()))
@@ -321,8 +323,9 @@ def _needed(ask: Ask, part: Partition, policy: SlurmTwin, now: float) -> Needed:
 def terms_shown(
     priority: int, ranked: Ranked, policy: SlurmTwin, now: float
 ) -> tuple[PriorityTerm, ...]:
-    """The terms of a job's priority as `sprio` has them, the largest first; none where they do not
-    add up to Slurm's `priority`."""
+    """Return the terms of a job's priority as `sprio` has them, the largest first. Return none
+    where they do not add up to Slurm's `priority`.
+    """
     terms = policy.weights.terms(ranked.ask, ranked.partition, now)
     since = ranked.ask.accrue
     if not terms.total or terms.total <= 1 or since is None or len(ranked.ask.partitions) > 1:

@@ -42,7 +42,7 @@ _STARTED = SlurmReason(started=True)
 
 
 def submission(job: SlurmJob, vc: str) -> Submission:
-    """A job of Slurm as one of the service."""
+    """Return a job of Slurm as a submission to the service."""
     return Submission(
         job_id=job.id,
         command=("sbatch", job.name[:200] or "batch"),
@@ -62,8 +62,9 @@ def submission(job: SlurmJob, vc: str) -> Submission:
 
 
 class JobRows:
-    """The rows of jobs, look after look; what is the same object in Slurm's queue is not written
-    out again."""
+    """The rows of jobs, poll after poll. A job that is the same object as before is not encoded
+    again.
+    """
 
     def __init__(self, vc_of: Callable[[str], str] = str) -> None:
         self.rows: Rows = {}  # as they were written last
@@ -74,7 +75,7 @@ class JobRows:
     def of(
         self, snapshot: ClusterSnapshot, why: Mapping[str, SlurmReason], *, by_slurm: bool
     ) -> Rows:
-        """The rows of all jobs of a snapshot.
+        """Return the rows of all jobs of a snapshot.
 
         Args:
             why: what is known of why some wait.
@@ -125,8 +126,9 @@ class JobRows:
         return found
 
     def _slurm(self, job: SlurmJob, why: SlurmReason | None = None) -> str:
-        """Why a job waits; of one that Slurm started: why at the last look before, if it was seen
-        to wait."""
+        """Return why a job waits; of one that Slurm started: why at the last look before, if it was
+        seen to wait.
+        """
         if job.state not in HOLDING and why is not None:
             return _json(job, why)
         before = self.rows.get(job.id)
@@ -136,11 +138,11 @@ class JobRows:
         return _json(job, replace(found, started=True, plan=None, own="", left_out=""))
 
     def changed(self, rows: Rows) -> list[JobColumns]:
-        """Those that are not as they were written last."""
+        """Return the rows that differ from those written last."""
         return [row for job_id, row in rows.items() if self.rows.get(job_id) != row]
 
     def ended(self, jobs: Sequence[Over], now: float) -> list[JobColumns]:
-        """The last rows of jobs that ended: what a later follower learns from."""
+        """Return the last rows of jobs that ended, from which a later follower learns."""
         found = []
         for job, predicted_s in jobs:
             row, before = _row(job, self._vc_of(job.partition)), self.rows.get(job.id)
@@ -188,7 +190,8 @@ def _row(job: SlurmJob, vc: str, spec: str | None = None) -> JobColumns:
 
 
 def ranked(waiting: Mapping[str, SlurmJob]) -> dict[str, int]:
-    """Slurm's priorities, all lowered by as much where one is above what the column holds.
+    """Return Slurm's priorities, all lowered by the same amount where one exceeds what the column
+    holds.
 
     Slurm's have 32 bits and no sign (`priority/basic` counts down from near the top), the column
     31 and a sign: as many values, in the same order.

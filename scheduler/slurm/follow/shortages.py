@@ -1,4 +1,4 @@
-"""What a job that waits lacks on each node of its partitions, by the books of the last look."""
+"""What a waiting job lacks on each node of its partitions, by the accounts of the last poll."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ UNKNOWN = "it does not wait, or is not planned here"
 
 @dataclass(slots=True)
 class Accounts:
-    """Explain what keeps jobs from nodes, for many jobs of one look; what all need is made once."""
+    """Explains what keeps jobs from nodes, for many jobs of one poll. What all need is computed
+    once.
+    """
 
     twin: SlurmTwin
     now: float
@@ -44,7 +46,7 @@ class Accounts:
                 self._runs.setdefault(share.node, []).append(run)
 
     def shortage(self, ask: Ask, part: Partition) -> Shortage:
-        """What keeps a job from a partition's nodes."""
+        """Return what keeps a job from the nodes of a partition."""
         found, unsuited = self.nodes(ask, part)
         each = sum(n for _, n in ask.gpus)
         parts = 0
@@ -54,7 +56,9 @@ class Accounts:
         return Shortage.of(part.name, max(1, ask.nodes), each, found, unsuited, max(0, parts))
 
     def by_node(self, job_id: str) -> ByNode:
-        """What keeps a job from each node of its partitions, as everybody reads it."""
+        """Return what keeps a job from each node of its partitions, in a form that everybody may
+        read.
+        """
         ask = self.twin.asked(job_id)
         found, unsuited = list[OnNode](), 0
         for name in ask.partitions if ask is not None else ():
@@ -71,8 +75,9 @@ class Accounts:
         return ByNode(job_id, found, unsuited, "" if ask is not None else UNKNOWN)
 
     def nodes(self, ask: Ask, part: Partition) -> tuple[list[NodeShort], int]:
-        """An account of each node of a partition that could do a job, or its part of one, were it
-        empty; and how many could not."""
+        """Return an account of each node of a partition that could run the job, or its part, if it
+        were empty, and how many nodes could not.
+        """
         site = self.twin.site
         there = [site.nodes[name] for name in sorted(part.nodes) if name in site.nodes]
         each = self._part(ask, there)
@@ -80,7 +85,9 @@ class Accounts:
         return [self._node(each, ask, part, node) for node in able], len(there) - len(able)
 
     def _part(self, ask: Ask, there: list[SiteNode]) -> Ask:
-        """What a node must have: the whole job where one node can do it, else the least of it."""
+        """Return what a node must have: the whole job where one node can do it, else the least of
+        it.
+        """
         alone = replace(
             ask, nodes=1, max_nodes=1, req_nodes=frozenset(), features="", gpus_per_node=False,
             cpus=max(ask.cpus, ask.min_cpus),
@@ -121,7 +128,7 @@ class Accounts:
             yield Lack(what, each.cpus, max(0, most - used), most)
 
     def _shut(self, ask: Ask, part: Partition, node: SiteNode) -> tuple[str, str, float | None]:
-        """What keeps a job from a node whatever is free there."""
+        """Return what keeps a job from a node whatever is free there."""
         if not node.open:
             words = f' ("{node.reason}")' if node.reason else ""
             return "closed", f"{state_word(node.state)}{words}", None
@@ -149,7 +156,7 @@ class Accounts:
 
 
 def lacking(each: Ask, free: Free, node: SiteNode) -> Iterator[Lack]:
-    """What is short on a node for what is asked of it."""
+    """Yield what a node lacks for what is asked of it."""
     if each.exclusive and free.jobs:
         yield Lack(WHOLE, 1, 0, free.jobs)
         return
@@ -182,6 +189,6 @@ _STATES = ("DRAIN", "drained"), ("FAIL", "failing"), ("DOWN", "down"), ("MAINT",
 
 
 def state_word(state: str) -> str:
-    """A node's state in a word: ``IDLE+DRAIN`` is drained."""
+    """Return a node's state in a word: ``IDLE+DRAIN`` is drained."""
     found = next((word for mark, word in _STATES if mark in state.upper()), None)
     return found or state.lower().rstrip("*")

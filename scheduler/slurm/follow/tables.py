@@ -1,4 +1,4 @@
-"""What a follower writes into the tables of its service, and recalls from them."""
+"""Writes a follower's results into the tables of its service, and reads them back."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def write_jobs(
     seq: int,
     now: float,
 ) -> None:
-    """Put rows in the place of what was there; jobs that are gone ended, nobody knows how."""
+    """Replace the rows of changed jobs. Jobs that Slurm no longer shows are marked as ended in an
+    unknown way.
+    """
     ids = [row["job_id"] for row in changed]
     for i in range(0, len(ids), CHUNK):
         connection.execute(delete(job_rows).where(job_rows.c.job_id.in_(ids[i : i + CHUNK])))
@@ -57,7 +59,7 @@ def write_jobs(
 
 
 def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode]) -> None:
-    """The nodes as Slurm has them now, in the place of those that were there."""
+    """Replace the rows of nodes by the nodes as Slurm has them now."""
     by_name = {node.name: node for node in seen}
     rows = []
     for number, (name, has) in enumerate(zip(shape.names, shape.spec.nodes(), strict=True)):
@@ -69,7 +71,7 @@ def write_nodes(connection: Connection, shape: Shape, seen: Sequence[SlurmNode])
 
 
 def ended_jobs(connection: Connection, now: float) -> list[Ended]:
-    """The latest `RECALLED` jobs that are known to have run and ended by `now`."""
+    """Return the latest `RECALLED` jobs that are known to have run and ended by `now`."""
     row = job_rows.c
     query = (
         select(row.spec, row.estimate_s, row.started_at, row.ended_at, row.state)
@@ -95,8 +97,9 @@ def ended_jobs(connection: Connection, now: float) -> list[Ended]:
 
 
 def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
-    """The latest jobs that ended before anybody followed, of what `sacct` shows. Raises SlurmDown,
-    SlurmError."""
+    """Return the latest jobs that ended before anybody followed, as `sacct` shows them. Raises
+    SlurmDown, SlurmError.
+    """
     found = (
         (one, vc, STATES[one.state])
         for one in past(slurm, "", ACCOUNTED_DAYS)
@@ -111,7 +114,7 @@ def accounted(slurm: Slurm, vc_of: Callable[[str], str]) -> list[Ended]:
 
 
 def promises_of(store: Store, connection: Connection) -> Promises:
-    """As an earlier follower left them: of jobs that it did not see end."""
+    """Return the promises that an earlier follower left, of jobs that it did not see end."""
     last = store.last_in(connection, Kind.ADVISED)
     if last is None:
         return Promises()

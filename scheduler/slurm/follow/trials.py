@@ -1,5 +1,6 @@
-"""What is tried on a copy of a followed Slurm: a job that is not submitted yet, in every partition
-that takes it; and a waiting job asked for otherwise, with the command that would ask so."""
+"""Trials on a copy of a followed Slurm: a job that is not submitted yet, in every partition that
+takes it, and changes of a waiting job, each with its command.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ SOONER_S, SOONER = 60.0, 0.9  # what is sooner by less is not shown
 
 
 class Refused(ValueError):
-    """Slurm would not take the job, or its options cannot be tried; a sentence."""
+    """Raised where Slurm would not take the job, or its options cannot be tried; a sentence."""
 
 
 Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
@@ -38,15 +39,15 @@ Draw = Callable[[Iterable[SlurmJob], float], ClusterSnapshot]
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """What a follower does for trials.
+    """The functions and limits that a follower lends to trials.
 
     Attributes:
         draw: makes a core of jobs and lets it decide.
         own: has Pellucid's own policy decide about them; None where it is not installed.
         between: called between two futures.
-        put_off: a forecast as users get it.
+        put_off: turns a forecast into the one shown to users.
         budget_s, question_s: processor seconds of one trial, seconds after which none begins.
-        against: jobs that Slurm does not start though they would here, and that in words.
+        against: returns the jobs that start here but that Slurm does not start, with that in words.
     """
 
     draw: Draw
@@ -59,11 +60,11 @@ class Means:
 
 
 class Trials:
-    """Tries on copies of one look.
+    """Tries changes on copies of one snapshot.
 
     Args:
-        jobs: that run, and those first in line.
-        clock: that the time of a question is taken by.
+        jobs: running jobs, and those first in line.
+        clock: clock by which a question's time is measured.
 
     Attributes:
         offered: what `what_if` found last, each with the job that it would be.
@@ -90,8 +91,9 @@ class Trials:
     # --- before submission --------------------------------------------------------------------
 
     def eta(self, options: Sequence[str], user: str) -> Eta:
-        """When a job with these options of sbatch would start, in each partition that takes it.
-        Raises Refused."""
+        """Return when a job with these options of sbatch would start, in each partition that takes
+        it. Raises Refused.
+        """
         try:
             if why := refusal(options, self.site, user):
                 raise Refused(f"Slurm refuses this job: {why}")
@@ -124,8 +126,9 @@ class Trials:
     # --- otherwise ----------------------------------------------------------------------------
 
     def what_if(self, job_id: str) -> Sooner:
-        """Try each change of a waiting job by itself. Returns those that have it start sooner;
-        `unavailable` says why none was tried."""
+        """Try each change of a waiting job by itself. Return those that let it start sooner;
+        `unavailable` says why none was tried.
+        """
         job = next((j for j in self.jobs if j.id == job_id and j.state == "PENDING"), None)
         if job is None or job.held:
             why = "it runs or is over, is held, waits for other jobs, or is too far behind"
@@ -179,7 +182,7 @@ class Trials:
     # --- one trial ----------------------------------------------------------------------------
 
     def forecast(self, job: SlurmJob) -> Tried:
-        """When a job would start among the others, p50 and p90, and why it would wait."""
+        """Return when a job would start among the others, p50 and p90, and why it would wait."""
         snapshot = self._drawn(job)
         policy = twin_in(snapshot.core.policy)
         assert policy is not None

@@ -1,1 +1,1 @@
-"""The Slurm backend: what the site's own Slurm is asked to do (docs/slurm.md)."""
+"""The Slurm backend: the questions and orders to the site's own Slurm (docs/slurm.md)."""

@@ -53,15 +53,15 @@ _SAFE_WORD = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123
 
 
 class SlurmError(ValueError):
-    """Slurm refused; one line, its own words."""
+    """Raised when Slurm refused; one line, in its own words."""
 
 
 class SlurmDown(Exception):
-    """Nobody answers: what was asked may or may not have been done."""
+    """Raised when Slurm does not answer. What was asked may or may not have been done."""
 
 
 class Turns:
-    """Who did not answer is not asked again for a while, which grows.
+    """Keeps a command that was not answered from being run again for a while, which grows.
 
     Args:
         clock: seconds, never going back.
@@ -85,7 +85,7 @@ class Turns:
 
 
 class Slurm:
-    """Slurm, as its commands reach it.
+    """Slurm, reached by its commands.
 
     Args:
         environment: added to that of the commands (SLURM_CONF).
@@ -112,13 +112,13 @@ class Slurm:
 
     @property
     def dry(self) -> bool:
-        """Nothing is changed."""
+        """Whether this is a dry run, in which nothing is changed."""
         return self._show is not None
 
     # --- reading ------------------------------------------------------------------------------
 
     def ping(self) -> None:
-        """Ask whether the controller is there, which costs it next to nothing. Raises SlurmDown."""
+        """Ask whether the controller answers, which costs it next to nothing. Raises SlurmDown."""
         try:
             text = self._run(("scontrol", "ping"), PING_PATIENCE_S)
         except SlurmError as error:  # it ends with 1 where none is up
@@ -127,34 +127,39 @@ class Slurm:
             raise SlurmDown(" ".join(text.split())[:200])
 
     def ping_database(self) -> None:
-        """Ask slurmdbd for the least it knows. Raises SlurmError: it is silent; SlurmDown."""
+        """Ask slurmdbd for the least it knows. Raise SlurmError where it does not answer, or
+        SlurmDown.
+        """
         self._run(("sacctmgr", "-n", "-P", "show", "cluster", "format=cluster"), PING_PATIENCE_S)
 
     def jobs(self) -> list[parse.SlurmJob]:
-        """Every job the controller knows, ended ones for `MinJobAge` too."""
+        """Return every job that the controller knows, ended ones for `MinJobAge` too."""
         return parse.jobs(self.read("squeue", "--json", "-a", "-t", "all"))
 
     def table(self, columns: str) -> str:
-        """`squeue -O` of all jobs; those of an array that wait are one record."""
+        """Return `squeue -O` of all jobs. The waiting tasks of an array are one record."""
         return self.read("squeue", "-h", "-a", "-t", "all", "-O", columns)
 
     def release(self) -> Release:
-        """Of its commands; the oldest that is known where they do not say."""
+        """Return the release of its commands; the oldest known one where they do not say."""
         return release_in(self._run(("squeue", "--version"), self._patience_s)) or OLDEST
 
     def excluded(self, job_id: str = "") -> str:
-        """Of jobs that wait, or of this one, the nodes where they must not run, ``id|n[1-2]`` a
-        line: no column of `table` tells before 24.11."""
+        """Return the nodes where waiting jobs, or this one, must not run, as lines ``id|n[1-2]``.
+        Before 24.11 no column of `table` shows them.
+        """
         only = ("-j", word(job_id)) if job_id else ()
         return self.read("squeue", "-h", "-a", "-t", "PD", *only, "-o", "%i|%x")
 
     def detail(self, job_id: str) -> str:
-        """What `scontrol` shows of one job, with its GPUs by node. Its text can be forged."""
+        """Return what `scontrol` shows of one job, with its GPUs by node. Users can forge parts of
+        this text.
+        """
         return self._run(("scontrol", "-a", "show", "job", "-d", word(job_id)), PATIENCE_S)
 
     def outputs(self, job_ids: Sequence[str]) -> dict[str, tuple[str, str]]:
-        """The number of each of these jobs, and the file that its output goes to, with what of its
-        name is filled in when it starts (``%j``) as the user wrote it.
+        """Return the number of each of these jobs, and the file that its output goes to. Parts of
+        the name that are filled in at the start (``%j``) are as the user wrote them.
 
         Raises SlurmError: also where one of them is over.
         """
@@ -181,15 +186,18 @@ class Slurm:
         return f"{done.stdout}\n{done.stderr}"  # it answers as if that were an error
 
     def script(self, job_id: str) -> str:
-        """The script of a batch job; "" where this account may not see it, or there is none."""
+        """Return the script of a batch job; "" where this account may not see it, or there is
+        none.
+        """
         try:
             return self.read("scontrol", "write", "batch_script", word(job_id), "-")
         except (SlurmDown, SlurmError):
             return ""
 
     def submit_lines(self, job_ids: Sequence[str]) -> dict[str, str]:
-        """What was typed to submit each of these jobs, without its quotes, by accounting; those
-        that this does not know are left out."""
+        """Return the command lines that submitted these jobs, without quotes, by accounting. Jobs
+        that accounting does not know are left out.
+        """
         mark = secrets.token_hex(8)  # users write the lines, and line ends within
         which = "-j", ",".join(map(word, job_ids)), f"--delimiter={mark}", "-o", "JobID,SubmitLine"
         try:
@@ -209,14 +217,14 @@ class Slurm:
         return parse.nodes(self.read("scontrol", "-a", "show", "nodes", "-d", "-o"))
 
     def read(self, *command: str) -> str:
-        """What a command prints that changes nothing."""
+        """Return what a command prints that changes nothing."""
         self.reads += 1
         return self._run(command, self._patience_s)
 
     # --- changing -----------------------------------------------------------------------------
 
     def write(self, lines: Sequence[str]) -> list[str]:
-        """Commands of `scontrol`, in order; the error that each printed, "" for none.
+        """Run commands of `scontrol`, in order. Return the error that each printed, "" for none.
 
         Raises SlurmDown: some may have been carried out, in order.
         """
@@ -346,31 +354,33 @@ class _Pen:
 
 
 def quoted(text: str) -> str:
-    """A text as the value of a field in a line for `scontrol` (which keeps the quotes)."""
+    """Return a text as the value of a field in a line for `scontrol` (which keeps the quotes)."""
     plain = "".join(c if c.isprintable() and c not in "\"'\\" else "_" for c in text)
     return f'"{plain[:500]}"'
 
 
 def word(text: str) -> str:
-    """A word of a command line, unchanged; SlurmError when it could be read as more than one."""
+    """Return a word of a command line, unchanged. Raise SlurmError when it could be read as more
+    than one.
+    """
     if not text or text.startswith("-") or not set(text) <= _SAFE_WORD:
         raise SlurmError(f"{text[:40]!r} is no name that can be given to scontrol")
     return text
 
 
 def to_stdout(line: str) -> None:
-    """Show a command of a dry run."""
+    """Print a command of a dry run."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
 
 
 def unreachable(printed: str) -> bool:
-    """Whether that is what a Slurm says that cannot be reached."""
+    """Return whether a printed text is that of a Slurm that cannot be reached."""
     return _UNREACHABLE.search(printed) is not None
 
 
 def _steers(name: str) -> bool:
-    """Whether a variable changes what Slurm's commands do."""
+    """Return whether a variable changes what Slurm's commands do."""
     return name.startswith(("SBATCH_", "SQUEUE_", "SINFO_", "SALLOC_", "SCANCEL_")) or (
         name.startswith("SLURM_") and name != "SLURM_CONF"
     )

@@ -1,4 +1,4 @@
-"""How a job ended, in Slurm's words and in ours."""
+"""How a job ended, in Slurm's words and in Pellucid's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Priorities that make Slurm take jobs in a given order, without lifting any above the others'.
+"""Computes priorities that make Slurm take jobs in a given order, without lifting any above other
+jobs.
 
 Slurm takes the highest first. The priorities that the jobs have are dealt again among them, so that
 no job outside is passed by one that Slurm had behind it.
@@ -11,7 +12,7 @@ from itertools import pairwise
 
 
 def priorities(order: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """New priorities of the jobs that need one; none where they fall already.
+    """Return new priorities of the jobs that need one; none where they are in order already.
 
     Args:
         order: (job, its priority now, at least 1), first to go first.

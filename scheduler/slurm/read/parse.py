@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as values.
+"""Parses what Slurm's commands print into values.
 
 Text that users write (names, comments) is read from JSON, or between marks (`table`): in
 `scontrol show job -o` a job named ``x JobState=RUNNING`` forges a field.
@@ -49,7 +49,7 @@ _SET_APART = frozenset(("MAINT", "MAINTENANCE", "RESERVED"))  # by a reservation
 
 
 def moment(text: str) -> float | None:
-    """Seconds since the epoch; None: not known."""
+    """Return seconds since the epoch, or None where they are not known."""
     return None if text.upper() in ("N/A", "UNKNOWN", "NONE", "") else _dated(int(text))
 
 
@@ -60,7 +60,7 @@ def _dated(epoch_s: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """A job as `squeue --json` tells it.
+    """A job as `squeue --json` shows it.
 
     Attributes:
         id: job id; ``123_4`` for a task of an array, ``123_[1-9]`` never.
@@ -135,7 +135,7 @@ class SlurmJob:
 
 
 def jobs(text: str) -> list[SlurmJob]:
-    """`squeue --json` of any release; tasks of arrays one by one."""
+    """Return the jobs in `squeue --json` of any release; tasks of arrays one by one."""
     try:
         whole = json.loads(text)
         release, entries = release_of(whole), whole["jobs"]
@@ -265,7 +265,7 @@ _CONSTRAINT = re.compile(
 
 
 def odd(contiguous: bool, switches: int, constraint: str) -> tuple[str, ...]:
-    """Options of a job that the policy `slurm` does not know, as sbatch has them."""
+    """Return the options of a job that the policy `slurm` does not know, as sbatch has them."""
     known = _CONSTRAINT.fullmatch(constraint)
     options = ("--contiguous", contiguous), ("--switches", switches), ("--constraint", not known)
     return tuple(name for name, is_set in options if is_set)
@@ -291,7 +291,7 @@ class Asks(TypedDict, total=False):
 
 
 def times(state: str, start: float | None, end: float | None, nodes: Sequence[str]) -> Times:
-    """Start and end. Slurm tells of a job that ended while it waited that it began at its end."""
+    """Return start and end. Slurm shows a job that ended while it waited as begun at its end."""
     never = state in OVER and start == end and not nodes
     return {"start": None if never else start, "end": end}
 
@@ -300,7 +300,8 @@ _IN_ALL = ("mem", "gres/gpu", "node")
 
 
 def asks_for(text: Mapping[str, str], tasks: int, counted: str, memory: tuple[float, str]) -> Asks:
-    """GPUs by type, memory and CPUs of each GPU as they were asked for, as fields of a SlurmJob.
+    """Return GPUs by type, memory and CPUs for each GPU as they were asked for, as fields of a
+    SlurmJob.
 
     Args:
         counted: the job as TRES.
@@ -354,7 +355,7 @@ def _moment(value: Any) -> float | None:
 
 
 def task_numbers(text: str) -> list[int]:
-    """``1-3,7,8-12:2%4`` as numbers."""
+    """Return ``1-3,7,8-12:2%4`` as numbers."""
     found: list[int] = []
     for part in text.split("%")[0].strip("[]").split(","):
         match = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", part.strip())
@@ -371,7 +372,7 @@ def task_numbers(text: str) -> list[int]:
 
 
 def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
-    """GPUs and type that a job asks for, by its fields as JSON names them; (0, ""): none."""
+    """Return the GPUs and type that a job asks for, from its fields in JSON; (0, "") for none."""
     nodes, tasks = number(entry.get("node_count")) or 1, number(entry.get("tasks")) or 1
     for name, times in (
         ("tres_per_job", 1),
@@ -387,7 +388,7 @@ def asked(entry: Mapping[str, Any]) -> tuple[int, str]:
 
 
 def gpus_in(tres: str) -> tuple[int, str] | None:
-    """GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``; None: none.
+    """Return the GPUs and type in a list like ``cpu=4,gres/gpu:a100=2`` or ``gres:gpu:2``, or None.
 
     Of several types the last counts.
     """
@@ -405,7 +406,7 @@ def _held(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[tuple[int, .
 
 
 def indices(detail: str) -> tuple[int, ...]:
-    """GPU indices in ``gpu:a100:2(IDX:0-1)``."""
+    """Return the GPU indices in ``gpu:a100:2(IDX:0-1)``."""
     found: set[int] = set()
     for match in re.findall(r"gpu(?:(?!gpu)[^(,])*+\(IDX:([\d,-]++)\)", detail):
         found.update(task_numbers(match))
@@ -417,10 +418,10 @@ def indices(detail: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node as `scontrol show nodes -o` tells it.
+    """A node as `scontrol show nodes -o` shows it.
 
     Attributes:
-        gpus: of gres/gpu, of all types.
+        gpus: GPUs of gres/gpu, of all types.
         gpu_type: of its GPUs; of the last, where they differ (`types`: all, with their numbers).
         open: something new may start on it.
         memory_mib: that jobs may have, MiB. `weight`: the lowest are given first.
@@ -448,7 +449,7 @@ class Node:
 
     @property
     def sound(self) -> bool:
-        """Nothing but a reservation keeps jobs from it."""
+        """Whether nothing but a reservation keeps jobs from the node."""
         flags = _flags(self.state)
         return not flags & _CLOSING and not self.state.endswith("*")
 
@@ -458,7 +459,8 @@ def _flags(state: str) -> set[str]:
 
 
 def nodes(text: str) -> list[Node]:
-    """`scontrol show nodes -o`. One that cannot be read is closed, and says so (`fault`).
+    """Return the nodes in `scontrol show nodes -o`. One that cannot be read is closed, and says so
+    (`fault`).
 
     Raises ParseError: none is named.
     """
@@ -516,7 +518,9 @@ def _size(row: Mapping[str, str], name: str, default: int = 0) -> int:
 
 
 def fields(line: str) -> dict[str, str]:
-    """``Key=value Key=value`` of one line; of a key given twice, the first (not for jobs)."""
+    """Return the fields of a line of ``Key=value Key=value``. Of a repeated key, the first counts
+    (so not for jobs).
+    """
     parts = re.split(r"(?:^|\s)([A-Z][\w:/]*)=", line)
     found: dict[str, str] = {}
     for key, value in zip(parts[1::2], parts[2::2], strict=True):
@@ -525,7 +529,7 @@ def fields(line: str) -> dict[str, str]:
 
 
 def hosts(text: str) -> tuple[str, ...]:
-    """A host list, ``n[1-3,07],m2``, as names in its order."""
+    """Return a host list, ``n[1-3,07],m2``, as names in its order."""
     if text in ("", "(null)", "None assigned"):
         return ()
     found: list[str] = []

@@ -1,4 +1,4 @@
-"""Jobs of a user that are over, as `sacct` has them."""
+"""A user's ended jobs, as `sacct` shows them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ _COLUMNS = "JobID,User,Partition,Submit,Start,End,State,TimelimitRaw,AllocCPUS,A
 
 
 def past(slurm: Slurm, user: str, days: int) -> list[SlurmJob]:
-    """What ran and ended in the last days, of what `sacct` shows of this user ("": of everybody);
-    a line that cannot be read is left out. Raises SlurmDown, SlurmError."""
+    """Return the jobs that ran and ended in the last days, as far as `sacct` shows them to this
+    user ("" for everybody's). A line that cannot be read is left out. Raises SlurmDown, SlurmError.
+    """
     since, who = f"now-{days}days", ("-u", user) if user else ("-a",)
     asked = ("sacct", "-n", "-P", "-X", *who, "-S", since, "-o", _COLUMNS)
     found = (_job(line) for line in slurm.read(*asked).splitlines())

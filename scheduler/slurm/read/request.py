@@ -1,4 +1,4 @@
-"""Options of sbatch as the job that Slurm would make of them, before it is submitted.
+"""Turns options of sbatch into the job that Slurm would make of them, before it is submitted.
 
 After sbatch's manual page (https://slurm.schedmd.com/sbatch.html). What of a job the options do not
 say is the site's: default partition, account, QOS, memory per CPU.
@@ -30,7 +30,7 @@ MOST_NICE = 2_147_483_645  # as sbatch has it
 
 
 class RequestError(ValueError):
-    """Options that cannot be read; one sentence."""
+    """Raised for options that cannot be read; one sentence."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -92,7 +92,8 @@ def _parser() -> _Parser:
 
 
 def script_of(options: Sequence[str]) -> list[str]:
-    """The batch script behind the options, with its own arguments; empty: none is given.
+    """Return the batch script behind the options, with its own arguments; empty where none is
+    given.
 
     Raises:
         RequestError: as `request`.
@@ -101,7 +102,8 @@ def script_of(options: Sequence[str]) -> list[str]:
 
 
 def script_options(lines: Iterable[str]) -> list[str]:
-    """Options of the ``#SBATCH`` lines of a batch script, which end at its first command.
+    """Return the options in the ``#SBATCH`` lines of a batch script, which end at its first
+    command.
 
     Raises:
         RequestError: a line whose quotes do not close.
@@ -126,7 +128,7 @@ _SIZES = (
 
 
 class Plain(NamedTuple):
-    """What options of sbatch ask for where there is no Slurm.
+    """The meaning of options of sbatch for a service that decides itself.
 
     Attributes:
         command: the script with its arguments. left: the options that count for nothing there.
@@ -143,7 +145,7 @@ class Plain(NamedTuple):
 
 
 def plainly(options: Sequence[str]) -> Plain:
-    """Options of sbatch, for a service that decides itself.
+    """Return the meaning of options of sbatch for a service that decides itself.
 
     Raises:
         RequestError: as `request`; also of several types of GPUs.
@@ -170,7 +172,7 @@ def plainly(options: Sequence[str]) -> Plain:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """What options ask for in all.
+    """The size that options ask for in all.
 
     Attributes:
         gpus: by type, per job or (`gpus_per_node`) per node.
@@ -197,7 +199,7 @@ def request(
     account: str = "",
     partition: str = "",
 ) -> SlurmJob:
-    """The job, pending; of an array, its first task.
+    """Return the job, pending; of an array, its first task.
 
     Args:
         account: where the options name none; "": the user's default.
@@ -216,8 +218,8 @@ def request(
 
 
 def refusal(options: Sequence[str], site: Site, user: str) -> str:
-    """Why Slurm refuses such a job of a user by its associations; "": it does not, or does not
-    show them all, or does not enforce them.
+    """Return why Slurm refuses such a job of a user, by its associations. Return "" where it does
+    not, does not show them all, or does not enforce them.
 
     Raises:
         RequestError: as `request`.
@@ -395,7 +397,7 @@ def _array_limit(text: str) -> int:
 
 
 def _tres(size: Size, memory: float, licences: str, site: Site) -> tuple[tuple[str, float], ...]:
-    """What it is counted as, of what the site counts."""
+    """Return what it is counted as, of what the site counts."""
     counted = site.config.get("AccountingStorageTRES", "").split(",")
     found: dict[str, float] = {"cpu": size.cpus, "mem": memory, "node": size.nodes}
     found["billing"] = size.cpus

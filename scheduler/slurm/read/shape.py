@@ -1,4 +1,4 @@
-"""The cluster as the core knows it, read off Slurm's nodes and partitions.
+"""The cluster as the core knows it, made from Slurm's nodes and partitions.
 
 Partitions that share a node, or that a job names together, are one virtual cluster.
 """
@@ -15,7 +15,7 @@ from scheduler.slurm.read.parse import Node
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Nodes in the core's order.
+    """The nodes in the core's order.
 
     Attributes:
         names: Slurm's names of the nodes.
@@ -27,18 +27,20 @@ class Shape:
     vcs: Mapping[str, str] = field(default_factory=dict)
 
     def vc_of(self, partitions: str) -> str:
-        """The virtual cluster of a job that names these (``a`` or ``a,b``); "": none of ours."""
+        """Return the virtual cluster of a job that names these partitions (``a`` or ``a,b``), or ""
+        where none of them is followed.
+        """
         if only := self.vcs.get(partitions):
             return only
         found = (self.vcs.get(name, "") for name in partitions.split(","))
         return next(filter(None, found), "")
 
     def gpus_in(self, vc: str) -> int:
-        """GPUs of a virtual cluster."""
+        """Return the GPUs of a virtual cluster."""
         return sum(group.nodes * group.gpus_per_node for group in self.spec.groups_of(vc))
 
     def node(self, name: str) -> int | None:
-        """The core's number of a node; None: it is not one of ours."""
+        """Return the core's number of a node, or None where the core does not have it."""
         return self.names.index(name) if name in self.names else None
 
     @classmethod
@@ -50,10 +52,10 @@ class Shape:
         together: Collection[str] = (),
         gpu_memory_mib: float = 24_576.0,
     ) -> Shape:
-        """The shape of a cluster that Slurm schedules: its nodes as they are, whatever they have.
+        """Return the shape of a cluster that Slurm schedules, with its nodes as they are.
 
         Args:
-            partitions: those to follow; all when empty.
+            partitions: partitions to follow; all when empty.
             together: lists of partitions (``a,b``) that jobs name: each is one virtual cluster.
 
         Raises SlurmError: there is no such partition, or no node.

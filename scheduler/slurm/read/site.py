@@ -1,4 +1,4 @@
-"""What Slurm prints of itself as a `Site`, and its jobs as what they ask for.
+"""Makes a `Site` from what Slurm prints of itself, and requests from its jobs.
 
 Every source can be read without rights. A cluster without slurmdbd has no associations and no QOS.
 """
@@ -135,19 +135,21 @@ def _accounts(
 
 
 def config_of(text: str) -> dict[str, str]:
-    """`scontrol show config`, by name."""
+    """Return `scontrol show config` by name."""
     lines = (line.partition("=") for line in text.splitlines())
     return {name.strip(): value.strip() for name, equals, value in lines if equals}
 
 
 def backfilled_of(text: str) -> float | None:
-    """When backfill ran last by `sdiag`, in whole seconds; None: it has not, or it does not say."""
+    """Return when backfill ran last, by `sdiag`, in whole seconds, or None where it has not, or
+    that is not shown.
+    """
     found = re.search(r"^[ \t]*+Last cycle when: .*\((\d+)\)", text, re.M)
     return float(found[1]) or None if found else None
 
 
 def site_node(node: Node) -> SiteNode:
-    """A node as the twin has it."""
+    """Return a node in the form that the policy has it."""
     return SiteNode(
         node.name,
         node.cpus,
@@ -180,7 +182,7 @@ def _each(
 
 
 def partitions_of(text: str, faults: list[str] | None = None) -> list[Partition]:
-    """`scontrol show partition`, one a line or over several.
+    """Return the partitions in `scontrol show partition`, on one line each or over several.
 
     Args:
         faults: takes what cannot be read, a line each; None: ParseError.
@@ -219,22 +221,24 @@ def _partition(row: Mapping[str, str]) -> Partition:
 
 
 def _mode(text: str) -> str:
-    """How jobs make way: GANG says how they share, and OFF that they do not make way."""
+    """Return how jobs make way: GANG says how they share, and OFF that they do not make way."""
     modes = [one for one in text.upper().split(",") if one not in ("GANG", "OFF")]
     return ",".join(modes)
 
 
 def defaults_of(row: Mapping[str, str]) -> dict[str, float]:
-    """Memory (MiB) and CPUs of jobs that do not say, and the most they may have, as a partition or
-    `scontrol show config` has them."""
+    """Return the memory (MiB) and CPUs of jobs that state none, and the most they may have, as a
+    partition or `scontrol show config` has them.
+    """
     more = (one.partition("=") for one in row.get("JobDefaults", "").split(","))
     given = {**row, **{name: value for name, _, value in more}}
     return {name: float(given[name]) for name in _DEFAULTS if given.get(name, "").isdecimal()}
 
 
 def takes(user: str, groups: Collection[str] | None) -> bool:
-    """Whether a partition of these groups takes jobs of a user, as this host knows both. Who or
-    what is not known here is not turned away."""
+    """Return whether a partition of these groups takes jobs of a user, as far as this host knows
+    both. An unknown user or group is not turned away.
+    """
     if groups is None or user == "root":
         return True
     try:
@@ -249,8 +253,9 @@ def _allowed(text: str) -> frozenset[str] | None:
 
 
 def reservations_of(text: str, faults: list[str] | None = None) -> list[Reservation]:
-    """`scontrol show reservation`; times as Slurm prints them here, seconds since the epoch or in
-    the time zone of this host."""
+    """Return the reservations in `scontrol show reservation`. Times are as Slurm prints them here,
+    in seconds since the epoch or in the time zone of this host.
+    """
     return _each("reservation", _records(text, "ReservationName="), _reservation, faults)
 
 
@@ -275,7 +280,7 @@ def _names(text: str) -> frozenset[str]:
 
 
 def licences_of(text: str, faults: list[str] | None = None) -> dict[str, int]:
-    """`scontrol show licenses`: how many there are of each that jobs may have."""
+    """Return how many of each licence jobs may have, from `scontrol show licenses`."""
 
     def one(row: Mapping[str, str]) -> tuple[str, int]:
         return row["LicenseName"], int(row.get("Total", 0)) - int(row.get("Reserved", 0))
@@ -289,7 +294,7 @@ def _records(text: str, begin: str) -> list[dict[str, str]]:
 
 
 def qos_of(text: str, faults: list[str] | None = None) -> dict[str, Qos]:
-    """`sacctmgr -n -P show qos` of the columns `QOS`."""
+    """Return the QOS in `sacctmgr -n -P show qos` of the columns `QOS`."""
     return {one.name: one for one in _each("QOS", _table(text, QOS, faults), _qos, faults)}
 
 
@@ -336,8 +341,10 @@ def _with_minutes(limits: Limits, row: Mapping[str, str]) -> Limits:
 
 
 def assocs_of(text: str, usage: str, faults: list[str] | None = None) -> dict[AssocKey, Assoc]:
-    """`sacctmgr -n -P show assoc` of the columns `ASSOC`, with `sshare`'s raw usage and fair
-    share: usage grows as jobs end, the share is as Slurm computed it last."""
+    """Return the associations in `sacctmgr -n -P show assoc` of the columns `ASSOC`, with
+    `sshare`'s raw usage and fair share. Usage grows as jobs end; the share is as Slurm computed it
+    last.
+    """
     lines = usage.splitlines()
     used = dict(_each("usage", (dict(enumerate([line])) for line in lines), _used, faults))
     rows = _table(text, ASSOC, faults)
@@ -404,13 +411,14 @@ def _limit(text: str) -> int | None:
 
 
 def asks_of(jobs: Iterable[SlurmJob], site: Site) -> dict[str, Ask]:
-    """What jobs ask for, or have, by id."""
+    """Return what jobs ask for, or have, by id."""
     return {job.id: _ask(job, site) for job in jobs}
 
 
 class Asks:
-    """`asks_of` look after look: of a job that is the same object, at the same site, it is not made
-    again."""
+    """`asks_of` from poll to poll. For a job that is the same object, at the same site, it is not
+    computed again.
+    """
 
     def __init__(self) -> None:
         self._site: Site | None = None
@@ -501,8 +509,10 @@ _AFTER = re.compile(r"after(?:any|ok)?:(\d+(?:_\d+)?)(?:_\*)?(?:\(unfulfilled\))
 
 
 def dependencies(text: str) -> tuple[str, ...] | None:
-    """Jobs that must end before one begins, of ``afterany:12(unfulfilled),afterok:7_*``; None where
-    ends alone do not say (``after``, ``afternotok``, ``singleton``, alternatives)."""
+    """Return the jobs that must end before one begins, from
+    ``afterany:12(unfulfilled),afterok:7_*``. Return None where ends alone do not tell (``after``,
+    ``afternotok``, ``singleton``, alternatives).
+    """
     found = []
     for one in filter(None, text.split(",")):
         match = _AFTER.fullmatch(one)
@@ -513,7 +523,7 @@ def dependencies(text: str) -> tuple[str, ...] | None:
 
 
 def slurm_word(reason: str) -> str:
-    """Slurm's reason as one word: some are sentences."""
+    """Return Slurm's reason as one word; some reasons are sentences."""
     word = reason.partition(",")[0].strip() or "None"
     return _SENTENCES.get(word, word)
 
@@ -536,8 +546,9 @@ def _all_of_a_node(job: SlurmJob, parts: Sequence[str], site: Site) -> float:
 
 
 def _shares(job: SlurmJob, site: Site) -> tuple[Share, ...]:
-    """What a running job has of each node. How CPUs and memory lie over several nodes no column
-    tells: whole nodes where it has them to itself, even parts otherwise."""
+    """Return what a running job has of each node. How CPUs and memory lie over several nodes no
+    column tells: whole nodes where it has them to itself, even parts otherwise.
+    """
     there = [site.nodes[name] for name in job.nodes if name in site.nodes]
     if not there:
         return ()
@@ -569,7 +580,7 @@ def _kinds(has: Sequence[tuple[str, int]], indices: Sequence[int]) -> tuple[tupl
 
 
 def _even(has: Sequence[tuple[str, int]], job: SlurmJob, nodes: int) -> tuple[tuple[str, int], ...]:
-    """Where Slurm counts GPUs and does not number them: of the types it asked for first."""
+    """Return where Slurm counts GPUs and does not number them: of the types it asked for first."""
     left, found = -(-job.gpus // nodes), []
     named = {job.gpu_type, *(kind for kind, _ in job.gpu_types)}
     for kind, count in sorted(has, key=lambda one: one[0] not in named):

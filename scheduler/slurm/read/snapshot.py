@@ -28,7 +28,8 @@ HOLDING = frozenset(("RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "CONFIGURI
 
 
 class Asking(Estimator):
-    """Asks another estimator and tells it of no event: what a snapshot decides does not happen.
+    """Asks another estimator, without telling it of events, since what a snapshot decides does not
+    happen.
 
     Of jobs it asked for before it asks again for one in `every` per snapshot, since a long queue
     costs more to estimate than to decide about.
@@ -42,12 +43,12 @@ class Asking(Estimator):
         self._before: dict[str, tuple[Job, Estimate]] = {}
 
     def turn(self) -> None:
-        """Another snapshot begins: jobs that are not in it are forgotten with the next one."""
+        """Begin another snapshot. Jobs that are not in it are forgotten with the next one."""
         self._turn = (self._turn + 1) % self.every
         self._before, self._known = self._known, {}
 
     def forget(self) -> None:
-        """Ask for every job again: there is another model."""
+        """Ask for every job again, since there is another model."""
         self._known, self._before = {}, {}
 
     def enqueued(self, job: Job, now: float) -> Estimate:
@@ -61,7 +62,9 @@ class Asking(Estimator):
 
 
 def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
-    """A job of Slurm as the core knows it, in a virtual cluster. `typed`: with its GPU type."""
+    """Return a job of Slurm as the core knows it, in a virtual cluster. With `typed`, it has its
+    GPU type.
+    """
     return Job(
         job_id=job.id,
         submit_time=job.submit,
@@ -79,7 +82,7 @@ def job_of(job: SlurmJob, vc: str, *, typed: bool = True) -> Job:
 
 @dataclass(slots=True)
 class ClusterSnapshot:
-    """What the core makes of the queue.
+    """The result of a core that decided about the queue.
 
     Attributes:
         core: after its decisions. order: waiting jobs, those it would start first.
@@ -101,7 +104,7 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """What is kept from look to look.
+    """What is kept from one poll to the next.
 
     Attributes:
         asks: what jobs ask for.
@@ -127,7 +130,7 @@ def build_snapshot(
     site: Site | None = None,
     before: Before | None = None,
 ) -> ClusterSnapshot:
-    """Build a new core from the queue and let it decide.
+    """Build a new core from the queue and let it decide. Return the snapshot.
 
     Args:
         by_slurm: keep Slurm's own priorities, to foresee what Slurm does.
@@ -183,8 +186,9 @@ def build_snapshot(
 
 
 def without_start(snapshot: ClusterSnapshot, job_ids: Iterable[str]) -> dict[str, str]:
-    """Of which of these jobs that wait no start is foreseen, since something of them is not
-    modelled, and why; none where the policy is not `slurm`."""
+    """Return the waiting jobs for which no start is forecast, since a part of them is not modelled,
+    with the reason. Return none where the policy is not `slurm`.
+    """
     twin = twin_in(snapshot.core.policy)
     if twin is None:
         return {}
@@ -209,7 +213,7 @@ def _not_eligible(job: SlurmJob, now: float, by_twin: bool) -> str:
 
 
 def _not_ours(job: SlurmJob, shape: Shape, core: Core) -> str:
-    """Why a policy that places GPUs can say nothing of a job."""
+    """Return why a policy that places GPUs can say nothing of a job."""
     if core.policy.capabilities.places_cpus:
         return ""
     if not job.gpus:

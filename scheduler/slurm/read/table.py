@@ -1,4 +1,5 @@
-"""Slurm's queue by `squeue -O`: it costs Slurm a third, and us a twentieth, of `squeue --json`.
+"""Reads Slurm's queue by `squeue -O`, which costs Slurm a third, and Pellucid a twentieth, of
+`squeue --json`.
 
 Text that users write stands last in a record, between marks drawn for every read: no name can
 forge a field or a line. A record that is as it was at the last look is not read again. On which
@@ -72,7 +73,7 @@ Held = tuple[tuple[int, ...], ...]
 
 
 class Table:
-    """The queue, look after look. `numbered`: ask on which GPUs each job runs."""
+    """The queue, read poll after poll. With `numbered`, it asks on which GPUs each job runs."""
 
     def __init__(self, slurm: Slurm, *, numbered: bool = True) -> None:
         self._slurm, self._numbered = slurm, numbered
@@ -85,10 +86,10 @@ class Table:
         self.log = structlog.get_logger("slurm")
 
     def jobs(self) -> list[SlurmJob]:
-        """Every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`; one of
-        which something cannot be read has that in `fault`, and the rest of it;
-        `max_nodes` is as many as it has tasks, and any number of a job that asks for several GPUs
-        in all; a job that has not changed is the same object again.
+        """Return every job the controller knows, as `Slurm.jobs` has it but for `admin_comment`;
+        one of which something cannot be read has that in `fault`, and the rest of it; `max_nodes`
+        is as many as it has tasks, and any number of a job that asks for several GPUs in all; a job
+        that has not changed is the same object again.
 
         Raises SlurmDown, SlurmError, ParseError.
         """
@@ -206,8 +207,8 @@ def _array(job_id: str) -> str:
 
 
 def on_gpus(jobs: Sequence[SlurmJob], nodes: Iterable[Node]) -> list[SlurmJob]:
-    """Jobs with the GPUs that they have by what is in use on their nodes: which of several jobs has
-    which of them is a guess, that no others are in use is not.
+    """Return jobs with the GPUs that they have, by what is in use on their nodes. Which of several
+    jobs has which GPU is a guess; which GPUs are in use is not.
 
     Who asked for types goes first. How many GPUs a job on several nodes has of each is not known,
     unless each is shared with no other such job, or all but one.
@@ -263,8 +264,9 @@ class _InUse:
 
 
 def held(text: str, nodes: Sequence[str]) -> Held | None:
-    """GPU indices on each node by `scontrol show job -d`; None when it says a node twice or not at
-    all, as where a name forges a line."""
+    """Return the GPU indices on each node by `scontrol show job -d`. Return None when it names a
+    node twice or not at all, as where a name forges a line.
+    """
     pairs = [(name, gres) for some, gres in _GPUS.findall(text) for name in parse.hosts(some)]
     if sorted(name for name, _ in pairs) != sorted(nodes):
         return None
@@ -276,7 +278,9 @@ def held(text: str, nodes: Sequence[str]) -> Held | None:
 def read(
     plain: str, features: str, licences: str, comment: str, *, release: Release = OLDEST
 ) -> list[SlurmJob]:
-    """One record, as the job or the tasks that it is of. ParseError: not even which is known."""
+    """Return the job or the tasks of one record. Raise ParseError where not even the job is
+    known.
+    """
     columns = (*COLUMNS, *more_columns(release))
     parts = plain.split("|", len(columns))
     if len(parts) != len(columns) + 1 or not all(parts[:2]):

@@ -1,4 +1,4 @@
-"""What Slurm's releases print otherwise than the first one known, 22.05.
+"""Adapts what later releases of Slurm print to that of 22.05, the first one known.
 
 `parse` reads what 22.05 prints. Each `Adapter` undoes what its release changed; an answer goes
 through those of its own release and of the older ones, newest first, so that each knows one step.
@@ -41,7 +41,9 @@ _FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Adapter:
-    """What a release changed of a job in JSON; `undo` makes it as the release before had it."""
+    """A change that a release made to a job in JSON. `undo` turns it into the form of the release
+    before.
+    """
 
     since: Release
     undo: Callable[[Json], Json]
@@ -68,8 +70,9 @@ ADAPTERS = (Adapter((23, 11), _moments), Adapter((23, 2), _counts))
 
 
 def job_as_first(job: Json, release: Release) -> Json:
-    """A job in JSON of a release, as 22.05 would print it. KeyError, IndexError, TypeError: it is
-    none of that release."""
+    """Return a job in a release's JSON as 22.05 would print it. Raise KeyError, IndexError or
+    TypeError where it is none of that release.
+    """
     for adapter in ADAPTERS:
         if release >= adapter.since:
             job = adapter.undo(job)
@@ -78,7 +81,9 @@ def job_as_first(job: Json, release: Release) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class TableAdapter:
-    """What a release changed of `squeue -O`: columns it added, which `undo` makes a row without."""
+    """A change that a release made to `squeue -O`: columns it added. `undo` returns a row without
+    them.
+    """
 
     since: Release
     columns: tuple[str, ...]
@@ -93,8 +98,9 @@ def _exclusive(row: dict[str, str]) -> dict[str, str]:
 
 
 def partition_as_first(row: Mapping[str, str]) -> Mapping[str, str]:
-    """A partition of `scontrol` of any release, as 22.05 would print it: of 26.05 Exclusive=NODE
-    is what was OverSubscribe=EXCLUSIVE."""
+    """Return a partition of `scontrol` of any release as 22.05 would print it. Exclusive=NODE of
+    26.05 is what was OverSubscribe=EXCLUSIVE.
+    """
     return {**row, "OverSubscribe": "EXCLUSIVE"} if row.get("Exclusive") == "NODE" else row
 
 
@@ -105,13 +111,13 @@ TABLE_ADAPTERS = (
 
 
 def more_columns(release: Release) -> tuple[str, ...]:
-    """Columns of `squeue -O` beside those that 22.05 has."""
+    """Return the columns of `squeue -O` that 22.05 does not have."""
     adapters = (one for one in reversed(TABLE_ADAPTERS) if release >= one.since)
     return tuple(column for one in adapters for column in one.columns)
 
 
 def row_as_first(row: dict[str, str], release: Release) -> dict[str, str]:
-    """A row of `squeue -O` of a release, as 22.05 would print it."""
+    """Return a row of a release's `squeue -O` as 22.05 would print it."""
     for adapter in TABLE_ADAPTERS:
         if release >= adapter.since:
             row = adapter.undo(row)
@@ -129,8 +135,9 @@ def _plain(value: Any) -> Any:
 
 
 def release_of(answer: Mapping[str, Any]) -> Release:
-    """The release in whose shape an answer in JSON is, by its ``meta``: DataParserParameters may
-    name the parser of an older one."""
+    """Return the release whose form an answer in JSON has, by its ``meta``. DataParserParameters
+    may name the parser of an older one.
+    """
     meta = answer["meta"]
     parser = re.search(r"v0\.0\.(\d+)", str((meta.get("plugin") or {}).get("data_parser") or ""))
     if parser is not None:
@@ -141,20 +148,24 @@ def release_of(answer: Mapping[str, Any]) -> Release:
 
 
 def release_in(text: str) -> Release | None:
-    """The release in a version as Slurm prints it (``24.11.5``); None: there is none."""
+    """Return the release in a version as Slurm prints it (``24.11.5``), or None where there is
+    none.
+    """
     match = re.search(r"\b(\d\d)\.(\d\d)\b", text)
     return (int(match[1]), int(match[2])) if match else None
 
 
 def gpus_word(release: Release | None, kind: str, count: int) -> str:
-    """So many GPUs of a type ("": any) as `scontrol update` takes them."""
+    """Return so many GPUs of a type ("" for any) as `scontrol update` takes them."""
     before = release is not None and release < (23, 11)  # it takes the later form, and ignores it
     start = "gres:gpu" if before else "gres/gpu"
     return ":".join(filter(None, (start, kind, str(count))))
 
 
 def caution(release: Release | None) -> str:
-    """What an administrator is to know about a release; "": it was run on real daemons."""
+    """Return what an administrator should know about a release; "" where it was run on real
+    daemons.
+    """
     if release in RUN:
         return ""
     run = ", ".join(map(_name, RUN))

@@ -1,4 +1,6 @@
-"""What is free on which node, now and later, and where a job would be put (select/cons_tres)."""
+"""Which resources are free on which node, now and later, and where a job would be placed
+(select/cons_tres).
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from scheduler.slurm.twin.site import Ask, Running, Share, Site, SiteNode
 
 @dataclass(slots=True)
 class Free:
-    """What is free on a node. `jobs`: how many run there."""
+    """The resources that are free on a node. `jobs` is how many run there."""
 
     cpus: int
     memory_mib: float
@@ -24,7 +26,7 @@ class Free:
         return cls(node.cpus, node.memory_mib, dict(node.gpus), gres=dict(node.gres))
 
     def take(self, share: Share, sign: int = 1) -> None:
-        """A job has a share; `sign` -1: no longer."""
+        """Take a job's share off the free resources; with `sign` -1, give it back."""
         self.cpus -= sign * share.cpus
         self.memory_mib -= sign * share.memory_mib
         self.jobs += sign
@@ -35,11 +37,11 @@ class Free:
                 self.gres[has] -= sign * count
 
     def gres_of(self, name: str) -> list[str]:
-        """Of which names there is what is asked for: ``nvme`` is had of ``nvme:fast``, too."""
+        """Return the names under which a GRES can be had: ``nvme`` also from ``nvme:fast``."""
         return [has for has in self.gres if has == name or has.startswith(f"{name}:")]
 
     def left_of(self, name: str) -> int:
-        """How many of a GRES are free, of all its types that would do."""
+        """Return how many of a GRES are free, over all its types that would do."""
         return sum(self.gres[has] for has in self.gres_of(name))
 
     def copy(self) -> Free:
@@ -47,14 +49,14 @@ class Free:
 
 
 class Capacity:
-    """Nodes by name with what is free on them."""
+    """Nodes by name, with what is free on them."""
 
     def __init__(self, free: dict[str, Free]) -> None:
         self.free = free
 
     @classmethod
     def of(cls, site: Site) -> Capacity:
-        """All of it free."""
+        """Return a capacity with all of a site free."""
         return cls({name: Free.of(node) for name, node in site.nodes.items()})
 
     def take(self, shares: Iterable[Share], sign: int = 1) -> None:
@@ -63,20 +65,22 @@ class Capacity:
                 self.free[share.node].take(share, sign)
 
     def later(self, names: Iterable[str]) -> Capacity:
-        """A copy of some nodes, to take runs off."""
+        """Return a copy of some nodes, from which runs can be taken off."""
         return Capacity({name: self.free[name].copy() for name in names})
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """What a look at a site found: free capacity, runs, and by job when and where it is planned."""
+    """The accounts of one poll of a site: free capacity, running jobs, and by job when and where it
+    is planned.
+    """
 
     capacity: Capacity
     running: Mapping[str, Running]
     planned: Mapping[str, tuple[float, frozenset[str]]]
 
     def licences(self) -> dict[str, int]:
-        """Licences that running jobs have."""
+        """Return the licences that running jobs have."""
         found: dict[str, int] = {}
         for run in self.running.values():
             for name, many in run.ask.licences:
@@ -85,7 +89,7 @@ class Books:
 
 
 def suits(ask: Ask, node: SiteNode) -> bool:
-    """Whether a job may run on a node at all: features, names."""
+    """Return whether a job may run on a node at all, by features and names."""
     if node.name in ask.exc_nodes:
         return False
     if not ask.features:
@@ -108,7 +112,9 @@ def _has(features: frozenset[str], wanted: str) -> bool:
 
 
 def counted_by_kind(wanted: str) -> dict[str, int]:
-    """Of ``a*2`` or ``[a*2&b*1]`` how many nodes are to have each; of other forms nothing."""
+    """Return how many nodes are to have each feature, from ``a*2`` or ``[a*2&b*1]``; nothing for
+    other forms.
+    """
     parts = [part.partition("*") for part in re.split(r"[&,]", wanted.strip("[]"))]
     if not all(times and most.isdecimal() for _, times, most in parts):
         return {}
@@ -120,7 +126,8 @@ def counted_by_kind(wanted: str) -> dict[str, int]:
 def choose(
     ask: Ask, capacity: Capacity, names: Sequence[str], site: Site
 ) -> tuple[Share, ...] | None:
-    """Where a job is put, of these nodes (in order of weight); None: it does not fit.
+    """Return where a job is placed on these nodes (in order of weight), or None where it does not
+    fit.
 
     Nodes of the lowest weights that will do. Of those, runs of neighbours of one weight: the first
     that suffices by itself, or the tightest; in it the one node that suffices with the fewest CPUs
@@ -174,7 +181,9 @@ def _with_so_many(
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a job could have of a node. `gpus`: on each node asked for, or there to be had."""
+    """What a job could have of a node. `gpus` are those asked for on each node, or those available
+    there.
+    """
 
     cpus: int
     memory_mib: float
@@ -270,7 +279,7 @@ class _Wanted:
         return self.nodes <= 0 and self.cpus <= 0 and not any(self.gpus.values())
 
     def suffices(self, rooms: Iterable[Room]) -> bool:
-        """Whether these have the GPUs that are still wanted of the job as a whole."""
+        """Return whether these have the GPUs that are still wanted of the job as a whole."""
         if not self.per_job:
             return True
         there: dict[str, int] = {}
@@ -316,7 +325,7 @@ class _Wanted:
 
 
 def _evaluate(ask: Ask, usable: Mapping[str, Room], site: Site) -> _Wanted:
-    """What is still to be found when these nodes have been taken as far as they help."""
+    """Return what is still to be found when these nodes have been taken as far as they help."""
     wanted = _Wanted(ask)
     for name in sorted(ask.req_nodes, key=lambda n: site.order[n][1]):
         wanted.take(name, usable[name])

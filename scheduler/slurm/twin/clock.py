@@ -1,4 +1,4 @@
-"""When slurmctld looks at its queue, and when it computes priorities.
+"""When slurmctld goes through its queue, and when it computes priorities.
 
 After controller.c, agent.c, job_scheduler.c, backfill.c and the decay thread of
 priority/multifactor of Slurm 22.05. A loop that turns about once a second makes the main pass every
@@ -21,7 +21,7 @@ NEVER = -inf
 
 @dataclass(slots=True)
 class Rhythm:
-    """Seconds between its passes. `at_once`: a pass follows the end of a job."""
+    """Seconds between its passes. With `at_once`, a pass follows the end of a job."""
 
     delay_s: float
     main_s: float
@@ -31,7 +31,7 @@ class Rhythm:
 
     @classmethod
     def of(cls, site: Site) -> Rhythm:
-        """What a site sets, with Slurm's own defaults."""
+        """Return what a site sets, with Slurm's own defaults."""
         return cls(
             site.parameter("batch_sched_delay", 3),
             site.parameter("sched_interval", 60),
@@ -44,7 +44,7 @@ class Rhythm:
 
 @dataclass(slots=True)
 class Clock:
-    """What is due, by virtual cluster.
+    """Which passes are due, by virtual cluster.
 
     Attributes:
         looped: when the loop made the main pass last; none was seen: when it was first asked.
@@ -63,8 +63,10 @@ class Clock:
     _seen: float | None = None  # when Slurm backfilled last
 
     def see(self, now: float, backfilled: float) -> None:
-        """Go on from when Slurm backfilled last, in whole seconds. Of its main passes it does not
-        say when they were: the next ones are half way to where they are at the latest."""
+        """Continue from the time, in whole seconds, at which Slurm backfilled last. It does not
+        show the times of its main passes, so the next ones are assumed half way to the latest time
+        possible.
+        """
         since = backfilled + 0.5
         self._seen = since + max(0.0, (now - since) // self.rhythm.backfill_s) * (
             self.rhythm.backfill_s
@@ -73,8 +75,9 @@ class Clock:
         self.looped = now - self.rhythm.delay_s / 2
 
     def tries(self, vc: str) -> bool:
-        """Whether this is a look between Slurm's passes, which tells why jobs wait and starts
-        none; it is then taken as made."""
+        """Return whether this pass lies between Slurm's own, so that it says why jobs wait and
+        starts none. It is then counted as made.
+        """
         if self._seen is None or vc in self._known:
             return False
         self._known.add(vc)
@@ -84,20 +87,20 @@ class Clock:
         return True
 
     def came(self, vc: str) -> None:
-        """A job is to be looked at."""
+        """Note that a job of a virtual cluster is to be considered in the next pass."""
         self._came.add(vc)
 
     def ended(self) -> None:
-        """A job left its nodes to others."""
+        """Note that a job ended and freed its nodes."""
         (self._ended if self.rhythm.at_once else self._came).update(self._known)
 
     def changed(self) -> None:
-        """Nodes are free that nobody left."""
+        """Note that nodes are free although no job ended there."""
         self._came |= self._known
         self._changed |= self._known
 
     def main_due(self, vc: str, now: float) -> bool:
-        """Whether the main pass is made now; it is then taken as made."""
+        """Return whether the main pass is due now. It is then counted as made."""
         self._changed.add(vc)
         if vc not in self._known:
             self._known.add(vc)
@@ -112,7 +115,7 @@ class Clock:
         return True
 
     def _loop_at(self, now: float) -> float:
-        """When the loop makes its next pass, or made one that is not taken as made."""
+        """Return when the loop makes its next pass, or made one that is not taken as made."""
         every = self.rhythm.main_s
         last = self._full + (now - self._full) // every * every
         if self.looped < last:
@@ -120,7 +123,7 @@ class Clock:
         return min(max(self.looped, last) + self.rhythm.delay_s, last + every)
 
     def backfill_due(self, vc: str, now: float) -> bool:
-        """Whether backfill runs now; it is then taken as run."""
+        """Return whether backfill is due now. It is then counted as run."""
         due = now >= self._backfilled.get(vc, NEVER) + self.rhythm.backfill_s
         if due:
             self._backfilled[vc] = now
@@ -128,7 +131,9 @@ class Clock:
         return due
 
     def next(self, now: float, *, backfills: bool) -> float | None:
-        """When something is due next. What is due by now was done, unless nothing waits there."""
+        """Return when something is due next. Passes due by now were made, unless nothing waits
+        there.
+        """
         times = []
         if self._came:
             times.append(self._loop_at(now))
@@ -139,7 +144,9 @@ class Clock:
         return min((at for at in times if at > now), default=None)
 
     def calculation(self, now: float) -> float | None:
-        """The last moment by `now` at which priorities were computed again; None: as before."""
+        """Return the last moment, up to `now`, at which priorities were computed again, or None
+        where they were not.
+        """
         if self.calculated == NEVER:
             self.calculated = now
             return now

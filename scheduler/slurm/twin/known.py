@@ -13,7 +13,7 @@ from enum import StrEnum
 
 
 class Known(StrEnum):
-    """What becomes of a setting."""
+    """How the policy treats a setting."""
 
     MODELLED = "modelled"
     HARMLESS = "taken account of: it changes neither who starts nor when"
@@ -91,12 +91,12 @@ _TRES = "Cpu CPU Mem Memory Node GRES License BB Billing Energy Unknown"
 
 
 def gres(name: str) -> Known:
-    """What becomes of a GRES: those that are only counted are all alike."""
+    """Return how the policy treats a GRES. Those that are only counted are all treated alike."""
     return GRES.get(name.partition(":")[0], Known.MODELLED)
 
 
 def parameter(name: str) -> Known:
-    """What becomes of a word of SchedulerParameters."""
+    """Return how the policy treats a word of SchedulerParameters."""
     return PARAMETERS.get(name, Known.NAMED)
 
 
@@ -111,7 +111,7 @@ _OF_JOBS = "Jobs SubmitJobs SubmitJob Wall WallDuration"
 
 
 class Family(StrEnum):
-    """What a limit counts."""
+    """The kinds of things that a limit counts."""
 
     TOGETHER = "what all its jobs have at once"  # GrpTRES, MaxTRESPU, MaxTRESPA, numbers of jobs
     OF_A_JOB = "what one job asks for"  # MaxTRES, MinTRES, MaxTRESPerNode, MaxTRESMins, MaxWall
@@ -120,7 +120,7 @@ class Family(StrEnum):
 
 
 def family(reason: str) -> Family | None:
-    """What the limit counts that a reason code names; None: it names none."""
+    """Return what the limit counts that a reason code names, or None where it names none."""
     match = _LIMIT.fullmatch(reason)
     if match is None or match["tres"] not in [*_TRES.split(), *_OF_JOBS.split()]:
         return None
@@ -137,7 +137,7 @@ def family(reason: str) -> Family | None:
 
 
 def limit_codes() -> Iterator[str]:
-    """The codes of limits that this table was made for, as slurmctld of 22.05 has them."""
+    """Yield the codes of limits that this table was made for, as slurmctld of 22.05 has them."""
     of_minutes = ["CPUMinutesLimit", "CPURunMinutesLimit", "NodeMinutes", "NodeRunMinutes"]
     of_minutes += ["{m}Minutes", "{m}RunMinutes"]
     plain = ["CpuLimit", "JobsLimit", "MemLimit", "NodeLimit", "SubmitJobsLimit", "WallLimit"]
@@ -210,7 +210,7 @@ CODES: dict[str, str] = {
 
 
 def lines() -> Iterator[str]:
-    """The table, a line each: the word, and what becomes of it."""
+    """Yield the table, a line each: the word, and how it is treated."""
     of = {
         "SchedulerParameters": PARAMETERS, "QOS flag": QOS_FLAGS, "Limit": LIMITS,
         "sbatch": OPTIONS, "GRES": GRES,

@@ -29,7 +29,7 @@ from scheduler.slurm.twin.site import (
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A limit that a job would go beyond.
+    """A limit that a job would exceed.
 
     Attributes:
         reason: as squeue shows it.
@@ -49,14 +49,14 @@ class Hit:
 
 
 class Usage:
-    """What running jobs have, by whom it is counted."""
+    """What running jobs use, by the QOS or association for which it counts."""
 
     def __init__(self) -> None:
         self._tres: dict[tuple[str, ...], Counter[str]] = {}
         self._jobs: Counter[tuple[str, ...]] = Counter()
 
     def add(self, ask: Ask, site: Site, sign: int = 1) -> None:
-        """A job runs; `sign` -1: no longer."""
+        """Count a job that runs; with `sign` -1, stop counting it."""
         for key in _keys(ask, site):
             self._jobs[key] += sign
             counted = self._tres.setdefault(key, Counter())
@@ -106,7 +106,7 @@ def _partition_qos(ask: Ask, site: Site) -> list[str]:
 def first_hit(
     ask: Ask, partition: Partition, site: Site, usage: Usage, *, tres: bool | None = None
 ) -> Hit | None:
-    """The first limit that keeps a job waiting; None: none does.
+    """Return the first limit that keeps a job waiting, or None.
 
     Args:
         tres: of those on TRES only, which Slurm tests last; False: of the others; None: of all.
@@ -118,8 +118,9 @@ def first_hit(
 
 
 def is_set(reason: str, ask: Ask, partition: Partition, site: Site) -> bool:
-    """Whether a limit is known that a reason of Slurm's names, on what a job's fellows have at
-    once, reached or not."""
+    """Return whether a limit on jobs at the same time is known that a reason of Slurm's names,
+    reached or not.
+    """
     full = _Endless()
     every = (_hits(ask, partition, site, full, tres=tres) for tres in (False, True))
     return family(reason) is Family.TOGETHER and any(
@@ -165,8 +166,10 @@ def _levels(ask: Ask, partition: Partition, site: Site) -> Iterator[Qos | Assoc]
 def minutes_hit(
     reason: str, ask: Ask, partition: Partition, site: Site, running: Iterable[Running], now: float
 ) -> Hit | None:
-    """The limit on minutes that a reason of Slurm's names, with what running jobs have left by
-    their time limits; what was used up Slurm tells nobody here. None: none is known."""
+    """Return the limit on minutes that a reason of Slurm's names, with what running jobs may still
+    use by their time limits, or None where it is not known. What was used up Slurm shows nobody
+    here.
+    """
     runs = list(running)
     for one in _levels(ask, partition, site):
         whose, of = (
@@ -305,8 +308,9 @@ def _minutes(ask: Ask, partition: Partition) -> Tres:
 
 
 def begin_to_age(waiting: Iterable[Ask], site: Site) -> list[str]:
-    """Of the jobs that may be looked at, in order, those whose age begins to count: in each limit
-    so many of them have one."""
+    """Return those of the given jobs, in order, whose age begins to count. In each limit only so
+    many jobs have an age.
+    """
     asks = list(waiting)
     new = [ask.job_id for ask in asks if ask.accrue is None]
     if not (new and site.limits_ages):
@@ -341,13 +345,15 @@ def _ages(ask: Ask, site: Site) -> Iterator[tuple[tuple[str, ...], int]]:
 
 
 def is_limit(reason: str) -> bool:
-    """Whether a reason of Slurm's is a limit of a QOS or an association."""
+    """Return whether a reason of Slurm's is a limit of a QOS or an association."""
     return family(reason) is not None
 
 
 def is_kept(reason: str) -> bool:
-    """Whether Slurm keeps a reason until the job's turn comes, though it may hold no more: it
-    drops limits on jobs, CPUs, memory, nodes and time first, and knows the others for none."""
+    """Return whether Slurm keeps a reason until the job's turn comes, though it may no longer hold.
+    It drops limits on jobs, CPUs, memory, nodes and time first, and does not recognise the others
+    as limits.
+    """
     return is_limit(reason) and ("GRES" in reason or "License" in reason or "Billing" in reason)
 
 

@@ -43,7 +43,7 @@ CAPACITY = frozenset((RESOURCES, PRIORITY))
 
 @dataclass(frozen=True, slots=True)
 class Ranked:
-    """A job in one of its partitions, at its place in line."""
+    """A job in one of its partitions, with its priority there."""
 
     ask: Ask
     partition: Partition
@@ -56,7 +56,7 @@ class PendingReason:
 
     Attributes:
         hit: the limit, where it is one. set: a limit that the reason names is known.
-        reservation: that keeps it from its nodes.
+        reservation: the reservation that keeps it from its nodes.
         planned_at, planned_on: when backfill would start it, by time limits, and where.
     """
 
@@ -69,7 +69,9 @@ class PendingReason:
 
 
 class Space:
-    """Nodes that planned jobs will have, by stretches of time; nobody else then has any of them."""
+    """The nodes that planned jobs will have, by stretches of time. Nobody else then has any part of
+    them.
+    """
 
     def __init__(self, now: float, window_s: float, grain_s: float) -> None:
         self.window_s = window_s
@@ -80,7 +82,7 @@ class Space:
         ]
 
     def plan(self, at: float, limit_s: float, nodes: frozenset[str]) -> None:
-        """Keep nodes, in whole steps."""
+        """Keep nodes for a planned job, in whole steps of time."""
         begin, end = self._steps(at, at + limit_s)
         begin = max(self._slots[0][0], begin)
         end = max(end, begin + self._grain)
@@ -103,9 +105,11 @@ class Space:
         return tuple(one // self._grain * self._grain for one in moments)
 
     def open(self, at: float, until: float, names: Sequence[str]) -> tuple[list[str], float | None]:
-        """Those of these nodes that nobody is to have from `at` to `until`, the latter included;
-        and when to look again: after the first stretch whose next one has nodes that were not to
-        be had so far, of those up to the first that begins after `until`. None: there is none."""
+        """Return those of these nodes that nobody is to have from `at` until `until`, inclusive,
+        and when to try again. That is after the first stretch, among those up to the first that
+        begins after `until`, whose next one has nodes that were not available so far. It is None
+        where there is none.
+        """
         left, later = set(names), None
         for place, (since, end, kept) in enumerate(self._slots):
             following = self._slots[place + 1][2] if place + 1 < len(self._slots) else None
@@ -118,18 +122,20 @@ class Space:
         return [name for name in names if name in left], later
 
     def taken(self, at: float, until: float) -> set[str]:
-        """Nodes that are kept at some time between, by whole steps, as a plan is tested."""
+        """Return the nodes that are kept at some time in between, in whole steps, as a plan is
+        tested.
+        """
         begin, end = self._steps(at, until)
         return {n for b, e, nodes in self._slots if b < end and e > begin for n in nodes}
 
     def step_after(self, at: float) -> float:
-        """The end of the step that a moment is in."""
+        """Return the end of the step in which a moment lies."""
         return -(-at // self._grain) * self._grain
 
 
 @dataclass(slots=True)
 class Passes:
-    """One look at the queue.
+    """One run of both passes over the queue.
 
     Attributes:
         reasons: of those that wait, of an array by its id: Slurm has one for all its tasks
@@ -184,7 +190,7 @@ class Passes:
     # --- the main pass ------------------------------------------------------------------------
 
     def main(self, line: Sequence[Ranked], depth: int) -> None:
-        """The main scheduler."""
+        """Make the pass of the main scheduler."""
         failed: set[str] = set()
         closed: set[str] = set()
         rejected: set[tuple[str, str]] = set()  # arrays, of which a task waits
@@ -228,7 +234,9 @@ class Passes:
         return False
 
     def _blocked_by(self, ask: Ask, part: Partition) -> str:
-        """What keeps a job that has its turn from starting, whatever is free; "": nothing."""
+        """Return what keeps a job that has its turn from starting, whatever is free; "":
+        nothing.
+        """
         if hit := first_hit(ask, part, self.site, self.usage, tres=False):
             return hit.reason
         if any(self.licences.get(name, 0) < count for name, count in ask.licences):
@@ -241,7 +249,9 @@ class Passes:
     # --- backfill -----------------------------------------------------------------------------
 
     def backfill(self, line: Sequence[Ranked], depth: int, window_s: float, grain_s: float) -> None:
-        """Backfill. `grain_s`: what planned times are rounded to (`bf_resolution`)."""
+        """Make the backfill pass. `grain_s` is what planned times are rounded to
+        (`bf_resolution`).
+        """
         space = Space(self.now, window_s, grain_s)
         rejected: set[tuple[str, str]] = set()
         split: dict[str, str] = {}  # arrays of which a task began, and in which partition
@@ -291,7 +301,7 @@ class Passes:
         return True
 
     def _may_begin(self, ask: Ask, part: Partition) -> bool:
-        """Whether backfill looks for nodes for a job."""
+        """Return whether backfill looks for nodes for a job."""
         self._clear_reason(ask, lambda reason: reason in CLOSED)
         if reason := closed_to(ask, part):
             self._set_reason(ask, reason)
@@ -310,7 +320,7 @@ class Passes:
     def _earliest(
         self, ask: Ask, part: Partition, space: Space, at: float
     ) -> tuple[float, tuple[Share, ...]] | None:
-        """When a job would start at the earliest from `at` on, and where, by time limits."""
+        """Return when a job would start at the earliest from `at` on, and where, by time limits."""
         limit_s = ask.limit_s(part)
         tried: dict[tuple[str, ...], tuple[float, tuple[Share, ...]] | None] = {}
         for _ in range(TRIES):
@@ -343,7 +353,8 @@ class Passes:
     def _will_run(
         self, ask: Ask, part: Partition, names: Sequence[str]
     ) -> tuple[float, tuple[Share, ...]] | None:
-        """When a job could start on some of these nodes, as runs make way or come to their limits.
+        """Return when a job could start on some of these nodes, as runs make way or come to their
+        limits.
 
         Slurm takes several ends at once: those of half a minute, then of twice as long each time.
         """
@@ -392,7 +403,9 @@ class Passes:
         return self._preemption.candidates(ask, part, there, self.now)
 
     def _placed(self, ranked: Ranked, names: Sequence[str]) -> tuple[Share, ...] | None:
-        """Where a job is put now on some of these nodes; runs make way for it, where they can."""
+        """Return where a job is put now on some of these nodes; runs make way for it, where they
+        can.
+        """
         ask = ranked.ask
         names = self._given(ask, ranked.partition, names)
         placed = choose(ask, self.capacity, names, self.site)
@@ -427,7 +440,7 @@ class Passes:
     # --- what they ask ------------------------------------------------------------------------
 
     def start(self, ranked: Ranked, placed: tuple[Share, ...]) -> None:
-        """A job starts."""
+        """Start a job."""
         ask = ranked.ask
         ran = _with(ask, ranked.partition.name, placed)
         self.capacity.take(placed)
@@ -446,7 +459,9 @@ class Passes:
         return (one for one in self.site.reservations if one.start <= self.now < one.end)
 
     def nodes_of(self, ask: Ask, part: Partition, at: float) -> list[str]:
-        """Nodes that suit a job, open to it from `at` for its limit; lowest weight first."""
+        """Return the nodes that suit a job and are open to it from `at` for its limit, lowest
+        weight first.
+        """
         key = ask.job_id, part.name
         if key not in self._suiting:
             self._suiting[key] = {
@@ -475,13 +490,13 @@ class Passes:
         return [n for n in self._there(part) if n not in shut and (only is None or n in only)]
 
     def _lacking(self, ask: Ask, part: Partition) -> str:
-        """Why a job that had its turn does not fit now."""
+        """Return why a job that had its turn does not fit now."""
         names = self.nodes_of(ask, part, self.now)
         fits = choose(ask, self._empty, names, self.site) is not None
         return RESOURCES if fits else NOT_AVAILABLE
 
     def shut_by(self, ask: Ask, part: Partition) -> str:
-        """The reservation that keeps a job from its nodes; "": none."""
+        """Return the reservation that keeps a job from its nodes; "" for none."""
         until = self.now + ask.limit_s(part)
         suits_it = set(self.would_do(ask, self._there(part)))
         kept = (
@@ -492,9 +507,10 @@ class Passes:
         return next((one.name for one in kept if one.name != ask.reservation), "")
 
     def would_do(self, ask: Ask, names: Iterable[str]) -> list[str]:
-        """Those of these nodes that, were they empty, could do their part of a job. Of one that
-        does not say how many it may have, those that could do it alone, if its partitions have
-        such a node: asked for as ``--nodes=1`` it looks the same."""
+        """Return those of these nodes that could do their part of a job if they were empty. For a
+        job that does not limit its nodes, these are the nodes that could run it alone, if its
+        partitions have one; ``--nodes=1`` looks the same.
+        """
         found = [name for name in names if self._does(ask, name)]
         if ask.nodes != 1 or ask.max_nodes:
             return found
@@ -522,7 +538,7 @@ class Passes:
 
 
 class JobFault(Exception):
-    """Something went wrong with one job: others can be planned without it."""
+    """Raised when something went wrong with one job; others can be planned without it."""
 
     def __init__(self, job_id: str, error: Exception) -> None:
         super().__init__(f"job {job_id}: {type(error).__name__} {error}"[:200])
@@ -530,7 +546,7 @@ class JobFault(Exception):
 
 
 def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
-    """What a call returns about a job. JobFault: it raised."""
+    """Return what a call about a job returns. Raise JobFault where the call raises."""
     try:
         return call(*args)
     except JobFault:
@@ -540,7 +556,7 @@ def blaming(job_id: str, call: Callable[..., Any], *args: Any) -> Any:
 
 
 def closed_to(ask: Ask, part: Partition) -> str:
-    """Why a partition does not take a job at all; "": it does."""
+    """Return why a partition does not take a job at all; "" where it does."""
     if not part.up:
         return DOWN
     limit_s = ask.limit_s(part)
@@ -564,7 +580,7 @@ def _not_allowed(ask: Ask, part: Partition) -> str:
 
 
 def listed(ask: Ask, running: Mapping[str, Running]) -> float:
-    """Since when Slurm has a record of a job that begins now."""
+    """Return since when Slurm has a record of a job that begins now."""
     if not ask.array:
         return ask.submit
     tasks = (run.start for run in running.values() if run.ask.array == ask.array)
@@ -572,13 +588,15 @@ def listed(ask: Ask, running: Mapping[str, Running]) -> float:
 
 
 def het_job(ask: Ask) -> str:
-    """The heterogeneous job that a job is a component of (``12`` of ``12+1``); "": of none."""
+    """Return the heterogeneous job of which a job is a component (``12`` for ``12+1``); "" for
+    none.
+    """
     head, plus, _ = ask.job_id.partition("+")
     return head if plus and "~" not in ask.job_id else ""
 
 
 def reason_key(ask: Ask) -> str:
-    """What Slurm has one reason for."""
+    """Return the key for which Slurm has one reason."""
     return ask.array or ask.job_id
 
 
@@ -589,7 +607,7 @@ def ranks(
     now: float,
     fairshare: Mapping[AssocKey, float] | None = None,
 ) -> list[Ranked]:
-    """A job once for each of its partitions."""
+    """Return a job once for each of its partitions, with its priority there."""
     found: list[Ranked] = []
     for name in ask.partitions:
         part = site.partitions.get(name)
@@ -601,7 +619,7 @@ def ranks(
 
 
 def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Jobs in the order they are looked at."""
+    """Return jobs in the order in which they are considered."""
     return sorted(
         ranked,
         key=lambda one: (

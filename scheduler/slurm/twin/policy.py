@@ -56,7 +56,7 @@ MOST_RISES = 256  # jobs by which it is found out when priorities were computed
 
 
 class Slurm(Policy):
-    """A site's own Slurm.
+    """Decides as a site's own Slurm does.
 
     Attributes:
         site: what it decides by.
@@ -111,10 +111,10 @@ class Slurm(Policy):
     def see(
         self, site: Site, names: Iterable[str], asks: Mapping[str, Ask], now: float | None = None
     ) -> None:
-        """Decide by what Slurm prints. Before any job is known.
+        """Decide by what Slurm prints. Called before any job is known.
 
         Args:
-            names: of the core's nodes, in order.
+            names: names of the core's nodes, in order.
             asks: what each job asks for, or has.
             now: when it was printed: priorities are Slurm's until it computes them again.
         """
@@ -140,7 +140,7 @@ class Slurm(Policy):
             self._clock.see(now, site.backfilled)
 
     def expect(self, asks: Mapping[str, Ask]) -> None:
-        """What jobs that come later ask for."""
+        """Note what jobs ask for that come later."""
         self._asks.update(asks)
         late = _deadlines(asks.values())
         self._edges, self._keeps_deadlines = (
@@ -177,7 +177,9 @@ class Slurm(Policy):
     def take_over(
         self, before: Policy, jobs: Iterable[QueuedJob], runs: Iterable[Run], now: float
     ) -> bool:
-        """It has no settings of its own: what it knows, and when it last backfilled, stay."""
+        """Take over everything known, and when backfill last ran. The policy has no settings of its
+        own.
+        """
         if not isinstance(before, Slurm):
             return False
         settings = self.settings
@@ -188,7 +190,9 @@ class Slurm(Policy):
     # --- what it knows of jobs ------------------------------------------------------------------
 
     def ask(self, job: Job) -> Ask:
-        """What a job asks for; one that comes again in a future asks for what it did before."""
+        """Return what a job asks for. A job that comes again in a simulated future asks for what it
+        did before.
+        """
         found = self._asks.get(job.job_id)
         if found is None:
             before = self._asks.get(job.job_id.partition("~")[0])
@@ -243,20 +247,21 @@ class Slurm(Policy):
     # --- its explanations -----------------------------------------------------------------------
 
     def asked(self, job_id: str) -> Ask | None:
-        """What a job that is known asks for."""
+        """Return what a known job asks for, or None."""
         return self._asks.get(job_id)
 
     def line(self) -> list[Ranked]:
-        """The jobs that were looked at last, of every virtual cluster, in order."""
+        """Return the jobs considered in the last pass, of every virtual cluster, in order."""
         return [one for line in self._lines.values() for one in line]
 
     def __getstate__(self) -> dict[str, object]:
-        """A copy that is run forward lines its jobs up itself."""
+        """Return the state to be copied. A copy that is run forward orders its jobs again."""
         return self.__dict__ | {"_lines": {}, "_ranked": {}}
 
     def suiting(self, ask: Ask, part: Partition, now: float, *, closed: bool = False) -> list[str]:
-        """Open nodes of a partition that an empty cluster would let a job have now; or `closed`
-        ones that could do their part of it."""
+        """Return the open nodes of a partition that an empty cluster would let a job have now; with
+        `closed`, the closed ones that could do their part of it.
+        """
         nodes = self.site.nodes
         look = Passes(self.site, now, self._capacity, self._usage, self._running)
         shut = [name for name in sorted(part.nodes) if closed and not nodes[name].open]
@@ -264,7 +269,7 @@ class Slurm(Policy):
         return look.would_do(ask, names)
 
     def books(self) -> Books:
-        """What is free on every node, who runs, and where others are planned."""
+        """Return what is free on every node, which jobs run, and where others are planned."""
         return Books(self._capacity, self._running, self._planned)
 
     # --- deciding -------------------------------------------------------------------------------
@@ -337,7 +342,9 @@ class Slurm(Policy):
         return Passes(*known, reasons=reasons, parts=self._parts)
 
     def evidence(self, job_id: str, now: float) -> PendingReason | None:
-        """Why a job waits, with the limit or the reservation that it is; None: it is not known."""
+        """Return why a job waits, with the limit or the reservation that causes it, or None where
+        that is not known.
+        """
         found, ask = self.reasons.get(job_id), self._asks.get(job_id)
         part = self.site.partitions.get(ask.partitions[0]) if ask and ask.partitions else None
         if found is None or ask is None or part is None:
@@ -391,7 +398,7 @@ class Slurm(Policy):
         return in_order(found)
 
     def _not_yet(self, ask: Ask, now: float) -> str:
-        """Why Slurm does not look at a job at all; "": it does."""
+        """Return why Slurm does not look at a job at all; "": it does."""
         for job_id in ask.after:
             tasks = self._arrays.get(job_id, (job_id,))
             if any(task in self._asks and task not in self._over for task in tasks):
@@ -408,7 +415,7 @@ class Slurm(Policy):
         return min((at for at in times if at is not None and at > now), default=None)
 
     def cluster_changed(self, cluster: Cluster) -> None:
-        """Nodes are the site's: a core that is made of another has its own."""
+        """Do nothing: nodes are the site's, and a core that is made from another has its own."""
 
     def order_terms(self, queued: QueuedJob, now: float) -> OrderTerms:
         return (("priority", queued.key),)
@@ -419,7 +426,7 @@ class Slurm(Policy):
 
 
 def _deadlines(asks: Iterable[Ask]) -> set[float]:
-    """When jobs that wait cannot keep theirs any more."""
+    """Return when jobs that wait cannot keep theirs any more."""
     return {ask.latest + 1 for ask in asks if ask.latest < inf and not ask.shares}
 
 
@@ -464,7 +471,7 @@ def _as_core_has_them(
 def _held(
     has: Mapping[str, SiteNode], names: Sequence[str], ask: Ask, run: Run
 ) -> tuple[Share, ...]:
-    """What a run holds, of which only its GPUs are known."""
+    """Return what a run holds, of which only its GPUs are known."""
     cpus = -(-ask.cpus // max(1, len(run.nodes)))
     found = []
     for number, mask in zip(run.nodes, run.gpus, strict=True):
@@ -515,7 +522,7 @@ def since_calculated(
     likely_s: float = 0.0,
     past_s: float = 0.0,
 ) -> float:
-    """Seconds since priorities were computed.
+    """Return the seconds since priorities were computed.
 
     A job's age was counted then, in whole seconds, and that of a job which came since when it came.
 
@@ -563,7 +570,7 @@ def _again(before: Ask, job: Job) -> Ask:
 
 
 def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], ...]:
-    """Which types the GPUs of a mask are of."""
+    """Return which types the GPUs of a mask are of."""
     found, first = [], 0
     for kind, count in has:
         taken = (mask >> first & (1 << count) - 1).bit_count()
@@ -574,7 +581,9 @@ def _kinds(has: Iterable[tuple[str, int]], mask: int) -> tuple[tuple[str, int], 
 
 
 def gpu_mask(has: Iterable[tuple[str, int]], free: int, wanted: Mapping[str, int]) -> int:
-    """Free GPUs of these types; where the core's books differ, others of the node."""
+    """Return free GPUs of these types as a bit mask; where the core's books differ, other GPUs of
+    the node.
+    """
     mask, first, short = 0, 0, 0
     for kind, count in has:
         own = free >> first & (1 << count) - 1

@@ -1,4 +1,4 @@
-"""Whose jobs make way for a job.
+"""Which jobs make way for a job (preemption).
 
 After preempt/partition_prio, preempt/qos and select/cons_tres of Slurm 22.05: runs that may be
 preempted are taken away one by one, those of the lowest tier on the fewest nodes first, until the
@@ -29,7 +29,9 @@ class Preemption:
         self._youngest, self._strict = "youngest_order" in order, "strict_order" in order
 
     def mode(self, qos: str, partition: str) -> str:
-        """How jobs of a QOS in a partition make way, ``REQUEUE``; "": for nobody."""
+        """Return how jobs of a QOS in a partition make way, such as ``REQUEUE``; "" where they do
+        not.
+        """
         site, of = self.site, self.site.partitions.get(partition)
         if self._by_tier and of is not None:
             above = (one for one in site.partitions.values() if one.tier > of.tier)
@@ -41,14 +43,14 @@ class Preemption:
         return ""
 
     def exempt_s(self, name: str) -> float:
-        """For how long a job of a QOS runs before it can be preempted."""
+        """Return for how many seconds a job of a QOS runs before it can be preempted."""
         qos = self.site.qos.get(name)
         if qos is not None and qos.exempt_s is not None:
             return qos.exempt_s
         return duration_s(self.site.config.get("PreemptExemptTime", "")) or 0.0
 
     def makes_way(self, ran: Ask, ask: Ask, part: Partition) -> str:
-        """How a job that runs would make way for one in a partition; "": it would not."""
+        """Return how a running job would make way for one in a partition; "" where it would not."""
         here = self.site.partitions.get(next(iter(ran.partitions), ""))
         if not any(share.node in part.nodes for share in ran.shares):
             return ""
@@ -62,7 +64,7 @@ class Preemption:
     def candidates(
         self, ask: Ask, part: Partition, running: Iterable[Running], now: float
     ) -> list[Running]:
-        """Runs that can make way for a job, the first to go first."""
+        """Return the runs that can make way for a job, the first to be preempted first."""
         if not (self._by_tier or self.by_qos):
             return []
         found = [
@@ -84,8 +86,9 @@ class Preemption:
     def room(
         self, ask: Ask, candidates: Sequence[Running], capacity: Capacity, names: Sequence[str]
     ) -> tuple[tuple[Share, ...], list[Running]] | None:
-        """Where a job fits on some of these nodes when some of these runs are over, and which;
-        None: not even when all are."""
+        """Return where a job fits on some of these nodes when some of these runs have ended, and
+        which runs those are. Return None where it does not fit even without all of them.
+        """
         found = self._first_fit(ask, candidates, capacity, names)
         if found is None or len(candidates) == 1:
             return found
@@ -112,7 +115,7 @@ class Preemption:
         return None
 
     def requeued_at(self, now: float) -> float:
-        """When a job that made way may begin again: once the credential of its run is void."""
+        """Return when a preempted job may begin again: once the credential of its run is void."""
         given = re.search(r"cred_expire=(\d+)", self.site.config.get("AuthInfo", ""))
         return now + (int(given[1]) if given else _CREDENTIAL_S) + 1
 

@@ -16,7 +16,7 @@ from scheduler.slurm.twin.site import Ask, Assoc, AssocKey, Partition, Site
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Weighted terms; their sum, cut to a whole number, is the priority."""
+    """Weighted terms. Their sum, cut to a whole number, is the priority."""
 
     site: float = 0.0
     age: float = 0.0
@@ -64,7 +64,7 @@ class Multifactor:
         now: float,
         fairshare: Mapping[AssocKey, float] | None = None,
     ) -> Terms:
-        """The terms of a job in one of its partitions, as they are computed at `now`.
+        """Return the terms of a job in one of its partitions, as they are computed at `now`.
 
         Args:
             fairshare: by association, where not as the site has it.
@@ -97,12 +97,12 @@ class Multifactor:
         return min(made, key=lambda one: abs(one.total - ask.priority))  # as Slurm has it
 
     def points(self, fairshare: float) -> float:
-        """What a fair share, 0 to 1, gives."""
+        """Return the points that a fair share, 0 to 1, gives."""
         return self._weight["FairShare"] * fairshare
 
     @property
     def per_s(self) -> float:
-        """What a job's age adds in a second."""
+        """The points that a job's age adds in a second."""
         return self._weight["Age"] / self.max_age_s
 
     def _age(self, ask: Ask, now: float) -> float:
@@ -125,10 +125,10 @@ _WEIGHTS = ("Age", "Assoc", "FairShare", "JobSize", "Partition", "QOS")
 def fair_tree(
     assocs: Mapping[AssocKey, Assoc], usage: Mapping[AssocKey, float] | None = None
 ) -> dict[AssocKey, float]:
-    """Fair share of every user's association, from 0 to 1, by Fair Tree.
+    """Return the fair share of every user's association, from 0 to 1, by Fair Tree.
 
     Args:
-        usage: of each, where not as its association has it.
+        usage: usage of each, where not as its association has it.
     """
     used = {key: one.usage for key, one in assocs.items()} if usage is None else usage
     children: dict[str, list[Assoc]] = {}
@@ -188,7 +188,7 @@ def _levels(
 
 
 class Runs(Protocol):
-    """A job that runs, as far as it is charged."""
+    """A running job, as far as it is charged for its usage."""
 
     @property
     def ask(self) -> Ask: ...
@@ -197,7 +197,7 @@ class Runs(Protocol):
 
 
 class FairShare:
-    """Fair share of associations as usage grows and decays. As the site had it, at first.
+    """Fair share of associations as usage grows and decays. It begins as the site has it.
 
     Attributes:
         fairshare: by association, as of the last `count`.
@@ -212,7 +212,9 @@ class FairShare:
         self.fairshare = _as_computed(site)
 
     def count(self, runs: Iterable[Runs], now: float) -> None:
-        """Charge what runs until now, and rank again. The first time, the site has counted it."""
+        """Charge the running jobs until now, and rank again. At the first call the site has charged
+        them already.
+        """
         if self.counted is not None and self._usage:
             kept = 0.5 ** (max(0.0, now - self.counted) / self._half_life)
             self._usage = {key: used * kept for key, used in self._usage.items()}
@@ -242,7 +244,7 @@ class FairShare:
 
 
 def accounts_of(site: Site, account: str) -> Iterator[str]:
-    """An account and those above it, up to root."""
+    """Yield an account and those above it, up to root."""
     seen = set()
     while account and account not in seen:
         yield account
@@ -265,7 +267,9 @@ def _tres_weights(text: str) -> dict[str, float]:
 
 
 def duration_s(text: str) -> float | None:
-    """``7-00:00:00``, ``01:00:00``, ``30`` (minutes), ``5 sec`` in seconds; None: UNLIMITED."""
+    """Return ``7-00:00:00``, ``01:00:00``, ``30`` (minutes) or ``5 sec`` in seconds; None for
+    UNLIMITED.
+    """
     text = text.strip()
     if text.endswith(" sec"):
         return float(text[:-4])

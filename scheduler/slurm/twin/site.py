@@ -22,8 +22,9 @@ UNPLACED_S = 365 * 86_400.0  # Slurm's own for a job without a limit: a year
 
 @dataclass(frozen=True, slots=True)
 class SiteNode:
-    """A node. `gpus`: number by type, in the order of their indices; `gres`: what else it has so
-    many of, by name."""
+    """A node. `gpus` are numbers by type, in the order of their indices; `gres` are numbers of its
+    other resources, by name.
+    """
 
     name: str
     cpus: int
@@ -154,7 +155,8 @@ AssocKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Assoc:
-    """An association. `parent`: account above; "" = none. `usage`: decayed, as sshare has it.
+    """An association. `parent` is the account above, "" for none. `usage` is decayed, as sshare
+    shows it.
 
     `shares` None: those of its parent (`Fairshare=parent`). `fairshare`: a user's, as Slurm
     computed it last; None: it is not known. `qos`: that its jobs may have. `default_qos`: of jobs
@@ -180,10 +182,10 @@ class Site:
 
     Attributes:
         licences: how many there are, by name.
-        config: of `scontrol show config`.
+        config: values of `scontrol show config`.
         backfilled: the second in which backfill ran last; None: it is not known.
         faults: what of it could not be read, a line each.
-        accounts: of users that name none.
+        accounts: default accounts of users that name none.
     """
 
     in_copies: ClassVar = "shared"  # of a core (`explain.whatif.copies`)
@@ -206,7 +208,7 @@ class Site:
         return dict(part.partition("=")[::2] for part in parts if part and part != "(null)")
 
     def parameter(self, name: str, default: float) -> float:
-        """A number of `SchedulerParameters`."""
+        """Return a number of `SchedulerParameters`."""
         try:
             return float(self.parameters.get(name, default))
         except ValueError:
@@ -214,34 +216,38 @@ class Site:
 
     @cached_property
     def booted(self) -> float | None:
-        """When slurmctld started, from which on it computes priorities; None: it does not say."""
+        """When slurmctld started, from when on it computes priorities; None where that is not
+        shown.
+        """
         text = self.config.get("BOOT_TIME", "")
         return float(text) if text.isdecimal() else None
 
     @cached_property
     def enforced(self) -> frozenset[str]:
-        """What `AccountingStorageEnforce` sets."""
+        """The flags set in `AccountingStorageEnforce`."""
         return frozenset(self.config.get("AccountingStorageEnforce", "").lower().split(","))
 
     @cached_property
     def limits_ages(self) -> bool:
-        """Whether of some jobs that wait age does not count, since that of others does."""
+        """Whether the age of some waiting jobs does not count because that of others does."""
         known = [one.limits for one in self.qos.values()]
         known += [one.limits for one in self.assocs.values()]
         return bool({"limits", "safe"} & self.enforced) and any(one.of_ages for one in known)
 
     def key(self, account: str, user: str, partition: str) -> AssocKey:
-        """The association of a job in a partition: the one of that partition alone goes first."""
+        """Return the association of a job in a partition. One of that partition alone goes
+        first.
+        """
         own = account, f"{user}|{partition}"
         return own if own in self.assocs else (account, user)
 
     def default_account(self, user: str) -> str:
-        """The account of a job that names none; "": it is not known."""
+        """Return the account of a job that names none; "" where it is not known."""
         first = next((a for a, of in self.assocs if of.partition("|")[0] == user), "")
         return self.accounts.get(user) or first
 
     def default_qos(self, account: str, user: str, partition: str = "") -> str:
-        """The QOS of a job that names none, as slurmctld chooses it; "": none."""
+        """Return the QOS of a job that names none, as slurmctld chooses it; "" for none."""
         mine = self.assocs.get(self.key(account, user, partition))
         if mine is not None and mine.default_qos:
             return mine.default_qos
@@ -269,13 +275,15 @@ class Site:
 
     @cached_property
     def order(self) -> Mapping[str, tuple[int, int]]:
-        """Nodes by weight, then as they stand in slurm.conf."""
+        """Nodes ordered by weight, then as they stand in slurm.conf."""
         return {name: (node.weight, i) for i, (name, node) in enumerate(self.nodes.items())}
 
     @classmethod
     def of_cluster(cls, spec: ClusterSpec) -> Site:
-        """A cluster of which only nodes are known: each virtual cluster a partition, no limits,
-        multifactor without weights (so order of arrival), backfill. CPUs and memory are plenty."""
+        """Return the site of a cluster of which only nodes are known. Each virtual cluster is a
+        partition without limits, priority is order of arrival, there is backfill, and CPUs and
+        memory are plenty.
+        """
         nodes: dict[str, SiteNode] = {}
         members: dict[str, set[str]] = {vc: set() for vc in spec.vcs}
         for number, has in enumerate(spec.nodes()):
@@ -305,7 +313,7 @@ class Ask:
         nodes, max_nodes: at least, and at most (0: any number).
         cpus: in all. `min_cpus`: on every node.
         memory_mib: per node, or per CPU (`per_cpu`), or per GPU (`per_gpu`).
-        gpus: of each type ("" any), per job, or per node (`gpus_per_node`).
+        gpus: GPUs of each type ("" any), per job, or per node (`gpus_per_node`).
         features: constraint, as written (``a&b``, ``[a|b]``, ``[a*2&b*1]``).
         accrue: since when its age counts; None: it does not.
         sizes: nodes and CPUs that its size may count by: those it names, and those Slurm may have
@@ -364,19 +372,19 @@ class Ask:
 
     @property
     def partition(self) -> str:
-        """As squeue shows them."""
+        """The partitions, as squeue shows them."""
         return ",".join(self.partitions)
 
     @property
     def gpus_in_all(self) -> int:
-        """GPUs of all its nodes."""
+        """GPUs over all its nodes."""
         found = 0
         for _, each in self.gpus:
             found += each
         return found * self.nodes if self.gpus_per_node else found
 
     def limit_s(self, partition: Partition | None) -> float:
-        """Seconds it may run in a partition."""
+        """Return how many seconds the job may run in a partition."""
         if self.time_limit_s is not None:
             return self.time_limit_s
         if partition is None:
@@ -385,14 +393,16 @@ class Ask:
 
     @property
     def latest(self) -> float:
-        """The last moment to start: Slurm cancels a job whose limit goes beyond its deadline."""
+        """The last moment to start, since Slurm cancels a job whose limit reaches beyond its
+        deadline.
+        """
         if self.deadline is None or self.time_limit_s is None:
             return inf
         return self.deadline - self.time_limit_s
 
     @classmethod
     def of_job(cls, job: Job, site: Site) -> Ask:
-        """What a job of a trace asks for."""
+        """Return what a job of a trace asks for."""
         partitions = (job.vc,) if job.vc in site.partitions else tuple(site.partitions)[:1]
         kind = (job.gpu_type or "") if site.types != {""} else ""  # what is not stated suits any
         gpus = ((kind, job.gpus),) if job.gpus else ()
@@ -413,7 +423,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A job that runs since `start`, until its limit at the latest.
+    """A running job, from `start` until its limit at the latest.
 
     `listed`: since when Slurm has a record of it: of a task of an array, since the one before it
     began.

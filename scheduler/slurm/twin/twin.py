@@ -55,7 +55,9 @@ class SlurmTwin(Protocol):
 
 
 def twin_in(policy: Policy) -> SlurmTwin | None:
-    """The policy as one that decides as Slurm does; None: it does not (`Capabilities.twin`)."""
+    """Return the policy as one that decides as Slurm does, or None where it does not
+    (`Capabilities.twin`).
+    """
     return cast(SlurmTwin, policy) if policy.capabilities.twin else None
 
 
@@ -93,19 +95,22 @@ class TwinOutlook:
 
 
 def refused(twin: SlurmTwin, job_id: str) -> bool:
-    """Whether no partition takes a job as it asks, whatever ends and comes up."""
+    """Return whether no partition takes a job as it is, whatever ends or comes up."""
     return _never(twin, job_id, lambda ask, part: closed_to(ask, part) not in ("", DOWN))
 
 
 def limited(twin: SlurmTwin, job_id: str) -> bool:
-    """Whether Slurm says that a limit keeps it, and it asks for more in each of its partitions than
-    that lets it have when nobody has any."""
+    """Return whether Slurm says that a limit keeps the job, and in each of its partitions it asks
+    for more than that limit allows when nobody uses any.
+    """
     nobody = Usage()
     return _never(twin, job_id, lambda ask, part: _hit(ask, part, twin.site, nobody))
 
 
 def misplaced(twin: SlurmTwin, job_id: str) -> bool:
-    """Whether it names a reservation whose nodes could not do it if they were empty."""
+    """Return whether a job names a reservation whose nodes could not run it even if they were
+    empty.
+    """
     return _never(twin, job_id, lambda ask, part: _outside(ask, part, twin.site))
 
 
@@ -120,7 +125,9 @@ def _outside(ask: Ask, part: Partition, site: Site) -> bool:
 
 
 def shut_out(twin: SlurmTwin, job_id: str) -> bool:
-    """Whether the open nodes could not do it if they were empty, and with closed ones could."""
+    """Return whether the open nodes could not run a job if they were empty, but together with
+    closed ones could.
+    """
     return _never(twin, job_id, lambda ask, part: _needs_closed(ask, part, twin.site))
 
 
@@ -139,8 +146,9 @@ def _hit(ask: Ask, part: Partition, site: Site, usage: Usage) -> bool:
 
 
 def _never(twin: SlurmTwin, job_id: str, keeps: Callable[[Ask, Partition], bool]) -> bool:
-    """Whether something keeps a job in each of its partitions, or, since they start together, a
-    component of the same heterogeneous job."""
+    """Return whether something keeps a job in each of its partitions, or, since they start
+    together, a component of the same heterogeneous job.
+    """
     known = twin.site.partitions
     for ask in _together(twin, job_id):
         parts = [known[name] for name in ask.partitions if name in known]

@@ -1,5 +1,6 @@
-"""What a site sets or a job asks for that the policy `slurm` does not know: it is listed with the
-jobs that it touches, and those have no forecast."""
+"""Finds what a site sets or a job asks for that the policy `slurm` does not know. It is listed with
+the jobs that it affects, and those have no forecast.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _MODES = ("", REQUEUE, CANCEL)  # of preemption, that are known
 
 
 class Charged(Protocol):
-    """A job, as far as this is concerned."""
+    """The fields of a job that are needed here."""
 
     @property
     def qos(self) -> str: ...
@@ -62,13 +63,14 @@ class _Kind:
 
 
 def unmodelled_words(what: str, jobs: int) -> str:
-    """A line about one of `unmodelled`."""
+    """Return a line about one of `unmodelled`."""
     return f"Not modelled by the policy slurm: {what} ({count(jobs, 'job')})."
 
 
 def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
-    """What of the site's settings and these jobs' partitions, QOS, associations and options is not
-    modelled, and how many have it."""
+    """Return which of the site's settings, and of these jobs' partitions, QOS, associations and
+    options, are not modelled, and how many jobs each affects.
+    """
     found: Counter[str] = Counter()
     jobs = list(jobs)
     unknown = (Known.NAMED, Known.WITHHELD)
@@ -89,10 +91,10 @@ def unmodelled(site: Site, jobs: Iterable[Charged]) -> dict[str, int]:
 def unforeseen(
     site: Site, waiting: Iterable[Ask], running: Iterable[Ask], others: Iterable[Ask] = ()
 ) -> dict[str, str]:
-    """Of which of the jobs that wait no start is foreseen, and why.
+    """Return the waiting jobs for which no start is forecast, and why.
 
     Args:
-        others: that wait, too.
+        others: other jobs that wait.
     """
     found: dict[str, str] = {}
     others = list(others) if STOPS in site.parameters else []
@@ -127,8 +129,9 @@ STOPS = "assoc_limit_stop"  # who waits for a limit holds all behind it in its p
 
 
 def stopped_by(ask: Ask, waiting: Iterable[Ask]) -> Ask | None:
-    """The first job that waits for a limit in a partition of this one, and not behind it; None:
-    there is none."""
+    """Return the first job that waits for a limit in a partition of this one and is not behind it,
+    or None.
+    """
     return next(
         (
             one

@@ -1,4 +1,6 @@
-"""Names of jobs that differ in numbers only, as one; in the database: none is read for it."""
+"""Job names that differ in numbers only, treated as one name. The database does it, so no name is
+read for that.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ _NUMBER = re.compile("[0-9]+")
 
 
 class alike(GenericFunction[str]):
-    """A name, every number in it as "#": "sweep-lr#"."""
+    """An SQL function: a name with every number in it as "#", as in "sweep-lr#"."""
 
     type = String()
     inherit_cache = True
 
 
 def of_name(name: str) -> str:
-    """The same, for SQLite, which has no such function itself."""
+    """Return a name with every number as "#", for SQLite, which has no such function itself."""
     return _NUMBER.sub("#", name)
 
 

@@ -38,7 +38,9 @@ class Transactions(Protocol):
 
 
 def move(store: Transactions, before: float) -> int:
-    """Move bodies of events and decisions from before a time of the log. Returns how many."""
+    """Move bodies of events and decisions from before a time of the log into the archive. Return
+    how many.
+    """
     moved = 0
     with store.reading() as connection:
         last = select(func.max(events.c.seq)).group_by(events.c.kind)
@@ -72,7 +74,7 @@ def _move(store: Transactions, table: Table, before: float, newest: list[int]) -
 
 
 def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
-    """Take the contents of some rows of a table out of the archive; others keep their places."""
+    """Delete the contents of some rows of a table from the archive; others keep their places."""
     gone = set(map(str, seqs))
     mine = archive.c.name == table.name
     ends = select(archive.c.first, archive.c.last).where(mine)
@@ -90,7 +92,9 @@ def forget(connection: Connection, table: Table, seqs: Collection[int]) -> None:
 
 
 def bodies(connection: Connection, table: Table, rows: Sequence[Any]) -> list[str]:
-    """What rows of a table say; they have its columns `seq` and `body`."""
+    """Return the bodies of rows of a table, read from the archive where they were moved. The rows
+    have its columns `seq` and `body`.
+    """
     found = []
     for row in rows:
         has = row if isinstance(row, RowMapping) else row._mapping

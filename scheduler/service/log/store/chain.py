@@ -1,4 +1,4 @@
-"""A hash chain over what pages show and no fold of the log can tell: whoever alters a row of the
+"""A hash chain over what pages show and the log alone cannot prove. Whoever alters a row of the
 database must rewrite every link since, and the head that somebody kept elsewhere.
 
 Each transaction appends one link. It lists the digest of every row that was written (None: of one
@@ -53,7 +53,7 @@ Entry = tuple[str, str, str | None]  # table, key, digest
 
 
 class Link(NamedTuple):
-    """One transaction; `content`: canonical JSON of its entries."""
+    """One transaction; `content` is the canonical JSON of its entries."""
 
     seq: int
     content: str
@@ -61,13 +61,14 @@ class Link(NamedTuple):
 
 
 def key_of(table: Table, row: Row) -> str:
-    """Names a row in its table."""
+    """Return the key of a row within its table."""
     return "/".join(str(row[column.name]) for column in table.primary_key)
 
 
 def digest_of(table: Table, row: Row) -> str:
-    """Of a row's columns; one that holds nothing is as one that is not there, so that a column can
-    be added."""
+    """Return the digest of a row's columns. A column that holds nothing counts as absent, so that
+    columns can be added.
+    """
     floats = _FLOATS[table.name]
     shown = {
         name: float(value) if name in floats else value
@@ -79,7 +80,7 @@ def digest_of(table: Table, row: Row) -> str:
 
 
 def head_of(before: str, content: str) -> str:
-    """The head after a link."""
+    """Return the chain's head (a digest) after a link with this content, given the head before."""
     return sha256(f"{before}\n{content}".encode()).hexdigest()
 
 
@@ -87,14 +88,14 @@ def head_of(before: str, content: str) -> str:
 
 
 def write(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Insert rows, and cover them. Columns left out are NULL."""
+    """Insert rows, and cover them by the chain. Columns left out are NULL."""
     if rows:
         connection.execute(insert(table), rows)
         cover(connection, table, rows)
 
 
 def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
-    """Digests of whole rows as they were just written."""
+    """Add the digests of whole rows, as they were just written, to the transaction's link."""
     sealed = []
     for row in rows:
         entry = table.name, key_of(table, row), digest_of(table, row)
@@ -108,14 +109,16 @@ def cover(connection: Connection, table: Table, rows: Iterable[Row]) -> None:
 
 
 def cover_those(connection: Connection, table: Table, where: ColumnElement[bool]) -> None:
-    """The same of rows as they are in the table."""
+    """Add the digests of rows as they are in the table to the transaction's link."""
     cover(connection, table, connection.execute(select(table).where(where)).mappings().all())
 
 
 def change(
     connection: Connection, table: Table, where: ColumnElement[bool], values: Mapping[str, Any]
 ) -> None:
-    """Change rows; the columns of `where` may be among what changes."""
+    """Update rows, and cover them by the chain. The columns of `where` may be among those that
+    change.
+    """
     keys = list(table.primary_key)
     found = connection.execute(select(*keys).where(where)).all()
     for at in found:
@@ -125,7 +128,7 @@ def change(
 
 
 def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -> int:
-    """Delete rows, and say so. Returns how many."""
+    """Delete rows, and note that in the chain. Return how many."""
     found = connection.execute(select(*table.primary_key).where(where)).mappings().all()
     connection.execute(delete(table).where(where))
     gone(connection, table, [key_of(table, row) for row in found])
@@ -133,7 +136,7 @@ def take_out(connection: Connection, table: Table, where: ColumnElement[bool]) -
 
 
 def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Rows were deleted, if they were there."""
+    """Note in the chain that rows were deleted, if they were there."""
     if table in SEALED:
         unseal(connection, table, keys)
     if table in CHAINED:
@@ -142,14 +145,14 @@ def gone(connection: Connection, table: Table, keys: Sequence[str]) -> None:
 
 
 def unseal(connection: Connection, table: Table, keys: Sequence[str]) -> None:
-    """Rows go, or are replaced."""
+    """Delete the seals of rows that are deleted or replaced."""
     if keys:
         this = delete(seals).where(seals.c.name == table.name, seals.c.key == bindparam("of"))
         connection.execute(this, [{"of": key} for key in keys])
 
 
 def add_link(connection: Connection) -> None:
-    """Append what a transaction covered; called at its end."""
+    """Append what a transaction covered as one link. Called at its end."""
     entries = connection.info.pop("chain", None)
     if not entries:
         return
@@ -163,7 +166,7 @@ def add_link(connection: Connection) -> None:
 
 
 def forget(connection: Connection) -> None:
-    """A transaction ended, well or not."""
+    """Drop what a transaction covered. Called after it ended, well or not."""
     connection.info.pop("chain", None)
 
 
@@ -182,7 +185,7 @@ def is_sealed(table: Table, row: Row) -> bool:
 
 
 def rows_of(connection: Connection, table: Table) -> Iterator[Row]:
-    """Every row by its key, what it says read from the archive where it was moved."""
+    """Yield every row by its key, its body read from the archive where it was moved."""
     query = select(table).order_by(*table.primary_key)
     if table not in IN_ORDER:
         yield from connection.execute(query).mappings()
@@ -202,7 +205,7 @@ def _body(connection: Connection, table: Table, row: RowMapping) -> str:
 
 
 def links(connection: Connection) -> Iterator[Link]:
-    """The chain, from its beginning."""
+    """Yield the links of the chain, from its beginning."""
     after = 0
     query = select(chain).order_by(chain.c.seq).limit(READ)
     while rows := connection.execute(query.where(chain.c.seq > after)).all():
@@ -212,16 +215,16 @@ def links(connection: Connection) -> Iterator[Link]:
 
 
 def entries(link: Link) -> list[Entry]:
-    """What a link covers. ValueError: it is no link of ours."""
+    """Return the entries that a link covers. Raise ValueError where the link is malformed."""
     return [(name, key, digest) for name, key, digest in json.loads(link.content)]
 
 
 def newest(connection: Connection) -> Link | None:
-    """The last link; None: nothing was written yet."""
+    """Return the last link, or None where nothing was written yet."""
     row = connection.execute(select(chain).order_by(chain.c.seq.desc()).limit(1)).one_or_none()
     return None if row is None else Link(*row)
 
 
 def sealed(connection: Connection) -> dict[tuple[str, str], str]:
-    """Digests of the rows that are replaced all the time, by table and key."""
+    """Return the digests of the rows that are often replaced, by table and key."""
     return {(row.name, row.key): row.digest for row in connection.execute(select(seals))}

@@ -1,4 +1,6 @@
-"""SQLite's journal is carried over by a process in which nobody waits."""
+"""A process of its own that carries SQLite's journal over into the file, so that nobody waits for
+that.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ EVERY_S = 1.0
 
 
 def keep_checkpointed(database: str, stopping: Callable[[float], bool]) -> None:
-    """Checkpoint every `EVERY_S`, until stopped. Of PostgreSQL there is nothing to do.
+    """Checkpoint every `EVERY_S`, until stopped. Nothing is done for PostgreSQL.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

@@ -1,4 +1,4 @@
-"""What was claimed: kept, compared with what came, counted.
+"""Predictions shown to people: kept, compared with what happened, counted.
 
 An offer waits for its job's owner to make the change: by `change`, or by cancelling the job and
 submitting another that differs in that alone. It is then judged like everything else, by the tables
@@ -68,8 +68,9 @@ _CLUSTER = (
 
 
 def keep(connection: Connection, made: Iterable[Claim], seq: int) -> None:
-    """Keep claims, as of the event `seq`. An offer that is made again is of that moment; of
-    anything else the first of a job stands."""
+    """Store claims, as of the event `seq`. A repeated offer replaces the former one; of other
+    claims the first about a job stays.
+    """
     made = list(made)
     for i in range(0, len(made), AT_ONCE):
         _keep_some(connection, made[i : i + AT_ONCE], seq)
@@ -111,22 +112,25 @@ def _stand(connection: Connection, job_ids: Collection[str]) -> set[tuple[str, s
 
 
 def prune(connection: Connection, before: float) -> int:
-    """Forget what was claimed before a moment, and all but the latest `MOST`. Returns how many."""
+    """Delete claims made before a moment, and all but the latest `MOST`. Return how many were
+    deleted.
+    """
     last = connection.execute(select(func.max(claims.c.id))).scalar() or 0
     old = or_(claims.c.made_at < before, claims.c.id <= last - MOST)
     return connection.execute(delete(claims).where(old)).rowcount
 
 
 def void(connection: Connection, job_ids: Collection[str]) -> None:
-    """Delete the open claims of jobs that now ask for something else, but for offers that were
-    taken."""
+    """Delete the open claims of jobs that now ask for something else, except offers that were taken
+    up.
+    """
     left = and_(claims.c.judged_at.is_(None), claims.c.taken_at.is_(None))
     for job_id in job_ids:
         connection.execute(delete(claims).where(claims.c.job_id == job_id, left))
 
 
 def refute(connection: Connection, kind: Kind, job_ids: Collection[str], now: float) -> None:
-    """Judge the open claims of a kind of some jobs as not held, before anything came of them."""
+    """Judge the open claims of a kind about some jobs as not held, before they could come true."""
     for job_id in job_ids:
         this = and_(claims.c.job_id == job_id, claims.c.kind == kind.value)
         query = update(claims).where(this, claims.c.judged_at.is_(None))
@@ -143,8 +147,9 @@ def forget_open(connection: Connection) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of the claim numbered `claim`: its columns are set to `values`. None: the claim
-    says nothing any more, and its row is deleted."""
+    """The verdict on the claim numbered `claim`: its columns are set to `values`. With None its row
+    is deleted, because it says nothing any more.
+    """
 
     claim: int
     values: Mapping[str, Any] | None
@@ -192,7 +197,7 @@ def judged(connection: Connection, now: float) -> list[Verdict]:
 
 
 def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    """Write verdicts down."""
+    """Write verdicts to the table."""
     for one in verdicts:
         this = claims.c.id == one.claim
         if one.values is None:
@@ -202,7 +207,9 @@ def apply(connection: Connection, verdicts: Sequence[Verdict]) -> None:
 
 
 def taken(connection: Connection, job_id: str, change: str, at: float) -> None:
-    """The owner of a followed job made a change that was offered; `change`: canonical JSON."""
+    """Note that the owner of a followed job made a change that was offered; `change` is canonical
+    JSON.
+    """
     of = and_(
         claims.c.job_id == job_id,
         claims.c.change == change,
@@ -218,7 +225,7 @@ Values = Mapping[str, Any]  # columns to be set; none: nothing is known yet
 
 
 def _taken(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """Whether the job's owner has made the change that was offered; None: made another."""
+    """Return whether the job's owner has made the change that was offered; None: made another."""
     offered = json.loads(row.change)
     for at, kind, body in _since(connection, row.job_id, row.seq, _CHANGES):
         made = kind == Happened.CHANGED and same_change(body, offered)
@@ -260,7 +267,9 @@ def _as_asked(spec: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _verdict(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> Values | None:
-    """What is known of a claim that holds or not; none: not yet; None: nothing ever will be."""
+    """Return what is known of a claim that holds or not; none: not yet; None: nothing ever will
+    be.
+    """
     kind, over = Kind(row.kind), Phase(job.phase).over
     if kind is Kind.NEVER:
         return _never(connection, row, job, now)
@@ -303,7 +312,7 @@ def _never(connection: Connection, row: Row[Any], job: Row[Any], now: float) -> 
 def _company(
     connection: Connection, kind: Kind, row: Row[Any], job: Row[Any], now: float
 ) -> Values | None:
-    """Whether a job started beside another; the speed that was measured there."""
+    """Return whether a job started beside another; the speed that was measured there."""
     of = decisions.c
     query = (
         select(of.action, of.event, of.at)
@@ -427,7 +436,7 @@ def record_of(connection: Connection, kind: Kind) -> tuple[int, int]:
 
 
 def unfulfilled(connection: Connection, kind: Kind) -> dict[str, float]:
-    """Return since when claims of a kind that have not come true are made of jobs."""
+    """Return the jobs about which claims of a kind are open, and since when."""
     of = claims.c
     query = select(of.job_id, of.made_at).where(of.kind == kind.value, of.came.is_(None))
     return {row.job_id: row.made_at for row in connection.execute(query.order_by(of.id))}

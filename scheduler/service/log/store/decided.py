@@ -1,4 +1,4 @@
-"""Decisions as rows; with a new reason to wait, the forecast that was made before it goes."""
+"""Decisions as rows. A new reason to wait deletes the forecast made before it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ WAITS_AGAIN = (Action.WAIT, Action.PREEMPT)
 def write_decisions(
     connection: Connection, made: Sequence[Decision], texts: Sequence[str], event: int
 ) -> None:
-    """Write decisions, each with its canonical JSON; `event` is the seq of what recorded them."""
+    """Write decisions, each with its canonical JSON; `event` is the seq of the event that records
+    them.
+    """
     rows = [
         {
             "seq": d.seq,
@@ -41,7 +43,7 @@ def write_decisions(
 
 
 def waiting_again(connection: Connection, job_ids: Collection[str], since: int) -> set[str]:
-    """Those of some jobs that wait for a reason given after the event `since`."""
+    """Return those of some jobs that wait for a reason given after the event `since`."""
     of = decisions.c
     again: ColumnElement[bool] = of.action.in_([action.value for action in WAITS_AGAIN])
     query = select(of.job_id).where(of.job_id.in_(job_ids), of.event > since, again)

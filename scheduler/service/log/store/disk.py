@@ -1,4 +1,4 @@
-"""A disk that is full: how that differs from a defect, and when there is room again."""
+"""Tells a full disk from a defect, and when there is room again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TEXTS = ("is full", "No space left", "could not extend file")  # by SQLite and 
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether an error says that the disk is full, or that an account may have no more of it."""
+    """Return whether an error says that the disk is full, or that an account's quota is used up."""
     if isinstance(error, OSError):
         return error.errno in FULL
     return isinstance(error, DBAPIError) and any(text in str(error.orig) for text in _TEXTS)
@@ -44,7 +44,7 @@ def has_room(store: Store) -> bool:
 
 
 def wait_for_room(store: Store, clock: Clock, stopping: Callable[[], object]) -> None:
-    """Wait until the disk has room, or until stopped; at least for `LOOK_S`.
+    """Wait until the disk has room, or until stopped, at least for `LOOK_S`.
 
     Args:
         stopping: asked every `LOOK_S`; true: stop.

@@ -18,7 +18,7 @@ from scheduler.service.log.store.tables import leases
 
 
 class LeaseLost(Exception):
-    """Somebody else holds the lease: nothing was written."""
+    """Raised when somebody else holds the lease. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Lease:
 
 
 class Watch:
-    """What one process has seen of leases."""
+    """What one process has seen of the leases' renewals."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[tuple[int, int], float, bool]] = {}
@@ -61,7 +61,8 @@ class Watch:
         for_s: float,
         ready: bool = True,
     ) -> Lease | None:
-        """Take a lease that is free, run out or already held; None while another holds it.
+        """Take a lease that is free, expired or already held by `holder`, and return it. Return
+        None while another holds it.
 
         Whoever takes it goes on from the time that its last holder's host had.
         """
@@ -78,15 +79,16 @@ class Watch:
         return renew(connection, clock, taken)
 
     def may_take(self, lease: Lease | None, clock: Clock, holder: str) -> bool:
-        """Whether a lease, as it is now, is there for `holder` to take."""
+        """Return whether `holder` may take a lease as it is now."""
         if lease is None or lease.holder == holder or not lease.for_s:
             return True
         silent_s, _ = self._silent(lease, clock)
         return silent_s > lease.for_s
 
     def held(self, lease: Lease | None, clock: Clock, late_s: float = 0.0) -> bool:
-        """Whether somebody is known to hold a lease: it was renewed in time, or less than `late_s`
-        too late, or seen to be."""
+        """Return whether somebody is known to hold a lease: it was renewed in time, or less than
+        `late_s` too late, or seen to be renewed.
+        """
         if lease is None or not lease.for_s:
             return False
         silent_s, known = self._silent(lease, clock)
@@ -105,7 +107,9 @@ class Watch:
 
 
 def lease_of(connection: Connection, name: str) -> Lease | None:
-    """Who holds a lease, or held it last; None: nobody ever did."""
+    """Return the lease of a name, with who holds it or held it last, or None where nobody ever
+    did.
+    """
     query = select(*(leases.c[column] for column in Lease.__slots__)).where(leases.c.name == name)
     row = connection.execute(query).one_or_none()
     return None if row is None else Lease(*row)
@@ -120,7 +124,7 @@ def fence(connection: Connection, lease: Lease) -> None:
 
 
 def renew(connection: Connection, clock: Clock, lease: Lease) -> Lease:
-    """Write a lease as held from now on."""
+    """Write a lease as renewed now, and return it."""
     renewed = replace(lease, beats=lease.beats + 1, beat_at=clock.monotonic(), boot=clock.boot)
     values = {column: getattr(renewed, column) for column in Lease.__slots__}
     this = update(leases).where(leases.c.name == lease.name)
@@ -129,7 +133,7 @@ def renew(connection: Connection, clock: Clock, lease: Lease) -> Lease:
 
 
 def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
-    """Give a lease up; nothing when it was lost already."""
+    """Give a lease up. Does nothing when it was lost already."""
     this = update(leases).where(leases.c.name == lease.name, leases.c.term == lease.term)
     connection.execute(
         this.values(for_s=0.0, expires_at=clock.now(), beat_at=clock.monotonic(), boot=clock.boot)
@@ -137,8 +141,9 @@ def let_go(connection: Connection, clock: Clock, lease: Lease) -> None:
 
 
 def latest_time(connection: Connection, clock: Clock) -> float:
-    """The latest time of day that a holder wrote, seconds since the epoch, and how long ago that
-    was where this start of the host counts it; 0 = none did."""
+    """Return the latest time of day that a holder wrote, seconds since the epoch, advanced by the
+    time since then where it was written on this boot of the host. Return 0 where none was written.
+    """
     latest = 0.0
     for row in connection.execute(select(leases)):
         ago_s = clock.monotonic() - row.beat_at if _of_this_boot(row, clock) else 0.0
@@ -147,7 +152,7 @@ def latest_time(connection: Connection, clock: Clock) -> float:
 
 
 def written_since_boot(connection: Connection, clock: Clock) -> bool:
-    """Whether a holder wrote on this host since it booted."""
+    """Return whether a holder wrote on this host since it booted."""
     return any(_of_this_boot(row, clock) for row in connection.execute(select(leases)))
 
 

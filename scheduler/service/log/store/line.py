@@ -23,27 +23,29 @@ SIZE = 48  # of what is written: it never grows, and needs no room on a full dis
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Who writes: a process of this host, and since when, seconds on the monotonic clock."""
+    """The process of this host that writes, and since when, seconds on the monotonic clock."""
 
     pid: int
     since: float
 
 
 def line_of(url: URL) -> Line | None:
-    """That of a database; None: the database has its own, or nobody else can open it."""
+    """Return the line of a database, or None where the database has its own, or nobody else can
+    open it.
+    """
     file = url.database if url.get_backend_name() == "sqlite" else None
     return Line(Path(f"{file}-line")) if file and file != ":memory:" else None
 
 
 class Line:
-    """The line before one file, which need not exist."""
+    """The line of writers to one file, which need not exist."""
 
     def __init__(self, path: Path):
         self.path = path
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Wait until it is this process's turn, and have it for the body of the `with`."""
+        """Wait for this process's turn, and hold it inside the block."""
         # nobody else's: who can open a file can lock it
         file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -55,7 +57,7 @@ class Line:
             os.close(file)
 
     def head(self) -> Turn | None:
-        """Whose turn it is; None: nobody's."""
+        """Return whose turn it is, or None where it is nobody's."""
         try:
             file = descriptor(self.path)
         except OSError:

@@ -24,8 +24,8 @@ def held_meanwhile(
     now: float,
     sees: Callable[[RowMapping], bool],
 ) -> list[Held]:
-    """Jobs that had GPUs of a job's virtual cluster, alone or with another, in some spells; those
-    of most GPU-time first. Less than a second does not count.
+    """Return the jobs that had GPUs of a job's virtual cluster during some spells, alone or with
+    another, those of most GPU-time first. Less than a second does not count.
 
     Args:
         sees: whether the viewer sees the job of a row: others have no name.

@@ -28,14 +28,14 @@ class Mend:
 
 
 class Mends:
-    """All of one log."""
+    """All mends of one log."""
 
     def __init__(self, mends: Iterable[Mend] = ()):
         self._mends = list(mends)
 
     @classmethod
     def of(cls, connection: Connection, upto: int | None = None) -> Mends:
-        """Return those that the log tells of; `upto`: up to this event of it."""
+        """Return the mends that the log holds, with `upto` only those up to that event."""
         query = select(events.c.seq, events.c.body).where(events.c.kind == Kind.CLOCK_MENDED.value)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
@@ -43,11 +43,11 @@ class Mends:
         return cls(Mend(body["first"], seq - 1, body["by_s"]) for seq, body in bodies)
 
     def late_s(self, seq: int) -> float:
-        """How much too late an event, and what was decided in it, is dated."""
+        """Return by how many seconds an event, and what was decided in it, is dated too late."""
         return sum(mend.by_s for mend in self._mends if mend.first <= seq <= mend.last)
 
     def mended(self, event: Event) -> Event:
-        """The event with the times that are right."""
+        """Return the event with the right times."""
         late_s = self.late_s(event.seq)
         if not late_s:
             return event
@@ -55,5 +55,5 @@ class Mends:
         return replace(event, at=event.at - late_s, body={**event.body, **right})
 
     def cover(self, seq: int) -> bool:
-        """Whether what was known at event `seq` has been dated otherwise since."""
+        """Return whether event `seq` lies in a part whose dates were corrected."""
         return any(mend.first <= seq <= mend.last for mend in self._mends)

@@ -1,4 +1,6 @@
-"""A field of what Slurm says of a job, as an expression: the database picks it out of the JSON."""
+"""An SQL expression for a field of what Slurm says of a job: the database reads it out of the
+JSON.
+"""
 
 from __future__ import annotations
 

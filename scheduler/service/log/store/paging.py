@@ -1,4 +1,4 @@
-"""Cursors: the key of the last row of a page, as text nobody need understand."""
+"""Cursors: the key of the last row of a page, as opaque text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LONGEST = 256  # characters
 
 
 class BadCursor(ValueError):
-    """A cursor that no page gave out."""
+    """Raised for a cursor that no page gave out."""
 
 
 def cursor(*values: int | float) -> str:
@@ -19,7 +19,7 @@ def cursor(*values: int | float) -> str:
 
 
 def opened(text: str, *types: type) -> tuple[Any, ...]:
-    """The values in a cursor. Raises BadCursor unless they are of these types."""
+    """Return the values in a cursor. Raises BadCursor unless they are of these types."""
     if len(text) > LONGEST:
         raise BadCursor("cursor: not one that a page gave out")
     try:

@@ -31,7 +31,7 @@ class Payload:
     workdir: str = ""
 
     def row(self, job_id: str, owner: str) -> Columns:
-        """As a row of the table."""
+        """Return the payload as a row of the table."""
         command, environment = self._texts
         return {
             "job_id": job_id,
@@ -44,7 +44,7 @@ class Payload:
 
     @property
     def bytes(self) -> int:
-        """What it takes."""
+        """Size in bytes."""
         return sum(len(text.encode()) for text in (*self._texts, self.workdir))
 
     @property
@@ -56,7 +56,7 @@ GONE = Payload(("",), {})  # of a job that is over: no backend begins it
 
 
 def payload_of(connection: Connection, job_id: str) -> Payload:
-    """What a job runs; `GONE` when it is over."""
+    """Return what a job runs, or `GONE` when it has ended."""
     query = select(payloads.c.command, payloads.c.environment).where(payloads.c.job_id == job_id)
     row = connection.execute(query).one_or_none()
     if row is None:
@@ -65,14 +65,16 @@ def payload_of(connection: Connection, job_id: str) -> Payload:
 
 
 def command_of(connection: Connection, job_id: str) -> tuple[str, ...] | None:
-    """The command of a job that is not over; None: it is, or its command is in the log."""
+    """Return the command of a job that has not ended. Return None where it has, or its command is
+    in the log.
+    """
     query = select(payloads.c.command).where(payloads.c.job_id == job_id)
     found = connection.execute(query).scalar()
     return None if found is None else tuple(json.loads(found))
 
 
 def drop(connection: Connection, job_ids: Iterable[str]) -> None:
-    """Forget what jobs ran."""
+    """Delete what jobs ran."""
     over: Sequence[dict[str, str]] = [{"over": job_id} for job_id in job_ids]
     if over:
         connection.execute(delete(payloads).where(payloads.c.job_id == bindparam("over")), over)
@@ -80,6 +82,6 @@ def drop(connection: Connection, job_ids: Iterable[str]) -> None:
 
 
 def bytes_of(connection: Connection, owner: str) -> int:
-    """What the payloads of an owner's jobs take."""
+    """Return the size of the payloads of an owner's jobs, bytes."""
     query = select(func.coalesce(func.sum(payloads.c.bytes), 0)).where(payloads.c.owner == owner)
     return int(connection.execute(query).scalar_one())

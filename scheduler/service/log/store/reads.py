@@ -90,11 +90,13 @@ QUEUED = Phase.QUEUED.value
 
 
 class UnknownJob(LookupError):
-    """No such job, or not one this viewer may see: the two are not distinguished."""
+    """Raised where there is no such job, or the viewer may not see it. The two look
+    the same.
+    """
 
 
 class Chosen(NamedTuple):
-    """Which jobs are wanted; None: any. Unless `over`, without those that are over."""
+    """Which jobs are wanted; None means any. Unless `over`, jobs that have ended are left out."""
 
     phase: str | None = None
     over: bool = True
@@ -111,17 +113,21 @@ def _tasks(array_id: str) -> ColumnElement[bool]:
 
 
 class Reads:
-    """Queries of one database. `bundles`: the folder of the copies that are decided with."""
+    """The queries of one database. `bundles` is the folder with copies of the bundles that were
+    decided with.
+    """
 
     def __init__(self, engine: Engine, bundles: Path | None = None):
         self.engine, self.bundles = engine, bundles
 
     def seen_by(self, viewer: Viewer) -> VisibleQueries:
-        """The database as `viewer` may see it."""
+        """Return the queries as `viewer` may ask them."""
         return VisibleQueries(self.engine, viewer, self.bundles)
 
     def exists(self, job_id: str) -> bool:
-        """Whether there is such a job at all. For the log of refusals; no user sees it."""
+        """Return whether there is such a job at all. It is for the log of refusals; no user sees
+        it.
+        """
         if not JOB_ID.fullmatch(job_id):
             return False
         query = select(func.count()).where(jobs.c.job_id == job_id)
@@ -130,12 +136,12 @@ class Reads:
 
 
 class VisibleQueries(ShortRows):
-    """What one viewer sees."""
+    """The queries of one viewer, who sees only what may be shown."""
 
     # --- jobs -------------------------------------------------------------------------------
 
     def job(self, job_id: str) -> JobRow:
-        """A job of the viewer's. Raises UnknownJob for another's, and for none."""
+        """Return a job of the viewer's. Raises UnknownJob for another's, and for none."""
         if not JOB_ID.fullmatch(job_id):
             raise UnknownJob(job_id)
         found = self._all(select(jobs).where(jobs.c.job_id == job_id, self._mine()))
@@ -147,14 +153,16 @@ class VisibleQueries(ShortRows):
         return job if command is None else replace(job, command=command)
 
     def keeps_decider(self) -> str:
-        """What takes the decider long now; "" = nothing."""
+        """Return what has kept the decider busy for long, or "" where nothing has."""
         with self._engine.connect() as connection:
             lease = lease_of(connection, "decider")
         return lease.doing if lease is not None else ""
 
     def task_of(self, job_id: str) -> str:
-        """Of an array, named as a whole, the viewer's first task that waits, or else runs, or else
-        the last; of a heterogeneous job its first component; any other id as it is."""
+        """Return the job meant by an id. For an array as a whole it is the viewer's first waiting
+        task, else a running one, else the last. For a heterogeneous job it is the first component.
+        Any other id stays as it is.
+        """
         named = ARRAY.fullmatch(job_id)
         found = jobs.c.job_id, jobs.c.phase
         if named is None or self._all(select(*found).where(jobs.c.job_id == job_id)):
@@ -171,26 +179,26 @@ class VisibleQueries(ShortRows):
         return str(min(tasks, key=rank)["job_id"]) if tasks else job_id
 
     def those(self, ids: Iterable[str]) -> list[JobRow]:
-        """Those of some jobs that are the viewer's."""
+        """Return those of some jobs that are the viewer's."""
         wanted = [job_id for job_id in ids if JOB_ID.fullmatch(job_id)]
         return self._job_rows(
             self._all(select(jobs).where(jobs.c.job_id.in_(wanted), self._mine()))
         )
 
     def tasks(self, array_id: str) -> list[JobRow]:
-        """The viewer's tasks of an array; none when it is no array's id."""
+        """Return the viewer's tasks of an array; none when the id is no array's."""
         if ARRAY.fullmatch(array_id) is None:
             return []
         return self._job_rows(self._all(select(jobs).where(_tasks(array_id), self._mine())))
 
     def fresh(self, row: Mapping[str, Any]) -> JobRow:
-        """A job the viewer has just submitted, from its row."""
+        """Return a job that the viewer has just submitted, from its row."""
         return job_row(row, ())
 
     def jobs(
         self, chosen: Chosen = ALL, *, limit: int = 50, after: str | None = None
     ) -> Page[JobRow]:
-        """Jobs of the viewer's, latest first."""
+        """Return a page of the viewer's jobs, latest first."""
         query = select(jobs).where(self._mine()).order_by(jobs.c.submitted_seq.desc())
         for name in ("phase", "vc", "owner"):
             if (wanted := getattr(chosen, name)) is not None:
@@ -206,7 +214,8 @@ class VisibleQueries(ShortRows):
         return Page(self._job_rows(rows), cursor(rows[-1]["submitted_seq"]) if more else None)
 
     def standing(self, job_id: str, priority: int | None = None) -> Standing | None:
-        """Where a waiting job of the viewer's stands, or would with another priority.
+        """Return the place of the viewer's waiting job, or the one it would have with another
+        priority.
 
         None when it waits in no queue.
         """
@@ -221,7 +230,9 @@ class VisibleQueries(ShortRows):
         return Standing(self._count(select(func.count()).where(ahead)) + 1, total)
 
     def queue(self, vc: str, *, limit: int = 50, after: str | None = None) -> Page[QueueEntry]:
-        """The queue of a virtual cluster in the policy's order, others' jobs as places only."""
+        """Return a page of the queue of a virtual cluster in the policy's order. Others' jobs
+        appear as places only.
+        """
         query = select(jobs).where(jobs.c.phase == QUEUED, jobs.c.vc == vc).order_by(*_ORDER)
         passed = 0
         if after is not None:
@@ -242,7 +253,7 @@ class VisibleQueries(ShortRows):
         return Page(entries, cursor(position, row["submitted_seq"]))
 
     def _place_of(self, vc: str, seq: int) -> Place:
-        """Where the job that event `seq` submitted stands, or stood, in a queue."""
+        """Return where the job that event `seq` submitted stands, or stood, in a queue."""
         named = jobs.join(events, events.c.job_id == jobs.c.job_id)
         query = select(jobs).select_from(named).where(events.c.seq == seq)
         rows = self._all(query.where(jobs.c.submitted_seq == seq, jobs.c.vc == vc))
@@ -253,7 +264,7 @@ class VisibleQueries(ShortRows):
     # --- the cluster ------------------------------------------------------------------------
 
     def cluster(self) -> list[Node]:
-        """Node by GPU, who is on it and who shares with whom."""
+        """Return every node with its GPUs, who is on each and who shares with whom."""
         on: dict[tuple[int, int], list[str]] = {}
         placed = select(jobs.c.job_id, jobs.c.owner, jobs.c.nodes).where(on_gpus)
         for row in self._all(placed.order_by(jobs.c.started_at, jobs.c.submitted_seq)):
@@ -280,7 +291,7 @@ class VisibleQueries(ShortRows):
         ]
 
     def load(self) -> list[VcLoad]:
-        """Each virtual cluster at a glance."""
+        """Return the load of each virtual cluster."""
         counts: dict[tuple[str, str], int] = {}
         counted = select(jobs.c.vc, jobs.c.phase, func.count().label("n")).where(live)
         for row in self._all(counted.group_by(jobs.c.phase, jobs.c.vc)):
@@ -308,7 +319,7 @@ class VisibleQueries(ShortRows):
         return loads
 
     def nodes_now(self) -> list[NodeNow]:
-        """Every node, and how many jobs run on each of its GPUs."""
+        """Return every node, and how many jobs run on each of its GPUs."""
         lent = self.lent()
         return [
             NodeNow(
@@ -324,22 +335,23 @@ class VisibleQueries(ShortRows):
         ]
 
     def vcs(self) -> list[str]:
-        """Names of the virtual clusters, in node order."""
+        """Return the names of the virtual clusters, in node order."""
         first = func.min(nodes.c.node)
         return [r["vc"] for r in self._all(select(nodes.c.vc).group_by(nodes.c.vc).order_by(first))]
 
     # --- why --------------------------------------------------------------------------------
 
     def decisions(self, job_id: str) -> list[Line]:
-        """Decisions about a job of the viewer's in order, the latest `MAX_PAGE`."""
+        """Return the latest `MAX_PAGE` decisions about the viewer's job, in order."""
         self.job(job_id)
         query = select(decisions).where(decisions.c.job_id == job_id)
         rows = self._all(query.order_by(decisions.c.seq.desc()).limit(MAX_PAGE))
         return self._decision_lines(rows[::-1])
 
     def story(self, job_id: str) -> list[Line]:
-        """Events and decisions of a job of the viewer's, in the order they took effect; the latest
-        `MAX_PAGE` of each."""
+        """Return events and decisions of the viewer's job in the order they took effect, the latest
+        `MAX_PAGE` of each.
+        """
         lines = [(line.body["event"], 1, line.seq, line) for line in self.decisions(job_id)]
         query = select(events).where(events.c.job_id == job_id).order_by(events.c.seq.desc())
         rows, mends = self._all(query.limit(MAX_PAGE)), self._mends()
@@ -353,10 +365,11 @@ class VisibleQueries(ShortRows):
         return [line for *_, line in sorted(lines, key=lambda entry: entry[:3])]
 
     def overtaken(self, job_id: str) -> dict[str, int]:
-        """Jobs submitted later to the virtual cluster of a job of the viewer's that were given
-        GPUs while it waited: how many, by why they could, in the order as it was then. Of profiling
-        runs those are counted in which the job ended. Who was decided about after its own start did
-        not go first: it began a little later than it was decided to."""
+        """Return how many jobs overtook the viewer's job, by the reason why they could. Overtaking
+        jobs were submitted later to its virtual cluster, and were given GPUs while it waited. A
+        profiling run counts if the job ended in it. Decisions taken after the start of the viewer's
+        job was decided do not count, even if it began a little later.
+        """
         job = self._one(select(jobs).where(jobs.c.job_id == self.job(job_id).job_id))
         until = job["started_at"] or job["ended_at"]
         fewer = (jobs.c.gpus < job["gpus"]).label("fewer")
@@ -413,15 +426,17 @@ class VisibleQueries(ShortRows):
         return case(*changes, else_=literal(last, Float)) if changes else literal(last, Float)
 
     def held(self, job: JobRow, spells: Sequence[tuple[float, float]], now: float) -> list[Held]:
-        """Jobs that had GPUs of the virtual cluster of a job of the viewer's in the spells of its
-        wait, those of most GPU-time first; of those that are not shown no names."""
+        """Return the jobs that had GPUs of the virtual cluster while the viewer's job waited (in
+        `spells`), those of most GPU-time first. Jobs that may not be shown have no names.
+        """
         with self._engine.connect() as connection:
             return held_meanwhile(
                 connection=connection, job=job, spells=spells, now=now, sees=self._sees
             )
 
     def joined_by(self, job_id: str) -> Line | None:
-        """The decision that put another job on the GPUs of a job of the viewer's, while it lasts.
+        """Return the decision that put another job on the GPUs of the viewer's job, while they
+        share.
 
         It is about the other job: of one that is not shown only the predicted speeds remain.
         """
@@ -439,7 +454,7 @@ class VisibleQueries(ShortRows):
         return Line(line.at, line.seq, line.kind, "", body=kept)
 
     def forecast(self, job_id: str, basis: str = "latest") -> StartForecastRow | None:
-        """The forecast of a job of the viewer's; None when none was made."""
+        """Return the forecast of the viewer's job, or None when none was made."""
         self.job(job_id)
         rows = self._all(
             select(forecasts).where(forecasts.c.job_id == job_id, forecasts.c.basis == basis)
@@ -455,7 +470,7 @@ class VisibleQueries(ShortRows):
         return Receipt.read(json.loads(rows[0]["receipt"] or "[]")) if rows else None
 
     def bound(self, job_id: str, now: float) -> Bound:
-        """Return when a waiting job of the viewer's starts at the latest. Raises UnknownJob.
+        """Return when the viewer's waiting job starts at the latest. Raises UnknownJob.
 
         It comes twice: with running jobs to their time limits, and to the ends that their progress
         states. Jobs before it in line run to their limits. All that wait are before a job that is
@@ -477,8 +492,9 @@ class VisibleQueries(ShortRows):
         now: float,
         ahead: ColumnElement[bool] | None = None,
     ) -> Bound:
-        """The same of one that asks for so much; `ahead`: who is before it of those that wait in
-        its virtual cluster; None: all of them."""
+        """Return when a job that asks for so much starts at the latest. `ahead` are the jobs before
+        it of those that wait in its virtual cluster; None means all of them.
+        """
         waits = and_(jobs.c.phase == QUEUED, jobs.c.vc == vc)
         lent = self.lent()
         of_vc = select(nodes.c.node, nodes.c.gpus, nodes.c.gpu_type, nodes.c.closed_gpus)
@@ -510,8 +526,9 @@ class VisibleQueries(ShortRows):
     # --- figures ----------------------------------------------------------------------------
 
     def fairness(self, since: float = 0.0) -> list[Share]:
-        """GPU-time and waits of jobs ended since then: each virtual cluster as a whole, and the
-        users the viewer may see."""
+        """Return GPU-time and waits of jobs that ended since then, for each virtual cluster as a
+        whole and for the users the viewer may see.
+        """
         wait = jobs.c.started_at - jobs.c.submitted_at
         figures = (
             func.count().label("jobs"),
@@ -530,7 +547,7 @@ class VisibleQueries(ShortRows):
         return sorted(shares, key=lambda share: (share.vc, share.user))
 
     def history(self, since: float = 0.0, vc: str | None = None) -> list[Day]:
-        """Jobs ended since then, day by day, over all users."""
+        """Return figures of the jobs that ended since then, day by day, over all users."""
         day = func.floor(jobs.c.ended_at / 86_400) * 86_400
         query = select(
             day.label("day"),
@@ -545,7 +562,9 @@ class VisibleQueries(ShortRows):
         return [Day(**row) for row in self._all(query.group_by("day").order_by("day"))]
 
     def calibration(self, since: float = 0.0) -> Calibration:
-        """How the forecasts made at submission turned out, over all jobs started since then."""
+        """Return how the forecasts made at submission turned out, over all jobs started since
+        then.
+        """
         made = forecasts.c
         known = and_(made.start_p50.is_not(None), made.start_p90.is_not(None))
         left_open = and_(known, made.start_p50 < made.start_p90)
@@ -569,20 +588,22 @@ class VisibleQueries(ShortRows):
         return Calibration(**self._one(query))
 
     def models(self) -> Models:
-        """What decides now."""
+        """Return the policy and the bundle that decide now."""
         header, bundle = self._last(Kind.HEADER), self._last(Kind.BUNDLE)
         path = bundle["path"] if bundle and self.viewer.sees_all else ""
         return Models(header["policy"] if header else "", bundle["digest"] if bundle else "", path)
 
     def bundle(self) -> Json:
-        """Path and digest of the bundle in use; empty when there is none. Not to be shown."""
+        """Return path and digest of the bundle in use; empty when there is none. It may not be
+        shown to users.
+        """
         body = self._last(Kind.BUNDLE) or {}
         if body and self._bundles is not None:  # where it came from another may lie by now, or none
             body = {**body, "path": str(self._bundles / body["digest"])}
         return body
 
     def refusals(self, *, limit: int = 50, after: str | None = None) -> Page[Refusal]:
-        """Requests that were turned down, latest first. Empty for all but operators."""
+        """Return a page of refused requests, latest first. It is empty for all but operators."""
         if not self.viewer.sees_all:
             return Page([])
         query = select(events).where(events.c.kind == Kind.REFUSED).order_by(events.c.seq.desc())
@@ -594,7 +615,7 @@ class VisibleQueries(ShortRows):
         return Page(found, cursor(found[-1].seq) if more else None)
 
     def last_seq(self) -> int:
-        """Seq of the last event: it changes whenever anything does."""
+        """Return the seq of the last event, which changes whenever anything does."""
         return self._count(select(func.coalesce(func.max(events.c.seq), 0)))
 
 

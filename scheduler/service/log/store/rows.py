@@ -1,4 +1,4 @@
-"""What the queries of `service.log.store.reads` give back."""
+"""The rows that the queries of `service.log.store.reads` return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """Some rows, and the cursor of the next page; None: there are no more."""
+    """Some rows, and the cursor of the next page; None where there are no more."""
 
     items: list[T]
     next: str | None = None
@@ -36,7 +36,7 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """One GPU: who is on it. Jobs not shown appear as "another job".
+    """One GPU and the jobs on it. Jobs that may not be shown appear as "another job".
 
     Attributes:
         closed: why nothing new starts on it though its node is open: it does not answer; "" when it
@@ -55,7 +55,7 @@ class Node:
     """One node.
 
     Attributes:
-        open: False: drained, nothing new starts there.
+        open: whether something new may start there; False where it is drained.
         profiling: lent to the profiling partition for good.
         change: what becomes of it once nothing runs there, in words; "" = nothing.
         reason, actor, since: why, by whom (operators only) and since when it is drained.
@@ -76,32 +76,34 @@ class Node:
 
     @property
     def drained(self) -> str:
-        """That it is drained, why and by whom, in words; "" when it is open."""
+        """That the node is drained, why and by whom, in words; "" when it is open."""
         return "" if self.open else drained_words(self.actor, self.reason, self.change)
 
     @property
     def silent(self) -> list[Gpu]:
-        """Its GPUs that do not answer."""
+        """The GPUs of the node that do not answer."""
         return [gpu for gpu in self.gpus if gpu.closed]
 
     @property
     def free(self) -> list[Gpu]:
-        """Its GPUs that nobody is on and that something may start on."""
+        """The GPUs of the node that nobody is on and that something may start on."""
         return [gpu for gpu in self.gpus if self.open and not gpu.jobs and not gpu.closed]
 
     def answers(self, now: float) -> str:
-        """Which of its GPUs do not answer, since when and why, in words; "" when all do."""
+        """Return which GPUs of the node do not answer, since when and why, in words; "" when all
+        do.
+        """
         closed = [(gpu.index, gpu.closed_since or now, gpu.closed) for gpu in self.silent]
         return closed_words(closed, len(self.gpus), now)
 
 
 @dataclass(frozen=True, slots=True)
 class VcLoad:
-    """A virtual cluster at a glance.
+    """The load of a virtual cluster.
 
     Attributes:
         nodes, gpus: what its jobs may run on. free: those that a job may start on.
-        closed: those that nobody is on, and that take nothing new.
+        closed: GPUs that nobody is on, and on which nothing new starts.
         profiling: GPUs it lends to the profiling partition for good, not counted above.
     """
 
@@ -117,7 +119,7 @@ class VcLoad:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a user had of a virtual cluster: ended jobs, GPU-seconds, waits in seconds.
+    """What a user used of a virtual cluster: ended jobs, GPU-seconds, waits in seconds.
 
     `user` is "" for the whole virtual cluster.
     """
@@ -185,7 +187,7 @@ class Models:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of the policy, as it is.
+    """One setting of the policy, with its present value.
 
     Attributes:
         accepts: its limits, in words.

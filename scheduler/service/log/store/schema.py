@@ -1,4 +1,4 @@
-"""Bringing a database to the schema this code expects."""
+"""Brings a database to the schema that this code expects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from scheduler.service.log.store.tables import metadata
 
 
 def migrations() -> Config:
-    """Alembic's settings for this package."""
+    """Return Alembic's settings for this package."""
     config = Config()
     folder = Path(__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder).replace("%", "%%"))
@@ -24,13 +24,13 @@ def migrations() -> Config:
 
 
 def revision(connection: Connection) -> str | None:
-    """The schema a database is at; None for an empty one."""
+    """Return the schema that a database is at, or None for an empty one."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
 def prepare(store: Store) -> None:
-    """Make or upgrade the tables. StoreError when the database does not answer, or is of
-    a schema that is not known.
+    """Make or upgrade the tables. Raise StoreError when the database does not answer, or its schema
+    is not known.
 
     Several processes may call this at once: one does the work, under the lock of all writers.
     """
@@ -57,12 +57,14 @@ def prepare(store: Store) -> None:
 
 
 def check(store: Store) -> None:
-    """StoreError unless the database is at the schema this code expects. Changes nothing."""
+    """Raise StoreError unless the database is at the schema this code expects. Nothing is
+    changed.
+    """
     check_engine(store.engine)
 
 
 def check_engine(engine: Engine) -> None:
-    """Do as `check` does, of a database that is no `Store`'s: one that is not to be written."""
+    """Do as `check` does for a database that is no `Store`'s and is not to be written."""
     head = ScriptDirectory.from_config(migrations()).get_current_head()
     shown = engine.url.render_as_string()
     try:

@@ -32,7 +32,7 @@ _SHORT = (
 
 
 class Key(NamedTuple):
-    """A job, and what it is sorted by."""
+    """A job, and the value that it is sorted by."""
 
     job_id: str
     name: str
@@ -40,7 +40,7 @@ class Key(NamedTuple):
 
 
 class Own(NamedTuple):
-    """What counts of a job for the figures about its owner."""
+    """What is needed of a job for the figures about its owner."""
 
     gpus: int
     phase: str
@@ -76,7 +76,7 @@ class Short:
     slurm: str
 
     def why(self) -> SlurmReason:
-        """Why it waits by its Slurm's own word."""
+        """Return why the job waits, as its Slurm says."""
         return decode(SlurmReason, json.loads(self.slurm)) if self.slurm else SlurmReason()
 
 
@@ -103,16 +103,17 @@ def _batches(ids: Sequence[str], size: int = 500) -> Iterator[Sequence[str]]:
 
 
 class ShortRows(VisibleRows):
-    """The viewer's jobs without what they run."""
+    """Queries for the viewer's jobs without what they run."""
 
     def short(self) -> list[Short]:
-        """The viewer's jobs that are not over, in the order they were submitted, at most
-        `FIGURES`."""
+        """Return the viewer's jobs that have not ended, in the order they were submitted, at most
+        `FIGURES`.
+        """
         query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START).where(live)
         return [self._short(row) for row in self._all(query.limit(FIGURES))]
 
     def named(self, ids: Sequence[str]) -> list[Short]:
-        """Those of some jobs that are the viewer's, over or not, in the order of `ids`."""
+        """Return those of some jobs that are the viewer's, ended or not, in the order of `ids`."""
         found: dict[str, Short] = {}
         query = self._of_jobs(*(jobs.c[name] for name in _SHORT), *_START)
         for some in _batches(ids):
@@ -121,12 +122,12 @@ class ShortRows(VisibleRows):
         return [found[job_id] for job_id in ids if job_id in found]
 
     def keys(self, by: str, *, gpus: bool, **only: str) -> list[Key]:
-        """All of the viewer's jobs that are not over and are like that, however many, in the order
-        they were submitted, with what they are sorted by.
+        """Return the ids and sort values of all of the viewer's unended jobs that match, however
+        many, in the order they were submitted.
 
         Args:
             by: a field of `Short`.
-            gpus: those that ask for GPUs, or else the others.
+            gpus: only jobs that ask for GPUs; False: only the others.
             only: what their owner, account, partition and phase are to be; "": anything.
         """
         query = self._of_jobs(jobs.c.job_id, jobs.c.name, _FIELDS[by]).where(
@@ -136,18 +137,18 @@ class ShortRows(VisibleRows):
             return [Key(*row) for row in connection.execute(query).all()]
 
     def own(self, **only: str) -> list[Own]:
-        """The viewer's jobs that are not over, of an owner or an account."""
+        """Return the viewer's jobs that have not ended, of an owner or an account."""
         query = self._of_jobs(jobs.c.gpus, jobs.c.phase, _FIELDS["since"]).where(live)
         with self._engine.connect() as connection:
             return [Own(*row) for row in connection.execute(query.where(*_having(only))).all()]
 
     def how_many(self, *, gpus: bool) -> int:
-        """The viewer's jobs that are not over, with GPUs or without."""
+        """Return how many of the viewer's jobs have not ended, with GPUs or without."""
         asked = jobs.c.gpus > 0 if gpus else jobs.c.gpus == 0
         return self._count(select(func.count()).where(live, asked, self._mine()))
 
     def values(self, field: str) -> list[str]:
-        """What the viewer's jobs that are not over have in a field of `Short`, sorted."""
+        """Return the values of a field of `Short` among the viewer's unended jobs, sorted."""
         query = select(_FIELDS[field]).where(live, self._mine()).distinct()
         with self._engine.connect() as connection:
             return sorted(filter(None, connection.execute(query).scalars()))
@@ -186,7 +187,7 @@ class ShortRows(VisibleRows):
         )
 
     def latest_decisions(self, ids: Collection[str]) -> dict[str, Line]:
-        """The latest decision about each of some jobs of the viewer's."""
+        """Return the latest decision about each of some jobs of the viewer's."""
         if not ids:
             return {}
         mine = self._visible(ids)
@@ -198,7 +199,7 @@ class ShortRows(VisibleRows):
         }
 
     def lent(self) -> frozenset[int]:
-        """Nodes that belong to the profiling partition for good."""
+        """Return the nodes that belong to the profiling partition for good."""
         query = select(nodes.c.node).where(nodes.c.profiling)
         return frozenset(row["node"] for row in self._all(query))
 

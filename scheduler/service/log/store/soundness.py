@@ -1,4 +1,4 @@
-"""Whether the pages of a SQLite file are sound: looked at table by table, while it is in use.
+"""Checks whether the pages of a SQLite file are sound, table by table, while it is in use.
 
 What is found damaged is written down beside the file, so that every process, and the next start,
 knows of it. PostgreSQL sees to its pages itself.
@@ -53,13 +53,13 @@ class Damage:
 
 
 def is_damage(error: BaseException) -> bool:
-    """Whether an error says that a database's file is damaged."""
+    """Return whether an error says that a database's file is damaged."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     return isinstance(cause, sqlite3.DatabaseError) and any(text in str(cause) for text in _TEXTS)
 
 
 class Soundness:
-    """Whether a SQLite database was found damaged; kept in a file beside it."""
+    """Whether a SQLite database was found damaged, kept in a file beside it."""
 
     def __init__(self, url: URL | str) -> None:
         parsed = make_url(url)
@@ -71,7 +71,9 @@ class Soundness:
         return None if self.file is None else self.file.with_name(self.file.name + SUFFIX)
 
     def damage(self) -> Damage | None:
-        """Return what was found; None where nothing was, or nobody has looked yet."""
+        """Return the damage that was found, or None where there is none, or nobody has looked
+        yet.
+        """
         if self._mark is None:
             return None
         try:
@@ -80,7 +82,7 @@ class Soundness:
             return None
 
     def note(self, found: Damage | None) -> None:
-        """Write down what was found; None: all was looked at, and is sound."""
+        """Write down the damage found. None means that everything was checked, and is sound."""
         if self._mark is None:
             return
         with suppress(OSError):
@@ -90,7 +92,7 @@ class Soundness:
                 write_json(self._mark, asdict(found))
 
     def look(self, pause: Callable[[], bool] = lambda: False) -> list[Damage]:
-        """Look at everything, in pieces; what is damaged.
+        """Check the whole file in pieces. Return the damage.
 
         Args:
             pause: called between two pieces; True: look no further.
@@ -162,7 +164,7 @@ def _named(table: str) -> str:
 
 
 def keep_looking(database: str, stopping: Callable[[float], bool]) -> None:
-    """Look at everything, and again every hour, until stopped.
+    """Check the whole file, and again every hour, until stopped.
 
     Args:
         stopping: waits for so many seconds at most; True: stop.

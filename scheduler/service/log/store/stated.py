@@ -1,4 +1,4 @@
-"""By when running jobs have ended by what they print of their own progress."""
+"""When running jobs should have ended, by the progress they print."""
 
 from __future__ import annotations
 

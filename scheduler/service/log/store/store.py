@@ -74,7 +74,7 @@ class Store:
 
     Args:
         url: SQLAlchemy URL of SQLite or PostgreSQL.
-        clock: of this process.
+        clock: clock of this process.
     """
 
     def __init__(self, url: str, clock: Clock | None = None):
@@ -94,7 +94,7 @@ class Store:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A connection on which everything is read as of one moment."""
+        """Give a connection on which everything is read as of one moment."""
         with self.engine.connect() as connection:
             if not self.is_sqlite:
                 connection.execution_options(isolation_level="REPEATABLE READ")
@@ -103,7 +103,9 @@ class Store:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that no other writer overlaps; committed at the end, or rolled back."""
+        """Give a connection with a transaction that no other writer overlaps. It is committed when
+        the block ends, and rolled back when it fails.
+        """
         with self._in_line(), uncollected(), self.engine.connect() as connection:
             connection.info["writes"] = True
             try:
@@ -120,7 +122,7 @@ class Store:
         return nullcontext() if self.line is None else self.line.turn()
 
     def checkpoint(self) -> None:
-        """Carry SQLite's journal over into the database file, so that no commit has to.
+        """Write SQLite's journal into the database file, so that no commit has to.
 
         Most of it while others write; what they added meanwhile while they wait in line. Of a
         journal that is carried over whole the next writer begins at its start again.
@@ -141,7 +143,7 @@ class Store:
     def append(
         self, new: Sequence[Event], also: Also | None = None, *, lease: Lease | None = None
     ) -> list[Event]:
-        """Append events, and what they change, in one transaction. Returns them with their `seq`.
+        """Append events, and what they change, in one transaction. Return them with their `seq`.
 
         Args:
             also: writes the table changes; an exception in it undoes everything.
@@ -155,7 +157,7 @@ class Store:
     def append_in(
         self, connection: Connection, new: Sequence[Event], also: Also | None = None
     ) -> list[Event]:
-        """The same inside a transaction of `writing`."""
+        """Append events inside a transaction of `writing`. Return them with their `seq`."""
         seq = connection.execute(select(func.max(events.c.seq))).scalar() or 0
         numbered = [replace(e, seq=seq + i) for i, e in enumerate(new, 1)]
         if numbered:
@@ -167,7 +169,7 @@ class Store:
     def read(
         self, after: int = 0, *, limit: int | None = None, kinds: Iterable[Kind] | None = None
     ) -> list[Event]:
-        """Events with `seq` greater than `after`, in order."""
+        """Return the events with `seq` greater than `after`, in order."""
         query = select(events).where(events.c.seq > after).order_by(events.c.seq).limit(limit)
         if kinds is not None:
             query = query.where(events.c.kind.in_([k.value for k in kinds]))
@@ -175,26 +177,26 @@ class Store:
             return _events(connection, connection.execute(query).all())
 
     def last_in(self, connection: Connection, kind: Kind) -> Event | None:
-        """The latest event of a kind; None: there is none."""
+        """Return the latest event of a kind, or None where there is none."""
         query = select(events).where(events.c.kind == kind.value)
         row = connection.execute(query.order_by(events.c.seq.desc()).limit(1)).one_or_none()
         return None if row is None else _events(connection, [row])[0]
 
     def of_kinds_in(self, connection: Connection, kinds: Iterable[Kind], after: int) -> list[Event]:
-        """Events of these kinds with `seq` greater than `after`, in order."""
+        """Return the events of these kinds with `seq` greater than `after`, in order."""
         query = select(events).where(events.c.seq > after).order_by(events.c.seq)
         query = query.where(events.c.kind.in_([kind.value for kind in kinds]))
         return _events(connection, connection.execute(query).all())
 
     def first_in(self, connection: Connection) -> Event | None:
-        """The first event of the log, which says what its decisions are made from."""
+        """Return the first event of the log, which says what the core is built from, or None."""
         row = connection.execute(select(events).order_by(events.c.seq).limit(1)).one_or_none()
         return None if row is None else _events(connection, [row])[0]
 
     def each(
         self, after: int = 0, *, upto: int | None = None, batch: int = 5000
     ) -> Iterator[Event]:
-        """Every event after `after`, read in batches: for folding a long log."""
+        """Yield every event after `after`, read in batches, for reading a long log."""
         with self.reading() as connection:
             yield from self.each_in(connection, after, upto=upto, batch=batch)
 
@@ -206,7 +208,7 @@ class Store:
         upto: int | None = None,
         batch: int = 5000,
     ) -> Iterator[Event]:
-        """The same on a connection of `reading`."""
+        """Yield every event after `after` on a connection of `reading`, read in batches."""
         query = select(events).order_by(events.c.seq).limit(batch)
         if upto is not None:
             query = query.where(events.c.seq <= upto)
@@ -215,12 +217,12 @@ class Store:
             after = rows[-1].seq
 
     def last_seq(self) -> int:
-        """`seq` of the newest event; 0 when there is none."""
+        """Return the `seq` of the newest event, or 0 when there is none."""
         with self.engine.connect() as connection:
             return self.last_seq_in(connection)
 
     def last_seq_in(self, connection: Connection, kind: Kind | None = None) -> int:
-        """The same in a transaction; of one kind, if given."""
+        """Return the `seq` of the newest event (of a kind, if given) inside a transaction, or 0."""
         query = select(func.max(events.c.seq))
         if kind is not None:
             query = query.where(events.c.kind == kind.value)
@@ -229,7 +231,8 @@ class Store:
     # --- leases -----------------------------------------------------------------------------
 
     def take(self, name: str, holder: str, for_s: float, *, ready: bool = True) -> Lease | None:
-        """Take a lease that is free, run out or already held. None while another holds it.
+        """Take a lease that is free, expired or already held by `holder`, and return it. Return
+        None while another holds it.
 
         Taking one's own again keeps the term only if nobody held it in between.
         """
@@ -237,12 +240,14 @@ class Store:
             return self._watch.take(connection, self.clock, name, holder, for_s, ready)
 
     def may_take(self, name: str, holder: str) -> bool:
-        """Whether `take` would be given the lease now; changes nothing."""
+        """Return whether `take` would be given the lease now. Nothing is changed."""
         with self.engine.connect() as connection:
             return self._watch.may_take(leases.lease_of(connection, name), self.clock, holder)
 
     def is_renewed(self, name: str) -> bool:
-        """Whether a lease is being renewed; waits to see it, or for it to run out."""
+        """Return whether a lease is being renewed. It waits until it sees a renewal, or the lease
+        expires.
+        """
         first = self.holder(name)
         while first is not None and not self.may_take(name, ""):
             now = self.holder(name)
@@ -252,36 +257,42 @@ class Store:
         return False
 
     def keep(self, lease: Lease) -> Lease:
-        """Renew a lease once a third of it is over. LeaseLost when somebody else took it."""
+        """Renew a lease once a third of it has passed, and return it. Raise LeaseLost when somebody
+        else took it.
+        """
         if self.clock.monotonic() - lease.beat_at < lease.for_s / 3:
             return lease
         return self.renew(lease)
 
     def renew(self, lease: Lease) -> Lease:
-        """Renew a lease now, and write what it says of its holder."""
+        """Renew a lease now, write what it says of its holder, and return it."""
         with self.writing() as connection:
             leases.fence(connection, lease)
             return leases.renew(connection, self.clock, lease)
 
     def let_go(self, lease: Lease) -> None:
-        """Give a lease up, so that a stand-by need not wait. Nothing when it was lost already."""
+        """Give a lease up, so that a stand-by need not wait. Does nothing when it was lost
+        already.
+        """
         with self.writing() as connection:
             leases.let_go(connection, self.clock, lease)
 
     def holder(self, name: str) -> Lease | None:
-        """Who holds a lease, or held it last."""
+        """Return the lease of a name, with who holds it or held it last."""
         with self.engine.connect() as connection:
             return leases.lease_of(connection, name)
 
     def go_on(self) -> None:
-        """Let this process's time of day go on from where the others' is, whatever the host's is
-        set to by now."""
+        """Keep this process's time of day from lying before what other processes wrote, whatever
+        the host's clock is set to.
+        """
         with self.engine.connect() as connection:
             self.clock.not_before(leases.latest_time(connection, self.clock))
 
     def held(self, name: str, late_s: float = 0.0) -> bool:
-        """Whether the holder of a lease is known to be alive: it was renewed in time, or less than
-        `late_s` too late."""
+        """Return whether the holder of a lease is known to be alive: it was renewed in time, or
+        less than `late_s` too late.
+        """
         with self.engine.connect() as connection:
             return self._watch.held(leases.lease_of(connection, name), self.clock, late_s)
 

@@ -1,4 +1,4 @@
-"""Who may see what: applied to every row before it leaves `service.store.reads`.
+"""Who may see what. It is applied to every row before it leaves `service.store.reads`.
 
 An operator sees everything. Anybody else sees their own jobs in full; of another's job they see
 that it is there, and no more: no id, no owner, no name, no size, no measurement.
@@ -30,7 +30,7 @@ class Role(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who is asking.
+    """The person who asks, and what they may see.
 
     Attributes:
         name: owner of the jobs it submits; with authentication off, the local user.
@@ -50,11 +50,11 @@ class Viewer:
         return self.role is Role.OPERATOR and not self.only
 
     def owns(self, owner: str) -> bool:
-        """True when every job of `owner` is shown to this viewer in full."""
+        """Return whether every job of `owner` is shown to this viewer in full."""
         return not self.only and (self.sees_all or owner == self.name)
 
     def sees(self, owner: str, job_id: str) -> bool:
-        """True when that job of `owner` is."""
+        """Return whether this job of `owner` is shown to this viewer in full."""
         return self.owns(owner) or (job_id == self.only and owner == self.name)
 
     def may_submit_to(self, vc: str) -> bool:
@@ -62,7 +62,8 @@ class Viewer:
 
 
 def redacted_decision(decision: Mapping[str, Any], visible: Collection[str]) -> Json:
-    """A decision about a job the viewer owns, without what it says of jobs they do not.
+    """Return a decision about the viewer's job without what it says of jobs that the viewer may not
+    see.
 
     `visible` holds the ids of the other jobs the viewer may see. Of a hidden partner the tree path
     (its sharing score, the predicted slowdown) stays: it is the answer to "why was I packed". The
@@ -118,7 +119,9 @@ _SHOWN_OF_EVENT: Mapping[str, tuple[str, ...]] = {
 
 
 def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | None:
-    """The body of an event of a job the viewer may see; None when the event is not for them."""
+    """Return the body of an event of a job the viewer may see, or None when the event is not for
+    them.
+    """
     if viewer.sees_all:
         return dict(body)
     fields = _SHOWN_OF_EVENT.get(kind)
@@ -128,5 +131,5 @@ def shown_event(viewer: Viewer, kind: str, body: Mapping[str, Any]) -> Json | No
 
 
 def shown_actor(viewer: Viewer, actor: str) -> str:
-    """Who did something to a job the viewer may see."""
+    """Return the name to show for the person who did something to a job the viewer may see."""
     return actor if viewer.sees_all or actor in ("", viewer.name) else SOMEBODY

@@ -37,7 +37,7 @@ MAX_PAGE = 500
 
 
 class VisibleRows:
-    """The rows that one viewer may see, and what of them is shown."""
+    """The rows that one viewer may see, with the columns that may be shown."""
 
     def __init__(self, engine: Engine, viewer: Viewer, bundles: Path | None = None):
         self._engine, self._bundles = engine, bundles
@@ -52,7 +52,7 @@ class VisibleRows:
         return jobs.c.owner == self.viewer.name
 
     def _sees(self, row: RowMapping) -> bool:
-        """Whether the viewer may see the job of a row (`owner`, `job_id`)."""
+        """Return whether the viewer may see the job of a row (`owner`, `job_id`)."""
         return self.viewer.sees(row["owner"], row["job_id"])
 
     def _visible(self, ids: Collection[str | None]) -> set[str]:
@@ -64,9 +64,10 @@ class VisibleRows:
         return {row["job_id"] for row in self._all(query)}
 
     def alike(self, job: JobRow) -> list[float]:
-        """Seconds that the latest ended jobs of the same owner and name ran: among what the owner
-        submitted last, at most `ALIKE`. The job itself is not among them. A job without a name is
-        like no other."""
+        """Return how many seconds the latest ended jobs of the same owner and name ran, among the
+        `ALIKE` that the owner submitted last. The job itself is left out. A job without a name has
+        no such jobs.
+        """
         if not job.name:
             return []
         own = jobs.c.owner == job.owner, self._mine()
@@ -101,7 +102,7 @@ class VisibleRows:
         return found
 
     def _starts(self, ids: list[str]) -> dict[str, RowMapping]:
-        """When each of some waiting jobs should start, as last foreseen."""
+        """Return when each of some waiting jobs should start, as last foreseen."""
         query = select(forecasts.c.job_id, *(forecasts.c[name] for name in _FORECAST)).where(
             forecasts.c.basis == "latest", forecasts.c.job_id.in_(ids)
         )
@@ -126,7 +127,7 @@ class VisibleRows:
         ]
 
     def _bodies(self, table: Table, rows: Sequence[RowMapping]) -> list[str]:
-        """What rows of `events` or `decisions` say."""
+        """Return what rows of `events` or `decisions` say."""
         with self._engine.connect() as connection:
             return archive.bodies(connection, table, rows)
 
